@@ -25,7 +25,7 @@ absl::Status CheckEndpoints(const char* flag,
 
 // INVALID_ARGUMENT: the etcd flags contradict each other, or one is missing.
 absl::Status CheckEtcdFlags(const DaemonFlags& flags,
-                            const std::optional<EtcdPlace>& place) {
+                            const std::optional<EtcdLocation>& place) {
   const EtcdFlags& etcd = flags.etcd;
   const auto unfit = [](const std::string& what) {
     return absl::InvalidArgumentError(what);
@@ -66,13 +66,13 @@ absl::Status CheckEtcdFlags(const DaemonFlags& flags,
 
 }  // namespace
 
-absl::StatusOr<std::optional<EtcdPlace>> PlaceOf(const DaemonFlags& flags) {
+absl::StatusOr<std::optional<EtcdLocation>> PlaceOf(const DaemonFlags& flags) {
   absl::Status fits = CheckEndpoints("--advertise", flags.advertise);
   if (fits.ok()) fits = CheckEndpoints("--daemons", flags.daemons);
   if (!fits.ok()) return fits;
-  std::optional<EtcdPlace> place;
-  if (EtcdPlace::Means(flags.state)) {
-    auto parsed = EtcdPlace::Parse(flags.state);
+  std::optional<EtcdLocation> place;
+  if (EtcdLocation::Means(flags.state)) {
+    auto parsed = EtcdLocation::Parse(flags.state);
     if (!parsed.ok()) return parsed.status();
     place = *std::move(parsed);
   } else if (!flags.join_dir.empty()) {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_location.h"
 #include "daemon/security/server_certificate.h"
 
 namespace rollcall {
@@ -59,7 +59,7 @@ std::optional<int> ParseDaemonFlags(int argc, char** argv, DaemonFlags& flags);
 
 // Where the state is in etcd; nullopt: in a folder. INVALID_ARGUMENT: a flag is
 // malformed, or flags contradict each other.
-absl::StatusOr<std::optional<EtcdPlace>> PlaceOf(const DaemonFlags& flags);
+absl::StatusOr<std::optional<EtcdLocation>> PlaceOf(const DaemonFlags& flags);
 
 }  // namespace rollcall
 

@@ -47,10 +47,10 @@ absl::Status CheckSameDevice(Rank* rank, const RankDevice& device) {
   const absl::StatusOr<std::vector<std::string>> all =
       ExchangeOf(rank)("device", mine);
   if (!all.ok()) return all.status();
-  const v1::Seal& seal = rank->world().seal();
-  const bool like_source = seal.has_state_source() &&
-                           seal.state_source().rank() < all->size() &&
-                           (*all)[seal.state_source().rank()] == mine;
+  const v1::WorldCommit& world_commit = rank->world().world_commit();
+  const bool like_source = world_commit.has_state_source() &&
+                           world_commit.state_source().rank() < all->size() &&
+                           (*all)[world_commit.state_source().rank()] == mine;
   for (size_t i = 0; i < all->size(); ++i) {
     if ((*all)[i] == mine) continue;
     const std::string what = absl::StrCat(
@@ -88,12 +88,13 @@ absl::StatusOr<std::unique_ptr<Collective>> OverNccl(
                               "NCCL was not available when this rank started")
                         : missing.status();
   }
-  const v1::Seal& seal = rank->world().seal();
+  const v1::WorldCommit& world_commit = rank->world().world_commit();
   NcclOptions nccl;
   nccl.rank = rank->rank();
   nccl.size = rank->world_size();
-  nccl.ids.assign(seal.nccl_ids().begin(), seal.nccl_ids().end());
-  nccl.ids_version = seal.nccl_version();
+  nccl.ids.assign(world_commit.nccl_ids().begin(),
+                  world_commit.nccl_ids().end());
+  nccl.ids_version = world_commit.nccl_version();
   nccl.exchange = ExchangeOf(rank);
   nccl.timeout = options.collective_timeout;
   nccl.name = [world = rank->world().world()](int which) {

@@ -18,7 +18,7 @@ namespace {
 
 // Returns null if no agent started this process.
 absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
-  const absl::StatusOr<RankPlace> place = RankPlace::FromEnvironment();
+  const absl::StatusOr<RankLocation> place = RankLocation::FromEnvironment();
   if (absl::IsFailedPrecondition(place.status())) {
     std::fprintf(stderr,
                  "rollcall-train: ROLLCALL_SOCKET is not set; running as one "

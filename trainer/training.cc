@@ -32,8 +32,9 @@ ReportOptions ReportOf(const TrainOptions& options, int which) {
 }
 
 std::optional<TrainSource> SourceOf(const Rank* rank) {
-  if (rank == nullptr || !rank->world().seal().has_state_source()) return {};
-  const v1::StateSource& source = rank->world().seal().state_source();
+  if (rank == nullptr || !rank->world().world_commit().has_state_source())
+    return {};
+  const v1::StateSource& source = rank->world().world_commit().state_source();
   return TrainSource{static_cast<int>(source.rank()),
                      static_cast<int64_t>(source.step())};
 }

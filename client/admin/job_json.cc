@@ -109,11 +109,11 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   }
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
-  json["strangers"] = {{"silent", status.strangers().silent()},
-                       {"garbage", status.strangers().garbage()},
-                       {"crowded", status.strangers().crowded()},
-                       {"unknown", status.strangers().unknown()},
-                       {"hung_up", status.strangers().hung_up()}};
+  json["unauthenticated"] = {{"silent", status.unauthenticated().silent()},
+                             {"garbage", status.unauthenticated().garbage()},
+                             {"crowded", status.unauthenticated().crowded()},
+                             {"unknown", status.unauthenticated().unknown()},
+                             {"hung_up", status.unauthenticated().hung_up()}};
   return json;
 }
 

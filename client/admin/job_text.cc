@@ -95,13 +95,13 @@ std::string CauseText(const v1::RootCause& cause) {
 }
 
 uint64_t FailedConnections(const v1::JobStatus& status) {
-  const v1::Strangers& all = status.strangers();
+  const v1::UnauthenticatedCounts& all = status.unauthenticated();
   return all.silent() + all.garbage() + all.crowded() + all.unknown() +
          all.hung_up();
 }
 
 std::string FailedText(const v1::JobStatus& status) {
-  const v1::Strangers& all = status.strangers();
+  const v1::UnauthenticatedCounts& all = status.unauthenticated();
   const struct {
     uint64_t count;
     const char* how;

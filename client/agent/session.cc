@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/endpoint_round.h"
 #include "client/agent/hosts/hosts_file.h"
-#include "client/agent/link/agent_lives.h"
+#include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/channel.h"
 #include "client/agent/link/daemon_stream.h"
 #include "client/agent/link/named_leader.h"
@@ -30,7 +30,7 @@
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/grpc/wakeful.h"
+#include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/base/inbox.h"
 #include "daemon/core/exit_codes.h"
 
@@ -92,7 +92,7 @@ class Session {
   // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
-  void WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
+  void WriteNotice(const std::vector<RankIncarnation>& ranks, const char* kind,
                    absl::Duration deadline);
   v1::Hello FirstHello() const;
   // Its port is part of the facts.
@@ -102,7 +102,7 @@ class Session {
   // `network.facts`: the latest of this node.
   AgentOptions options_;
   v1::Facts told_;  // The facts that the daemon was told last.
-  AgentLives lives_;
+  AgentIncarnations incarnations_;
   // Declared first, so that it outlives everything that posts to it.
   Inbox<Incoming> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
@@ -117,7 +117,7 @@ class Session {
   NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
   std::unique_ptr<DaemonStream> stream_;
-  const Wakeful wakeful_;
+  const PollerKeepAlive poller_keep_alive_;
   uint64_t dial_ = 0;
   EndpointRound round_;
   NamedLeader leader_;
@@ -169,7 +169,7 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
 
 Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
-      lives_(options_.hello.job(), options_.hello.node()),
+      incarnations_(options_.hello.job(), options_.hello.node()),
       folder_(std::move(folder)),
       rank_folders_(*folder_, RankUser()),
       prober_(StartProber()),
@@ -183,12 +183,12 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       processes_(ForProcesses(options_, *folder_),
                  {[this](RankEnded e) { Post(std::move(e)); },
                   [this](RanksGone e) { Post(std::move(e)); }}),
-      stack_dumps_(
-          options_.limits.stacks_patience,
-          [this](const RankLife& life, StackDump dump) {
-            processes_.Say(life, std::move(dump.text));
-            Post(RankLooked{life, dump.stopped, std::move(dump.summary)});
-          }),
+      stack_dumps_(options_.limits.stacks_patience,
+                   [this](const RankIncarnation& incarnation, StackDump dump) {
+                     processes_.Say(incarnation, std::move(dump.text));
+                     Post(RankLooked{incarnation, dump.stopped,
+                                     std::move(dump.summary)});
+                   }),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
       round_(options_.endpoints.size()),
@@ -196,7 +196,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
 
 v1::Hello Session::FirstHello() const {
   v1::Hello hello = options_.hello;
-  hello.set_incarnation(lives_.next());
+  hello.set_incarnation(incarnations_.next());
   *hello.mutable_swept_nonces() = {folder_->swept().begin(),
                                    folder_->swept().end()};
   return hello;
@@ -245,7 +245,7 @@ AgentResult Session::Run() {
   if (stream_ != nullptr) stream_->Close(kClosePatience);
   // If the run has not ended, the node's next agent needs the lives to prove
   // that these ranks are gone.
-  if (result_->end.has_value()) folder_->ForgetLives();
+  if (result_->end.has_value()) folder_->ForgetIncarnations();
   for (const std::string& warning : preparation_.RestoreHosts()) {
     Do(Report{Report::Kind::kWarning, warning});
   }
@@ -280,10 +280,10 @@ void Session::Judge(AgentEvent& event) {
   } else if (auto* down = std::get_if<StreamDown>(&event)) {
     // Its channel would reconnect by itself.
     stream_.reset();
-    down->fresh_incarnation = lives_.next();
+    down->fresh_incarnation = incarnations_.next();
     // While other endpoints remain, another server counts as no answer.
-    const bool hopeless = !to_leader_ && round_.Failed(down->stranger);
-    if (!hopeless && down->stranger) {
+    const bool hopeless = !to_leader_ && round_.Failed(down->other_daemon);
+    if (!hopeless && down->other_daemon) {
       down->status = absl::UnavailableError(down->status.message());
     }
     if (down->refusal.has_value()) {
@@ -323,9 +323,9 @@ void Session::Do(const Dial&) {
   };
   callbacks.down = [this, dial, endpoint](absl::Status status,
                                           std::optional<v1::Refusal> refusal,
-                                          bool stranger) {
+                                          bool other_daemon) {
     StreamDown down = Down(std::move(status), std::move(refusal));
-    down.stranger = stranger;
+    down.other_daemon = other_daemon;
     down.endpoint = endpoint;
     inbox_.PostAlways({dial, std::move(down)});
   };
@@ -346,7 +346,7 @@ void Session::Do(const Say& say) {
     TakeNetwork(now, facts);
     SetWallClock(facts);
     *message.mutable_hello()->mutable_facts() = facts;
-    lives_.Said(message.hello().incarnation());
+    incarnations_.Said(message.hello().incarnation());
   }
   if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
   stream_->Send(message);
@@ -378,7 +378,7 @@ void Session::TellNewFacts() {
 // --- Preparing and running --------------------------------------------------
 
 void Session::Do(const Prepare& prepare) {
-  folder_->RecordLife(lives_.nonce());
+  folder_->RecordIncarnation(incarnations_.nonce());
   preparation_.Prepare(prepare.world, prepare.node_rank, options_.network);
 }
 
@@ -425,19 +425,21 @@ void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
 void Session::Do(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
   const RankFiles files =
-      NameRankFiles(folder_->path(), folder_->socket(), start.world, start.seal,
-                    start.node_rank);
+      NameRankFiles(folder_->path(), folder_->socket(), start.world,
+                    start.world_commit, start.node_rank);
   rank_folders_.Begin(generation, files, start.waiting);
   const absl::Status wrote =
-      WriteRankFiles(files, start.world, start.seal, RankUser());
+      WriteRankFiles(files, start.world, start.world_commit, RankUser());
   const v1::Member& me = start.world.members(start.node_rank);
   std::vector<uint32_t> waiting;
-  for (const RankLife& life : start.waiting) {
-    waiting.push_back(life.local_rank);
-    processes_.Rename(life.local_rank, me.first_rank() + life.local_rank);
+  for (const RankIncarnation& incarnation : start.waiting) {
+    waiting.push_back(incarnation.local_rank);
+    processes_.Rename(incarnation.local_rank,
+                      me.first_rank() + incarnation.local_rank);
   }
   if (EnsureRankService()) {
-    rank_service_->SetWorld(start.world, start.seal, start.node_rank, waiting);
+    rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
+                            waiting);
   }
   if (!wrote.ok()) return CannotStart(start, wrote);
   std::vector<RankCommand> commands;
@@ -446,9 +448,9 @@ void Session::Do(const StartRanks& start) {
     command.local_rank = local;
     command.rank = me.first_rank() + local;
     command.argv = options_.command;
-    command.environment =
-        RankEnvironment(options_.environment, options_.network, files,
-                        start.world, start.seal, start.node_rank, local);
+    command.environment = RankEnvironment(
+        options_.environment, options_.network, files, start.world,
+        start.world_commit, start.node_rank, local);
     if (local < files.error_files.size()) {
       command.error_file = files.error_files[local];
     }
@@ -489,12 +491,12 @@ void Session::Do(const TellNotice& tell) {
 }
 
 void Session::Do(const LookAtRank& look) {
-  const RankLife life = look.life;
+  const RankIncarnation incarnation = look.incarnation;
   const pid_t linked =
       rank_service_ == nullptr
           ? 0
-          : rank_service_->AskWhere(look.generation, life.local_rank);
-  stack_dumps_.Take(life, processes_.SessionOf(life), linked);
+          : rank_service_->AskWhere(look.generation, incarnation.local_rank);
+  stack_dumps_.Take(incarnation, processes_.SessionOf(incarnation), linked);
 }
 
 void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
@@ -503,8 +505,8 @@ void Session::Do(const RunProbe& run) {
   if (prober_ != nullptr) prober_->Run(run.probe);
 }
 
-void Session::WriteNotice(const std::vector<RankLife>& ranks, const char* kind,
-                          absl::Duration deadline) {
+void Session::WriteNotice(const std::vector<RankIncarnation>& ranks,
+                          const char* kind, absl::Duration deadline) {
   const absl::Status wrote = rank_folders_.WriteNotice(ranks, kind, deadline);
   if (!wrote.ok()) {
     Do(Report{

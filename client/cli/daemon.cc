@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_wire.h"

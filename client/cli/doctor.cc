@@ -22,7 +22,7 @@
 #include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/node_trials.h"
 #include "client/cli/commands.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "client/doctor/doctor_text.h"
 #include "client/facts/facts.h"
 #include "client/facts/isolated_query.h"
@@ -37,7 +37,7 @@ namespace {
 // Part of the doctor's two seconds. Folders are checked in the time that the
 // facts leave, which is most of it if nothing hangs.
 constexpr absl::Duration kFactsPatience = absl::Milliseconds(1200);
-constexpr absl::Duration kTrialsLeast = absl::Milliseconds(300);
+constexpr absl::Duration kTrialsMin = absl::Milliseconds(300);
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
 // For each of the daemon's endpoints, and only if a daemon was named.
 constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
@@ -198,7 +198,7 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   DoctorOptions options;
   options.may_lock_memory = MayLockMemory();
   const auto left = [&start] {
-    return std::max(kTrialsLeast, start + kFactsPatience - absl::Now());
+    return std::max(kTrialsMin, start + kFactsPatience - absl::Now());
   };
   options.trials = {TryProcess(), TryRunFolder(left()), LookAtHostsFile()};
   for (Trial& trial : TryFolders("folder", folders, left())) {

@@ -105,13 +105,13 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCommand(const std::string& name, const Words& words) {
-  if (words.command.empty()) {
+absl::Status CheckCommand(const std::string& name, const Argv& args) {
+  if (args.command.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a command to run after `--`, as in `rollcall ",
                      name, " ... -- python train.py`"));
   }
-  const std::string advice = ContainerAdvice(words.command);
+  const std::string advice = ContainerAdvice(args.command);
   return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
 }
 
@@ -166,8 +166,8 @@ absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
   return ttl.status();
 }
 
-absl::StatusOr<Invocation> Launch(const Words& words, TypedFlags& to) {
-  if (absl::Status good = CheckCommand("launch", words); !good.ok()) {
+absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
+  if (absl::Status good = CheckCommand("launch", args); !good.ok()) {
     return good;
   }
   LaunchFlags& launch = to.launch;
@@ -176,7 +176,7 @@ absl::StatusOr<Invocation> Launch(const Words& words, TypedFlags& to) {
   if (!launch.job.empty()) {
     if (absl::Status good = AdmitJobId(launch.job); !good.ok()) return good;
   }
-  launch.command = words.command;
+  launch.command = args.command;
   if (launch.local_workers >= Limits::nodes_max) {
     return absl::InvalidArgumentError(
         absl::StrCat("--local-workers takes less than ", Limits::nodes_max));
@@ -196,13 +196,13 @@ absl::StatusOr<Invocation> Launch(const Words& words, TypedFlags& to) {
   return Invocation(std::move(launch));
 }
 
-absl::StatusOr<Invocation> Join(const Words& words, JoinFlags& join,
+absl::StatusOr<Invocation> Join(const Argv& args, JoinFlags& join,
                                 const SettingsText& settings,
                                 const std::string& preempt_signal) {
-  if (absl::Status good = CheckCommand("join", words); !good.ok()) {
+  if (absl::Status good = CheckCommand("join", args); !good.ok()) {
     return good;
   }
-  join.command = words.command;
+  join.command = args.command;
   absl::Status read = ReadLocal(preempt_signal, join.local);
   if (read.ok()) read = ReadSettings(settings, join.settings);
   if (read.ok()) read = CheckTls(join.where.tls);
@@ -294,16 +294,16 @@ absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& to) {
 }
 
 absl::StatusOr<Invocation> ReadCommand(const std::string& command,
-                                       const Words& words, TypedFlags& to) {
-  if (command == "launch") return Launch(words, to);
+                                       const Argv& args, TypedFlags& to) {
+  if (command == "launch") return Launch(args, to);
   if (command == "join") {
-    return Join(words, to.join, to.join_settings, to.preempt_signal);
+    return Join(args, to.join, to.join_settings, to.preempt_signal);
   }
   if (command == "agent") {
     to.agent.started_by_launcher = true;
-    return Join(words, to.agent, to.agent_settings, to.preempt_signal);
+    return Join(args, to.agent, to.agent_settings, to.preempt_signal);
   }
-  if (words.has_command) {
+  if (args.has_command) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
   }

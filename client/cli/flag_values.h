@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "client/cli/argv.h"
 #include "client/cli/flag_grammar.h"
 #include "client/cli/flags.h"
-#include "client/cli/words.h"
 
 namespace rollcall {
 
@@ -20,7 +20,7 @@ namespace rollcall {
 absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& typed);
 // Any other command of this name.
 absl::StatusOr<Invocation> ReadCommand(const std::string& command,
-                                       const Words& words, TypedFlags& typed);
+                                       const Argv& args, TypedFlags& typed);
 
 }  // namespace rollcall
 

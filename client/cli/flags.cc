@@ -102,14 +102,14 @@ void Fill(Invocation& invocation, const GivenSecrets& given) {
       invocation);
 }
 
-absl::StatusOr<Invocation> ParseFlags(const Words& words) {
+absl::StatusOr<Invocation> ParseFlags(const Argv& args) {
   // `rollcall --version`, as in other programs, besides the command.
-  if (words.flags == std::vector<std::string>{"--version"}) {
+  if (args.flags == std::vector<std::string>{"--version"}) {
     return Invocation(VersionFlags{});
   }
   TypedFlags typed;
   const std::unique_ptr<CLI::App> app = MakeParser(typed);
-  std::vector<std::string> reversed(words.flags.rbegin(), words.flags.rend());
+  std::vector<std::string> reversed(args.flags.rbegin(), args.flags.rend());
   try {
     app->parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
@@ -131,8 +131,8 @@ absl::StatusOr<Invocation> ParseFlags(const Words& words) {
       !good.ok()) {
     return good;
   }
-  if (token && !words.has_command) return ReadToken(verb, typed);
-  return ReadCommand(command->get_name(), words, typed);
+  if (token && !args.has_command) return ReadToken(verb, typed);
+  return ReadCommand(command->get_name(), args, typed);
 }
 
 }  // namespace rollcall

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cli/words.h"
+#include "client/cli/argv.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/given_secrets.h"
 #include "rollcall/v1/admin.pb.h"
@@ -194,7 +194,7 @@ using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
 void Fill(Invocation& invocation, const GivenSecrets& given);
 
 // INVALID_ARGUMENT: says what is wrong, and suggests a similar spelling.
-absl::StatusOr<Invocation> ParseFlags(const Words& words);
+absl::StatusOr<Invocation> ParseFlags(const Argv& args);
 
 }  // namespace rollcall
 

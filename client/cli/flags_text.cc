@@ -45,14 +45,16 @@ std::string LimitsText() {
   count("jobs of one worker's token that have not run yet at most",
         Limits::gathering_jobs_per_token_max);
   count("tokens at most", Limits::tokens_max);
-  count("streams without a Hello at most", limits.strangers_max);
-  count("handshakes a second", limits.door.handshakes_per_second);
+  count("streams without a Hello at most", limits.streams_without_hello_max);
+  count("handshakes a second", limits.connections.handshakes_per_second);
   count("handshakes a second of one address",
-        limits.door.handshakes_per_address_per_second);
-  count("connections waiting for a handshake at most", limits.door.waiting_max);
-  count("unauthenticated connections at most", limits.door.guests_max);
+        limits.connections.handshakes_per_address_per_second);
+  count("connections waiting for a handshake at most",
+        limits.connections.waiting_max);
+  count("unauthenticated connections at most",
+        limits.connections.unauthenticated_max);
   count("unauthenticated connections of one network at most",
-        limits.door.guests_per_network_max);
+        limits.connections.unauthenticated_per_network_max);
   count("watchers of one viewer's token at most",
         Limits::watches_per_viewer_max);
   absl::StrAppend(&text,

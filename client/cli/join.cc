@@ -19,7 +19,7 @@
 #include "client/agent/session.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"

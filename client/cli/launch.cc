@@ -9,12 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/start_plan.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
-#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_location.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/identity.h"
@@ -100,7 +100,7 @@ absl::Status CheckWire(const WireOptions& wire) {
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
-  if (EtcdPlace::Means(flags.state)) {
+  if (EtcdLocation::Means(flags.state)) {
     return Fail(absl::InvalidArgumentError(
         "a launcher keeps its state in a folder: expected --state DIR; for "
         "state in etcd start several `rollcalld --state etcd://...`, and "

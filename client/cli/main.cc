@@ -64,10 +64,10 @@ int Main(int argc, char** argv) {
   if (getenv("GRPC_VERBOSITY") == nullptr) {
     gpr_set_log_function([](gpr_log_func_args*) {});
   }
-  const Words words = SplitArguments(argc, argv);
+  const Argv args = SplitArguments(argc, argv);
   HideSecrets(argc, argv);
   GivenSecrets given = TakeSecrets();
-  auto invocation = ParseFlags(words);
+  auto invocation = ParseFlags(args);
   if (!invocation.ok()) {
     Complain(invocation.status().message());
     return kExitUsage;

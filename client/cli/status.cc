@@ -9,7 +9,7 @@
 #include "client/admin/admin_client.h"
 #include "client/admin/job_text.h"
 #include "client/cli/commands.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "daemon/base/mutex.h"
 #include "nlohmann/json.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 // or a restart of the daemon takes.
 constexpr absl::Duration kWatchPatience = absl::Seconds(30);
 constexpr absl::Duration kPauseFirst = absl::Milliseconds(100);
-constexpr absl::Duration kPauseMost = absl::Seconds(1);
+constexpr absl::Duration kPauseMax = absl::Seconds(1);
 
 // False: the output cannot be written. Main reports why.
 bool Show(const v1::JobStatus& status, bool json) {
@@ -107,7 +107,7 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
       return FailAt(address, end);
     }
     Pause(pause);
-    pause = std::min(2 * pause, kPauseMost);
+    pause = std::min(2 * pause, kPauseMax);
     // Finds the daemon that answers now; the next watch reports any error.
     client.Status(kCallTimeout).status().IgnoreError();
   }

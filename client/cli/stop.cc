@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/admin/admin_client.h"
 #include "client/cli/commands.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 
 namespace rollcall {
 int RunStopCommand(const StopFlags& flags) {

@@ -10,7 +10,7 @@
 #include "client/admin/admin_client.h"
 #include "client/admin/job_text.h"
 #include "client/cli/commands.h"
-#include "client/cli/place.h"
+#include "client/cli/job_lookup.h"
 #include "daemon/base/durations.h"
 #include "daemon/security/shared_secret.h"
 #include "nlohmann/json.hpp"

@@ -23,7 +23,7 @@ namespace {
 
 constexpr absl::Duration kServedWell = absl::Seconds(1);
 constexpr absl::Duration kRestartFirst = absl::Milliseconds(100);
-constexpr absl::Duration kRestartMost = absl::Seconds(5);
+constexpr absl::Duration kRestartMax = absl::Seconds(5);
 // After this many doublings the first pause exceeds the longest.
 constexpr int kDoublingsMax = 6;
 constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
@@ -50,7 +50,7 @@ std::optional<absl::Time> DaemonRestarts::Another(absl::Time now,
   // The first restart is immediate.
   if (early_ == 1) return now;
   return now +
-         std::min(kRestartMost,
+         std::min(kRestartMax,
                   kRestartFirst * (1 << std::min(early_ - 2, kDoublingsMax)));
 }
 

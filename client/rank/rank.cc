@@ -10,7 +10,7 @@
 #include "client/rank/stream.h"
 #include "client/rank/unix_address.h"
 #include "daemon/base/grpc/grpc_defaults.h"
-#include "daemon/base/grpc/wakeful.h"
+#include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
@@ -23,7 +23,7 @@ struct Rank::Wire {
   ~Wire() { stream.Close(); }
   // Keeps gRPC's poller running, so that an abort arrives at once, even during
   // a long step.
-  const Wakeful wakeful;
+  const PollerKeepAlive poller_keep_alive;
 
   v1::Rank::Stub stub;
   RankStream stream;
@@ -40,7 +40,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
       UnixAddress(socket), grpc::InsecureChannelCredentials(), arguments);
 }
 
-v1::RankHello Hello(const RankPlace& place, bool elastic) {
+v1::RankHello Hello(const RankLocation& place, bool elastic) {
   v1::RankHello hello;
   hello.set_elastic(elastic);
   hello.set_local_rank(place.local_rank);
@@ -73,12 +73,12 @@ Rank::Rank(std::unique_ptr<Wire> wire) : wire_(std::move(wire)) {}
 Rank::~Rank() = default;
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankOptions& options) {
-  absl::StatusOr<RankPlace> place = RankPlace::FromEnvironment();
+  absl::StatusOr<RankLocation> place = RankLocation::FromEnvironment();
   if (!place.ok()) return place.status();
   return Attend(*place, options);
 }
 
-absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankPlace& place,
+absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankLocation& place,
                                                    const RankOptions& options) {
   auto wire =
       std::make_unique<Wire>(Dial(place.socket), Hello(place, options.elastic));

@@ -34,7 +34,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/rank/place.h"
+#include "client/rank/rank_location.h"
 #include "rollcall/v1/rank.pb.h"
 
 namespace rollcall {
@@ -63,14 +63,15 @@ class Rank {
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
       const RankOptions& options = RankOptions());
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
-      const RankPlace& place, const RankOptions& options = RankOptions());
+      const RankLocation& place, const RankOptions& options = RankOptions());
 
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
   // --- The world --------------------------------------------------------
-  // Its members, the seal (master address and port, NCCL ids), this rank.
+  // Its members, the world commit (master address and port, NCCL ids), this
+  // rank.
   const v1::RankWorld& world() const;
   uint64_t generation() const;
   uint32_t rank() const;

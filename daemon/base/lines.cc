@@ -31,10 +31,10 @@ size_t SequenceBytes(absl::string_view text) {
   return length;
 }
 
-// The last `bytes_most` bytes or less: never from the middle of a character.
-absl::string_view CutFront(absl::string_view text, size_t bytes_most) {
-  if (text.size() <= bytes_most) return text;
-  text.remove_prefix(text.size() - bytes_most);
+// The last `bytes_max` bytes or less: never from the middle of a character.
+absl::string_view CutFront(absl::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  text.remove_prefix(text.size() - bytes_max);
   while (!text.empty() && (text[0] & 0xc0) == 0x80) text.remove_prefix(1);
   return text;
 }
@@ -55,8 +55,8 @@ std::vector<std::string> LineCutter::Take(absl::string_view bytes,
     returned_ = false;
     const size_t end = bytes.find_first_of("\r\n");
     absl::string_view plain = bytes.substr(0, end);
-    while (line_.size() + plain.size() > kLineBytesMost) {
-      const size_t fits = kLineBytesMost - line_.size();
+    while (line_.size() + plain.size() > kLineBytesMax) {
+      const size_t fits = kLineBytesMax - line_.size();
       line_.append(plain.data(), fits);
       plain.remove_prefix(fits);
       lines.push_back(std::exchange(line_, {}));
@@ -81,11 +81,11 @@ std::vector<std::string> LineCutter::Finish() {
 }
 
 void Tail::Add(absl::string_view line) {
-  line = CutFront(line, bytes_most_);
+  line = CutFront(line, bytes_max_);
   lines_.emplace_back(line);
   bytes_ += line.size() + 1;
-  while (lines_.size() > lines_most_ ||
-         (lines_.size() > 1 && bytes_ - lines_.front().size() > bytes_most_)) {
+  while (lines_.size() > lines_max_ ||
+         (lines_.size() > 1 && bytes_ - lines_.front().size() > bytes_max_)) {
     bytes_ -= lines_.front().size() + 1;
     lines_.pop_front();
   }
@@ -94,14 +94,14 @@ void Tail::Add(absl::string_view line) {
 std::string Tail::Text(absl::string_view open_line) const {
   std::string text;
   const size_t skipped =
-      !open_line.empty() && lines_.size() == lines_most_ ? 1 : 0;
+      !open_line.empty() && lines_.size() == lines_max_ ? 1 : 0;
   for (size_t i = skipped; i < lines_.size(); ++i) {
     absl::StrAppend(&text, text.empty() && i == skipped ? "" : "\n", lines_[i]);
   }
   if (!open_line.empty()) {
     absl::StrAppend(&text, lines_.size() > skipped ? "\n" : "", open_line);
   }
-  return LastBytes(text, bytes_most_);
+  return LastBytes(text, bytes_max_);
 }
 
 std::string ValidUtf8(absl::string_view text) {
@@ -120,8 +120,8 @@ std::string ValidUtf8(absl::string_view text) {
   return valid;
 }
 
-std::string LastBytes(absl::string_view text, size_t bytes_most) {
-  return ValidUtf8(CutFront(text, bytes_most));
+std::string LastBytes(absl::string_view text, size_t bytes_max) {
+  return ValidUtf8(CutFront(text, bytes_max));
 }
 
 std::vector<std::string> PrefixedPieces(const std::vector<std::string>& lines,

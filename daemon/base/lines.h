@@ -16,11 +16,11 @@
 namespace rollcall {
 
 // A line that is longer is cut here and goes on in the next.
-inline constexpr size_t kLineBytesMost = 64 << 10;
+inline constexpr size_t kLineBytesMax = 64 << 10;
 
 // Cuts one stream into lines.
 //
-// A carriage return starts a line anew, as on a terminal: of a progress bar's
+// A carriage return starts a line again, as on a terminal: of a progress bar's
 // states the last one before the newline is the line, and in between one state
 // a second at most is given as a line of its own, so that it is seen to move.
 class LineCutter {
@@ -45,18 +45,18 @@ class LineCutter {
 // The last lines of a stream, few and short enough for a message.
 class Tail {
  public:
-  Tail(size_t lines_most, size_t bytes_most)
-      : lines_most_(lines_most), bytes_most_(bytes_most) {}
+  Tail(size_t lines_max, size_t bytes_max)
+      : lines_max_(lines_max), bytes_max_(bytes_max) {}
 
   void Add(absl::string_view line);
 
   // All of them and the line that is still open, joined by newlines; valid
-  // UTF-8 of at most bytes_most: what does not fit is cut from the front.
+  // UTF-8 of at most bytes_max: what does not fit is cut from the front.
   std::string Text(absl::string_view open_line) const;
 
  private:
-  const size_t lines_most_;
-  const size_t bytes_most_;
+  const size_t lines_max_;
+  const size_t bytes_max_;
   size_t bytes_ = 0;
   std::deque<std::string> lines_;
 };
@@ -64,8 +64,8 @@ class Tail {
 // `text` with every byte that is not part of valid UTF-8 replaced by '?'.
 std::string ValidUtf8(absl::string_view text);
 
-// The last `bytes_most` bytes of `text`, as valid UTF-8.
-std::string LastBytes(absl::string_view text, size_t bytes_most);
+// The last `bytes_max` bytes of `text`, as valid UTF-8.
+std::string LastBytes(absl::string_view text, size_t bytes_max);
 
 // Puts `prefix` before and a newline behind each line, and joins them into
 // pieces that a pipe takes whole (PIPE_BUF); a longer line is a piece alone.

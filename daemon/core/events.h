@@ -117,7 +117,7 @@ struct Journal {
   enum class Kind {
     kRunStarted = 1,  // body: JobSettings; generation 0
     kProposed = 2,    // body: Proposal
-    kCommitted = 3,   // body: Seal
+    kCommitted = 3,   // body: WorldCommit
     kEnded = 4,       // body: Reform, why the generation ended
     kRunEnded = 5,    // body: End
     kLeaving = 6,     // body: Notice: nodes that leave, or all end

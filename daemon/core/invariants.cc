@@ -4,7 +4,8 @@ namespace rollcall {
 
 const std::vector<InvariantRow> kInvariants = {
     {Invariant::kOneWorld, "one world",
-     "A generation has one world and one seal, the same for every receiver at "
+     "A generation has one world and one world commit, the same for every "
+     "receiver at "
      "every time."},
     {Invariant::kSameBytes, "same bytes",
      "All members of a generation start from the same bytes."},

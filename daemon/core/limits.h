@@ -17,7 +17,7 @@ namespace rollcall {
 // unauthenticated client may cost, and how many handshakes, the expensive part,
 // begin in a second. Per address means one IPv4 address or one IPv6 /64, which
 // is what one customer gets.
-struct DoorLimits {
+struct ConnectionLimits {
   // Connections that were accepted and not handed on; each takes a descriptor.
   // Enough for all nodes of the largest job, also behind one address. Fewer if
   // agents need the descriptors: see waiting_and_agents_max.
@@ -45,23 +45,23 @@ struct DoorLimits {
   absl::Duration handshake_time = absl::Seconds(2);
   // From the beginning of the handshake to authentication by a token or a node
   // credential. Longer than a slow handshake and hello_timeout.
-  absl::Duration guest_patience = absl::Seconds(32);
+  absl::Duration unauthenticated_patience = absl::Seconds(32);
   // Bytes that a client may send until then: a Hello, TLS and some more; and
   // before the first call: HTTP/2's first window, and half as much again for
   // everything else.
-  size_t guest_bytes_max = 800 << 10;
-  size_t guest_bytes_before_call = 96 << 10;
+  size_t unauthenticated_bytes_max = 800 << 10;
+  size_t unauthenticated_bytes_before_call = 96 << 10;
   // Calls until then; an agent or a command makes one.
-  int guest_calls_max = 4;
+  int unauthenticated_calls_max = 4;
   // Unauthenticated connections at once, in total and of one network (an IPv4
   // address or an IPv6 /64): as many handshakes as one network may begin at
-  // once. Beyond either bound a connection waits; see Doorkeeper. Fewer if the
-  // process may open few descriptors: see FittedTo.
-  size_t guests_max = 16384;
-  size_t guests_per_network_max = 4096;
+  // once. Beyond either bound a connection waits; see HandshakeLimiter. Fewer
+  // if the process may open few descriptors: see FittedTo.
+  size_t unauthenticated_max = 16384;
+  size_t unauthenticated_per_network_max = 4096;
   // Bytes received from all of them. Beyond it, the newest connection of the
   // network that has sent most is disconnected.
-  size_t guests_bytes_max = size_t{1} << 30;
+  size_t unauthenticated_bytes_total_max = size_t{1} << 30;
   // Connections that have shown a viewer's token: bytes received over the whole
   // life of one (a status call takes about 500 bytes, an hour of watching at
   // most 1 MiB), and connections of one token at once.
@@ -73,8 +73,8 @@ struct DoorLimits {
   // spares. At the bound, a connection without an agent's stream is
   // disconnected. If each has a stream, the token with more than half of them
   // loses one to an agent of another token, and the token with most of them
-  // loses one to an agent that returns; see Guests. Any other agent is told to
-  // redial later.
+  // loses one to an agent that returns; see UnauthenticatedConnections. Any
+  // other agent is told to redial later.
   size_t agents_max = 34816;
   // Agents' connections and waiting connections together: a node that is waited
   // for has one or the other. Waiting connections may use what agents do not.
@@ -181,7 +181,7 @@ struct Limits {
   absl::Duration stacks_patience = absl::Seconds(5);
   // From the report of the first stalled rank to the verdict on the root cause,
   // if not all ranks of the world are reported stalled.
-  absl::Duration hang_settlement = absl::Seconds(10);
+  absl::Duration hang_blame_window = absl::Seconds(10);
   // How long the checks of a failed node may take. After that the next world is
   // formed without their result.
   absl::Duration check_timeout = absl::Seconds(2);
@@ -194,7 +194,7 @@ struct Limits {
   // Redialling: the first and the largest delay; doubled in between, with
   // jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
-  absl::Duration redial_most = absl::Seconds(1);
+  absl::Duration redial_max = absl::Seconds(1);
   // The largest delay after an answer from a standby daemon, and twice that
   // after other errors from then on: another daemon leads, or will within one
   // lease of etcd.
@@ -228,7 +228,7 @@ struct Limits {
   // If over a tenth of a world's streams break, and at least this many, no
   // single node is at fault. In a world of four, one stream is a quarter but
   // still only one.
-  static constexpr size_t mass_break_least = 3;
+  static constexpr size_t mass_break_min = 3;
 
   // --- Counts and sizes -----------------------------------------------------
   static constexpr uint32_t nodes_max = 16384;
@@ -294,7 +294,7 @@ struct Limits {
   static constexpr size_t node_epochs_bytes = 512 << 10;
   // Streams that have not sent Hello, or that wait for a delayed refusal.
   // Beyond it, the oldest is ended.
-  size_t strangers_max = 4096;
+  size_t streams_without_hello_max = 4096;
   static constexpr size_t expected_nodes_max = 16384;
   // Names of lost nodes that are remembered, so that messages can name them.
   static constexpr size_t lost_names_max = 1024;
@@ -324,10 +324,10 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Earlier lives that one Hello may report as swept.
   static constexpr int swept_max = 16;
-  // The secret of each of them, see daemon/security/life_nonce.h.
-  static constexpr size_t life_nonce_bytes = 16;
+  // The secret of each of them, see daemon/security/incarnation_nonce.h.
+  static constexpr size_t incarnation_nonce_bytes = 16;
   // Largest world that an agent brings along when it redials.
-  static constexpr size_t held_world_bytes_max = 512 << 10;
+  static constexpr size_t resume_state_world_bytes_max = 512 << 10;
   // Worlds that agents bring of a run that this daemon does not know: those of
   // its last generation, and some that untrusted peers have made up.
   static constexpr size_t claimed_worlds_max = 16;
@@ -340,18 +340,19 @@ struct Limits {
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
 
-  DoorLimits door;
+  ConnectionLimits connections;
   LogLimits log;
 };
 
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
-static_assert(Limits::facts_bytes_max + Limits::held_world_bytes_max <
+static_assert(Limits::facts_bytes_max + Limits::resume_state_world_bytes_max <
               Limits::hello_bytes_max);
 // Each address may have an interface of its own.
 static_assert(Limits::addresses_per_node_max <=
               Limits::interfaces_per_node_max);
 static_assert(Limits::hello_bytes_max <= Limits::agent_message_bytes_max);
-static_assert(Limits::hello_bytes_max < DoorLimits{}.guest_bytes_max);
+static_assert(Limits::hello_bytes_max <
+              ConnectionLimits{}.unauthenticated_bytes_max);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::agent_message_bytes_max);
@@ -389,47 +390,54 @@ static_assert(Limits{}.newcomer_delay_max >=
               absl::Minutes(static_cast<int>(Limits::newcomer_names_max) + 1));
 // The agent's report about a stalled rank arrives before the verdict.
 static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
-static_assert(Limits{}.stacks_patience < Limits{}.hang_settlement);
+static_assert(Limits{}.stacks_patience < Limits{}.hang_blame_window);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::etcd_value_bytes_max);
 static_assert(Limits::probe_all_pairs_max * (Limits::probe_all_pairs_max - 1) <=
               Limits::pings_shown_max);
 static_assert(2 * Limits::node_epochs_bytes < Limits::etcd_value_bytes_max);
-static_assert(DoorLimits{}.waiting_per_address_max < DoorLimits{}.waiting_max);
-static_assert(DoorLimits{}.guests_per_network_max < DoorLimits{}.guests_max);
-static_assert(DoorLimits{}.handshakes_per_address_burst <=
-              DoorLimits{}.guests_per_network_max);
-static_assert(DoorLimits{}.viewer_connections_max < DoorLimits{}.viewers_max);
+static_assert(ConnectionLimits{}.waiting_per_address_max <
+              ConnectionLimits{}.waiting_max);
+static_assert(ConnectionLimits{}.unauthenticated_per_network_max <
+              ConnectionLimits{}.unauthenticated_max);
+static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
+              ConnectionLimits{}.unauthenticated_per_network_max);
+static_assert(ConnectionLimits{}.viewer_connections_max <
+              ConnectionLimits{}.viewers_max);
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(LogLimits{}.peers_max >= 2 * size_t{Limits::nodes_max});
 // Half of it is enough for the largest job.
-static_assert(DoorLimits{}.agents_max >=
+static_assert(ConnectionLimits{}.agents_max >=
               2 * size_t{Limits::nodes_max + Limits::spares_max});
 static_assert(2 * Limits::agent_message_bytes_max <=
-              DoorLimits{}.agent_bytes_max);
-static_assert(DoorLimits{}.guest_bytes_max < DoorLimits{}.agent_bytes_max);
+              ConnectionLimits{}.agent_bytes_max);
+static_assert(ConnectionLimits{}.unauthenticated_bytes_max <
+              ConnectionLimits{}.agent_bytes_max);
 // All nodes of the largest job may be in the middle of a small message at once.
-static_assert(64 * DoorLimits{}.agent_bytes_max <=
-              DoorLimits{}.agents_bytes_max);
-static_assert(DoorLimits{}.silence < DoorLimits{}.patience);
-static_assert(DoorLimits{}.handshakes_burst >= Limits::nodes_max);
-static_assert(DoorLimits{}.waiting_max >= Limits::nodes_max);
-static_assert(DoorLimits{}.waiting_max + DoorLimits{}.agents_max <=
-              DoorLimits{}.waiting_and_agents_max);
-static_assert(DoorLimits{}.handshakes_at_once < DoorLimits{}.guests_max);
-static_assert(DoorLimits{}.handshake_time < DoorLimits{}.guest_patience);
-static_assert(DoorLimits{}.handshakes_per_address_per_second <=
-              DoorLimits{}.handshakes_per_second);
-static_assert(DoorLimits{}.handshakes_per_address_burst <=
-              DoorLimits{}.handshakes_burst);
+static_assert(64 * ConnectionLimits{}.agent_bytes_max <=
+              ConnectionLimits{}.agents_bytes_max);
+static_assert(ConnectionLimits{}.silence < ConnectionLimits{}.patience);
+static_assert(ConnectionLimits{}.handshakes_burst >= Limits::nodes_max);
+static_assert(ConnectionLimits{}.waiting_max >= Limits::nodes_max);
+static_assert(ConnectionLimits{}.waiting_max + ConnectionLimits{}.agents_max <=
+              ConnectionLimits{}.waiting_and_agents_max);
+static_assert(ConnectionLimits{}.handshakes_at_once <
+              ConnectionLimits{}.unauthenticated_max);
+static_assert(ConnectionLimits{}.handshake_time <
+              ConnectionLimits{}.unauthenticated_patience);
+static_assert(ConnectionLimits{}.handshakes_per_address_per_second <=
+              ConnectionLimits{}.handshakes_per_second);
+static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
+              ConnectionLimits{}.handshakes_burst);
 // No address is removed early: those at which connections wait, and those of
 // connections handed on while the whole burst of one address comes back.
-static_assert(DoorLimits{}.waiting_max + DoorLimits{}.handshakes_burst +
-                  size_t{DoorLimits{}.handshakes_per_second} *
-                      (DoorLimits{}.handshakes_per_address_burst /
-                       DoorLimits{}.handshakes_per_address_per_second) <=
-              DoorLimits{}.addresses_max);
+static_assert(ConnectionLimits{}.waiting_max +
+                  ConnectionLimits{}.handshakes_burst +
+                  size_t{ConnectionLimits{}.handshakes_per_second} *
+                      (ConnectionLimits{}.handshakes_per_address_burst /
+                       ConnectionLimits{}.handshakes_per_address_per_second) <=
+              ConnectionLimits{}.addresses_max);
 
 }  // namespace rollcall
 

@@ -18,8 +18,8 @@ using etcdserverpb::TxnResponse;
 
 constexpr absl::Duration kReadPatience = absl::Seconds(5);
 constexpr absl::Duration kWritePatience = absl::Seconds(1);
-// A write is retried as long as the Reign lasts, and at most this often, since
-// agents wait for it.
+// A write is retried as long as the LeaderTerm lasts, and at most this often,
+// since agents wait for it.
 constexpr int kWriteAttempts = 10;
 // Values per page; this many of the largest values fit one answer.
 constexpr int64_t kPageKeys = 16;
@@ -213,13 +213,13 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
   Compare& leader = *txn.add_compare();
   leader.set_target(Compare::CREATE);
   leader.set_key(leader_key_);
-  leader.set_create_revision(options_.reign.create_revision);
+  leader.set_create_revision(options_.leader_term.create_revision);
   Compare& writes = *txn.add_compare();
   writes.set_target(Compare::VALUE);
   writes.set_key(writes_key_);
-  writes.set_value(WritesValue(options_.reign.lease, written_));
+  writes.set_value(WritesValue(options_.leader_term.lease, written_));
   // Never used again, even if this write fails: it identifies this write.
-  const std::string mark = WritesValue(options_.reign.lease, ++tried_);
+  const std::string mark = WritesValue(options_.leader_term.lease, ++tried_);
   for (RequestOp& operation : operations) {
     *txn.add_success() = std::move(operation);
   }

@@ -6,13 +6,13 @@
 // that number are encrypted (ValueSealer). A value that cannot be decrypted is
 // an error that names its key, and never counts as missing. Every write is a
 // transaction with two comparisons. The first: the leader's key is still that
-// of this journal's Reign, so that a former leader can write nothing. The
+// of this journal's LeaderTerm, so that a former leader can write nothing. The
 // second: the number, which each transaction changes, so that a transaction
 // that was sent twice or arrives late is carried out once.
 //
 // A write with an unknown result, and a write that was fenced off, end the
-// Reign (`lost`) and return ABORTED. No decision of that Reign may be sent any
-// more, and the next leader reads everything again.
+// LeaderTerm (`lost`) and return ABORTED. No decision of that LeaderTerm may be
+// sent any more, and the next leader reads everything again.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_JOURNAL_H_
@@ -35,12 +35,13 @@ namespace rollcall {
 class EtcdJournal final : public RecordJournal {
  public:
   struct Options {
-    // Prefix of all keys, see EtcdPlace.
+    // Prefix of all keys, see EtcdLocation.
     std::string prefix;
-    Reign reign;
-    // Whether the Reign is in force; called between attempts, from any thread.
+    LeaderTerm leader_term;
+    // Whether the LeaderTerm is in force; called between attempts, from any
+    // thread.
     std::function<bool()> leads;
-    // Called when the Reign is over, with the reason. Called at most a few
+    // Called when the LeaderTerm is over, with the reason. Called at most a few
     // times.
     std::function<void(std::string)> lost;
     ValueSealer sealer;
@@ -51,9 +52,9 @@ class EtcdJournal final : public RecordJournal {
   static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(
       KeyValueStore& client, Options options);
 
-  // Writes return errors as in JournalStore, and: ABORTED: the Reign is over.
-  // RESOURCE_EXHAUSTED, of Append: a run does not fit etcd_value_bytes_max;
-  // nothing was written.
+  // Writes return errors as in JournalStore, and: ABORTED: the LeaderTerm is
+  // over. RESOURCE_EXHAUSTED, of Append: a run does not fit
+  // etcd_value_bytes_max; nothing was written.
   absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override;
   absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
                           absl::Span<const std::string> removed) override;

@@ -10,7 +10,7 @@ namespace {
 
 void DropRan(JournalState& state) {
   state.ran_proposal.reset();
-  state.ran_seal.reset();
+  state.ran_world_commit.reset();
   state.ran_finished.reset();
 }
 
@@ -27,7 +27,7 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
     case Journal::Kind::kProposed:
       state.generation = std::max(state.generation, entry.generation);
       parsed = state.proposal.emplace().ParseFromString(entry.body);
-      state.seal.reset();
+      state.world_commit.reset();
       state.finished.reset();
       break;
     case Journal::Kind::kCommitted:
@@ -37,26 +37,26 @@ absl::Status Fold(const Journal& entry, JournalState& state) {
                          " cannot be committed: the last proposed one is ",
                          state.generation));
       }
-      parsed = state.seal.emplace().ParseFromString(entry.body);
+      parsed = state.world_commit.emplace().ParseFromString(entry.body);
       DropRan(state);
       break;
     case Journal::Kind::kEnded: {
       v1::Reform reform;
       parsed = reform.ParseFromString(entry.body);
-      if (state.seal.has_value()) {
+      if (state.world_commit.has_value()) {
         state.ran_proposal = std::move(state.proposal);
-        state.ran_seal = std::move(state.seal);
+        state.ran_world_commit = std::move(state.world_commit);
         state.ran_finished = std::move(state.finished);
       }
       state.proposal.reset();
-      state.seal.reset();
+      state.world_commit.reset();
       state.finished.reset();
       state.restarts_charged = reform.restarts_charged();
       break;
     }
     case Journal::Kind::kRunEnded:
       state.proposal.reset();
-      state.seal.reset();
+      state.world_commit.reset();
       state.finished.reset();
       state.leaving.reset();
       DropRan(state);

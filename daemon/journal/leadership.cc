@@ -26,7 +26,7 @@ constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
 // sent to clients.
 constexpr size_t kEndpointsMax = 8;
 constexpr size_t kEndpointBytesMax = 300;
-constexpr size_t kInboxMost = 1024;
+constexpr size_t kInboxMax = 1024;
 
 std::vector<std::string> EndpointsOf(const std::string& value) {
   std::vector<std::string> endpoints;
@@ -91,7 +91,7 @@ Leadership::Leadership(KeyValueStore& client, const std::string& prefix,
       sealer_(sealer),
       callbacks_(std::move(callbacks)),
       machine_(machine),
-      inbox_(kInboxMost, machine),
+      inbox_(kInboxMax, machine),
       thread_(machine.Start([this] { Run(); })) {}
 
 Leadership::~Leadership() {
@@ -99,25 +99,25 @@ Leadership::~Leadership() {
   thread_->Join();
 }
 
-bool Leadership::Leads(const Reign& reign) const {
-  // Read in this order: if `until` is of a later Reign, leading_ no longer has
-  // this Reign's number.
+bool Leadership::Leads(const LeaderTerm& leader_term) const {
+  // Read in this order: if `until` is of a later LeaderTerm, leading_ no longer
+  // has this LeaderTerm's number.
   const int64_t until = leading_until_ns_;
-  int64_t leading = reign.create_revision;
+  int64_t leading = leader_term.create_revision;
   if (leading_ != leading) return false;
   if (absl::ToUnixNanos(LeaseNow()) < until) return true;
   // The answer to a renewal may still be unread, as after a pause of the whole
-  // process. The caller acts as a former leader, so the Reign must not become
-  // valid again.
+  // process. The caller acts as a former leader, so the LeaderTerm must not
+  // become valid again.
   leading_.compare_exchange_strong(leading, 0);
   return false;
 }
 
-void Leadership::Abdicate(const Reign& reign, std::string why) {
+void Leadership::Resign(const LeaderTerm& leader_term, std::string why) {
   // At once, so that no caller relies on it before the thread runs.
-  int64_t leading = reign.create_revision;
+  int64_t leading = leader_term.create_revision;
   leading_.compare_exchange_strong(leading, 0);
-  inbox_.PostAlways(Abdicated{reign.create_revision, std::move(why)});
+  inbox_.PostAlways(Resigned{leader_term.create_revision, std::move(why)});
 }
 
 void Leadership::Run() {
@@ -137,7 +137,8 @@ void Leadership::Campaign() {
   if (found->kvs_size() == 0) return Stand();
   const KeyValue& leader = found->kvs(0);
   if (lease_ != 0 && leader.lease() == lease_) {
-    // The key of this daemon's own last Reign, in which no daemon can continue.
+    // The key of this daemon's own last LeaderTerm, in which no daemon can
+    // continue.
     TellOther({});
     return Await(kRetry);
   }
@@ -159,41 +160,40 @@ void Leadership::Stand() {
   lease_ = granted->id();
   const absl::Duration left = absl::Seconds(granted->ttl());
   lease_ends_ = LeaseNow() + left;
-  tenure_.Renewed(sent, left);
+  leader_lease_.Renewed(sent, left);
   const absl::StatusOr<TxnResponse> answer = client_.Txn(
       Candidacy(key_, sealer_.Seal(key_, value_), writes_key_, lease_),
-      tenure_.until() - LeaseNow());
+      leader_lease_.until() - LeaseNow());
   const int64_t create_revision = answer.ok() ? Won(*answer, lease_) : 0;
   if (create_revision != 0) return Lead(create_revision);
-  tenure_.End();
+  leader_lease_.End();
   if (answer.ok()) return;  // Another daemon was faster.
   TellOther({});
   Await(kRetry);
 }
 
 void Leadership::Lead(int64_t create_revision) {
-  abdicated_.reset();
+  resigned_.reset();
   told_other_.reset();
-  leading_until_ns_ = absl::ToUnixNanos(tenure_.until());
+  leading_until_ns_ = absl::ToUnixNanos(leader_lease_.until());
   leading_ = create_revision;
-  callbacks_.elected(Reign{lease_, create_revision});
+  callbacks_.elected(LeaderTerm{lease_, create_revision});
   Watch(create_revision + 1);
   std::string why;
   while (why.empty()) {
-    Await(tenure_.renew_at() - LeaseNow());
+    Await(leader_lease_.renew_at() - LeaseNow());
     why = Trouble(create_revision);
   }
   leading_ = 0;
-  tenure_.End();
+  leader_lease_.End();
   watch_.reset();
-  callbacks_.deposed(why);
+  callbacks_.lost_leadership(why);
 }
 
 std::string Leadership::Trouble(int64_t create_revision) {
   if (quit_) return "this daemon is shutting down";
-  if (abdicated_.has_value() &&
-      abdicated_->create_revision == create_revision) {
-    return abdicated_->why;
+  if (resigned_.has_value() && resigned_->create_revision == create_revision) {
+    return resigned_->why;
   }
   if (leading_ != create_revision) return "its lease was not renewed in time";
   if (look_) {
@@ -206,23 +206,23 @@ std::string Leadership::Trouble(int64_t create_revision) {
     // The watch may have ended before it reported a change.
     if (found.ok()) Watch(found->header().revision() + 1);
   }
-  if (LeaseNow() < tenure_.renew_at() || Renew()) return "";
+  if (LeaseNow() < leader_lease_.renew_at() || Renew()) return "";
   return "its lease in etcd has ended, or could not be renewed in time";
 }
 
 bool Leadership::Renew() {
   const absl::Time sent = LeaseNow();
-  if (!tenure_.Holds(sent)) return false;
+  if (!leader_lease_.Holds(sent)) return false;
   const absl::StatusOr<absl::Duration> left =
-      client_.KeepAlive(lease_, tenure_.until() - sent);
+      client_.KeepAlive(lease_, leader_lease_.until() - sent);
   if (!left.ok()) {
-    Await(std::min(kRetry, tenure_.until() - LeaseNow()));
-    return tenure_.Holds(LeaseNow());
+    Await(std::min(kRetry, leader_lease_.until() - LeaseNow()));
+    return leader_lease_.Holds(LeaseNow());
   }
-  tenure_.Renewed(sent, *left);
+  leader_lease_.Renewed(sent, *left);
   lease_ends_ = LeaseNow() + *left;
-  leading_until_ns_ = absl::ToUnixNanos(tenure_.until());
-  return tenure_.Holds(LeaseNow());
+  leading_until_ns_ = absl::ToUnixNanos(leader_lease_.until());
+  return leader_lease_.Holds(LeaseNow());
 }
 
 void Leadership::Watch(int64_t from_revision) {
@@ -237,8 +237,8 @@ void Leadership::Await(absl::Duration most) {
   for (Input& input : inbox_.Take(std::max(most, absl::ZeroDuration()))) {
     if (const Look* look = std::get_if<Look>(&input)) {
       look_ = look_ || look->watch == watch_number_;
-    } else if (Abdicated* abdicated = std::get_if<Abdicated>(&input)) {
-      abdicated_ = std::move(*abdicated);
+    } else if (Resigned* resigned = std::get_if<Resigned>(&input)) {
+      resigned_ = std::move(*resigned);
     } else {
       quit_ = true;
     }

@@ -4,18 +4,20 @@
 // It campaigns until it is destroyed: it waits until there is no leader, tries
 // to create the key, and keeps its lease alive while it leads. The value of the
 // key is the leader's address. It decides and writes nothing else. Every writer
-// compares the key with the Reign (the leader term) that it was given
+// compares the key with the LeaderTerm that it was given
 // (EtcdJournal), so that a former leader can write nothing, whatever its clock
 // says.
 //
-// Thread rule: Leads and Abdicate from any thread. Created and destroyed by one
+// Thread rule: Leads and Resign from any thread. Created and destroyed by one
 // thread. The callbacks are called on its own thread and must only post.
 //
 // Invariants:
-// 1. At most one Reign is in force at a time over all daemons of a name; no two
+// 1. At most one LeaderTerm is in force at a time over all daemons of a name;
+// no two
 //    have the same create_revision.
-// 2. Leads() is false before the lease can have ended in etcd (Tenure), and is
-//    never true again for the same Reign.
+// 2. Leads() is false before the lease can have ended in etcd (LeaderLease),
+// and is
+//    never true again for the same LeaderTerm.
 #ifndef ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 #define ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 
@@ -32,13 +34,13 @@
 #include "daemon/base/inbox.h"
 #include "daemon/base/machine.h"
 #include "daemon/journal/key_value.h"
-#include "daemon/journal/tenure.h"
+#include "daemon/journal/leader_lease.h"
 #include "daemon/security/value_sealer.h"
 
 namespace rollcall {
 
 // A leader term, from election to end.
-struct Reign {
+struct LeaderTerm {
   int64_t lease = 0;
   // Of the leader's key. Every write compares with it.
   int64_t create_revision = 0;
@@ -47,10 +49,10 @@ struct Reign {
 class Leadership {
  public:
   struct Callbacks {
-    std::function<void(const Reign&)> elected;
+    std::function<void(const LeaderTerm&)> elected;
     // It no longer leads, or did not lead for a moment: everything begun in the
-    // last Reign is void.
-    std::function<void(const std::string& why)> deposed;
+    // last LeaderTerm is void.
+    std::function<void(const std::string& why)> lost_leadership;
     // Another daemon leads, at `endpoints`. Empty: none leads, its value cannot
     // be decrypted, or etcd does not answer. Called only on changes.
     std::function<void(const std::vector<std::string>& endpoints)> other;
@@ -59,7 +61,7 @@ class Leadership {
   // The shortest lease that etcd grants.
   static constexpr absl::Duration kTimeToLive = absl::Seconds(2);
 
-  // `prefix`: of all keys, see EtcdPlace. `endpoints`: addresses of this
+  // `prefix`: of all keys, see EtcdLocation. `endpoints`: addresses of this
   // daemon. `sealer`: encrypts the leader's value, so that nobody without the
   // key can announce a false leader. `client` and `machine` must outlive this.
   Leadership(KeyValueStore& client, const std::string& prefix,
@@ -68,24 +70,24 @@ class Leadership {
   // Resigns, at once if etcd answers.
   ~Leadership();
 
-  // Whether this Reign is in force, by the local clock. A result of false ends
-  // the Reign.
-  bool Leads(const Reign& reign) const;
-  // Ends a Reign, because a write in it has failed or its result is unknown. If
-  // this daemon is elected again, that is another Reign.
-  void Abdicate(const Reign& reign, std::string why);
+  // Whether this LeaderTerm is in force, by the local clock. A result of false
+  // ends the LeaderTerm.
+  bool Leads(const LeaderTerm& leader_term) const;
+  // Ends a LeaderTerm, because a write in it has failed or its result is
+  // unknown. If this daemon is elected again, that is another LeaderTerm.
+  void Resign(const LeaderTerm& leader_term, std::string why);
 
  private:
   // The watch of this number reports that the key may have changed.
   struct Look {
     uint64_t watch;
   };
-  struct Abdicated {
+  struct Resigned {
     int64_t create_revision;
     std::string why;
   };
   struct Quit {};
-  using Input = std::variant<Look, Abdicated, Quit>;
+  using Input = std::variant<Look, Resigned, Quit>;
 
   void Run();
   // One round: reads the leader's key, and stands for election if there is no
@@ -117,7 +119,7 @@ class Leadership {
   Inbox<Input> inbox_;
 
   // Used only by its own thread.
-  Tenure tenure_;
+  LeaderLease leader_lease_;
   // Granted and not revoked; 0: none. After `lease_ends_`, etcd ends it.
   int64_t lease_ = 0;
   absl::Time lease_ends_ = absl::InfinitePast();
@@ -125,21 +127,21 @@ class Leadership {
   uint64_t watch_number_ = 0;
   bool look_ = false;
   bool quit_ = false;
-  std::optional<Abdicated> abdicated_;
+  std::optional<Resigned> resigned_;
   // The argument of the last callback `other`; nullopt: it leads itself, or
   // there was no call yet.
   std::optional<std::vector<std::string>> told_other_;
 
-  // What Leads compares with: the Reign's create_revision (0: none), and its
-  // end in nanoseconds of the lease's clock.
+  // What Leads compares with: the LeaderTerm's create_revision (0: none), and
+  // its end in nanoseconds of the lease's clock.
   mutable std::atomic<int64_t> leading_ = 0;
   std::atomic<int64_t> leading_until_ns_ = 0;
 
   std::unique_ptr<Machine::Thread> thread_;
 };
 
-// Key names below a prefix. Every write of a Reign changes the value of the
-// second one, so that a write that was sent twice is carried out once; see
+// Key names below a prefix. Every write of a LeaderTerm changes the value of
+// the second one, so that a write that was sent twice is carried out once; see
 // EtcdJournal.
 inline constexpr char kLeaderKey[] = "leader";
 inline constexpr char kWritesKey[] = "writes";

@@ -68,12 +68,12 @@ absl::StatusOr<std::vector<OldRun>> ReadRuns(sqlite3* database,
     state.restarts_charged = static_cast<uint32_t>(rows->Number(7));
     if (!state.settings.ParseFromString(rows->Text(2)) ||
         !Parse(rows->Bytes(4), state.proposal) ||
-        !Parse(rows->Bytes(5), state.seal) ||
+        !Parse(rows->Bytes(5), state.world_commit) ||
         !Parse(rows->Bytes(6), state.end) ||
         !Parse(rows->Bytes(10), state.leaving) ||
         !Parse(rows->Bytes(12), state.finished) ||
         !Parse(rows->Bytes(13), state.ran_proposal) ||
-        !Parse(rows->Bytes(14), state.ran_seal) ||
+        !Parse(rows->Bytes(14), state.ran_world_commit) ||
         !Parse(rows->Bytes(15), state.ran_finished)) {
       return absl::FailedPreconditionError(
           absl::StrCat("the run of job ", run.job));

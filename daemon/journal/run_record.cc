@@ -55,12 +55,12 @@ absl::StatusOr<std::string> PackRun(const JournaledRun& run) {
   *record.mutable_settings() = state.settings;
   record.set_generation(state.generation);
   Set(state.proposal, &Record::mutable_proposal, record);
-  Set(state.seal, &Record::mutable_seal, record);
+  Set(state.world_commit, &Record::mutable_world_commit, record);
   Set(state.leaving, &Record::mutable_leaving, record);
   Set(state.finished, &Record::mutable_finished, record);
   Set(state.end, &Record::mutable_end, record);
   Set(state.ran_proposal, &Record::mutable_ran_proposal, record);
-  Set(state.ran_seal, &Record::mutable_ran_seal, record);
+  Set(state.ran_world_commit, &Record::mutable_ran_world_commit, record);
   Set(state.ran_finished, &Record::mutable_ran_finished, record);
   record.set_restarts_charged(state.restarts_charged);
   *record.mutable_node_epochs() = state.node_epochs.Whole();
@@ -105,12 +105,13 @@ absl::StatusOr<JournaledRun> UnpackRun(const std::string& job,
   state.settings = record->settings();
   state.generation = record->generation();
   state.proposal = Get(record->has_proposal(), record->proposal());
-  state.seal = Get(record->has_seal(), record->seal());
+  state.world_commit = Get(record->has_world_commit(), record->world_commit());
   state.leaving = Get(record->has_leaving(), record->leaving());
   state.finished = Get(record->has_finished(), record->finished());
   state.end = Get(record->has_end(), record->end());
   state.ran_proposal = Get(record->has_ran_proposal(), record->ran_proposal());
-  state.ran_seal = Get(record->has_ran_seal(), record->ran_seal());
+  state.ran_world_commit =
+      Get(record->has_ran_world_commit(), record->ran_world_commit());
   state.ran_finished = Get(record->has_ran_finished(), record->ran_finished());
   state.restarts_charged = record->restarts_charged();
   state.node_epochs.Apply(record->node_epochs());

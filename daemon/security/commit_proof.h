@@ -1,9 +1,9 @@
 // Commit proofs: a daemon that has lost its journal uses them to recognize a
 // world that was committed with the same shared secret.
 //
-// A MAC over job, run, generation, world and seal; the seal has each member's
-// incarnation and epoch. Members carry the proof and cannot make one. Pure; any
-// thread.
+// A MAC over job, run, generation, world and its commit; the world commit has
+// each member's incarnation and epoch. Members carry the proof and cannot make
+// one. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
 #define ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
 
@@ -23,10 +23,10 @@ std::string CommitProofKey(const SharedSecret& secret);
 std::string CommitProof(std::string_view key, std::string_view job,
                         std::string_view run, uint64_t generation,
                         std::string_view world_bytes,
-                        std::string_view seal_bytes);
+                        std::string_view world_commit_bytes);
 
-// Whether the proof in Hello.held is valid for the Hello's world, seal, job,
-// run and running generation. False for an empty key.
+// Whether the proof in Hello.resume_state is valid for the Hello's world, world
+// commit, job, run and running generation. False for an empty key.
 bool HoldsCommitProof(std::string_view key, const v1::Hello& hello);
 
 }  // namespace rollcall

@@ -12,8 +12,8 @@
 #include "daemon/base/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/security/token.h"
-#include "daemon/server/front_door/guests.h"
-#include "daemon/server/front_door/peer_address.h"
+#include "daemon/server/connections/peer_address.h"
+#include "daemon/server/connections/unauthenticated_connections.h"
 #include "daemon/server/loop/refusal.h"
 #include "daemon/server/membership_service.h"
 
@@ -39,7 +39,7 @@ class AdminService::WatchStream final
       public Watcher,
       public std::enable_shared_from_this<WatchStream> {
  public:
-  WatchStream(LoopDoor& inbox, uint64_t id,
+  WatchStream(CurrentLoop& inbox, uint64_t id,
               grpc::CallbackServerContext* context)
       : inbox_(inbox), id_(id), context_(context) {}
 
@@ -167,7 +167,7 @@ class AdminService::WatchStream final
     }
   }
 
-  LoopDoor& inbox_;
+  CurrentLoop& inbox_;
   const uint64_t id_;
   // Valid until Finish was called.
   grpc::CallbackServerContext* const context_;

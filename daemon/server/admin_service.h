@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-#include "daemon/server/leader/loop_door.h"
+#include "daemon/server/leader/current_loop.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 
 namespace rollcall {
@@ -23,7 +23,7 @@ namespace rollcall {
 class AdminService final : public v1::Admin::CallbackService {
  public:
   // `inbox` must outlive the server that serves this.
-  explicit AdminService(LoopDoor& inbox) : inbox_(inbox) {}
+  explicit AdminService(CurrentLoop& inbox) : inbox_(inbox) {}
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
                                    const v1::StatusRequest* request,
@@ -71,7 +71,7 @@ class AdminService final : public v1::Admin::CallbackService {
                                 const absl::Status& admitted, Request request,
                                 Response* response);
 
-  LoopDoor& inbox_;
+  CurrentLoop& inbox_;
   std::atomic<uint64_t> last_watch_ = 0;
 };
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/mutex.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/server/front_door/guests.h"
-#include "daemon/server/front_door/peer_address.h"
+#include "daemon/server/connections/peer_address.h"
+#include "daemon/server/connections/unauthenticated_connections.h"
 #include "daemon/server/loop/broadcast.h"
 #include "daemon/server/loop/refusal.h"
 

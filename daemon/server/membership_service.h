@@ -19,7 +19,7 @@
 
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/leader/loop_door.h"
+#include "daemon/server/leader/current_loop.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
 namespace rollcall {
@@ -30,16 +30,17 @@ class MembershipService final
  public:
   // Streams at once: those of all agents' connections, those that have not sent
   // Hello, and as many again that have ended and are not removed yet. So this
-  // bound never refuses an agent for which Guests would make room.
+  // bound never refuses an agent for which UnauthenticatedConnections would
+  // make room.
   static constexpr size_t kStreamsMax =
-      DoorLimits{}.agents_max + 2 * Limits{}.strangers_max;
+      ConnectionLimits{}.agents_max + 2 * Limits{}.streams_without_hello_max;
   // If this many bytes of a stream are in the inbox, no more is read from it.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 
   // `inbox` must outlive the server that serves this. `bind_names`: see
   // ServerOptions; each Hello is then posted with the names of its connection's
   // certificate.
-  explicit MembershipService(LoopDoor& inbox, bool bind_names = false)
+  explicit MembershipService(CurrentLoop& inbox, bool bind_names = false)
       : inbox_(inbox), bind_names_(bind_names) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Attend(
@@ -48,7 +49,7 @@ class MembershipService final
  private:
   class AttendStream;
 
-  LoopDoor& inbox_;
+  CurrentLoop& inbox_;
   const bool bind_names_;
   std::atomic<SessionId> last_session_ = 0;
   std::atomic<size_t> streams_ = 0;

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "daemon/base/grpc/grpc_defaults.h"
-#include "daemon/base/grpc/wakeful.h"
+#include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/security/commit_proof.h"
@@ -23,10 +23,10 @@
 #include "daemon/security/join_string.h"
 #include "daemon/security/token.h"
 #include "daemon/server/admin_service.h"
-#include "daemon/server/front_door/guests.h"
-#include "daemon/server/front_door/listener.h"
-#include "daemon/server/leader/loop_door.h"
-#include "daemon/server/leader/succession.h"
+#include "daemon/server/connections/listener.h"
+#include "daemon/server/connections/unauthenticated_connections.h"
+#include "daemon/server/leader/current_loop.h"
+#include "daemon/server/leader/leader_session.h"
 #include "daemon/server/loop/logger.h"
 #include "daemon/server/loop/loop.h"
 #include "daemon/server/membership_service.h"
@@ -67,11 +67,11 @@ constexpr std::chrono::milliseconds kShutdownGrace(30);
 // A connection that is dead without a close is found after
 // ServerOptions::keepalive_time and this time.
 constexpr int kKeepaliveTimeoutMs = 10'000;
-// Limits on an unauthenticated connection. DoorLimits::handshakes_at_once
+// Limits on an unauthenticated connection. ConnectionLimits::handshakes_at_once
 // bounds the handshakes under way; one with a slow client may take this long.
 constexpr int kHandshakeMs = 20'000;
-// An agent has one stream per connection (see Guests); a client of admin calls
-// has a few.
+// An agent has one stream per connection (see UnauthenticatedConnections); a
+// client of admin calls has a few.
 constexpr int kStreamsPerConnectionMax = 16;
 // A connection that never opens a stream is closed after this time.
 constexpr int kIdleMs = 30'000;
@@ -144,8 +144,8 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   // Everything that is read at once is parsed at once, and an unauthenticated
-  // peer may open thousands of streams in it. Guests counts bytes and calls
-  // between two reads.
+  // peer may open thousands of streams in it. UnauthenticatedConnections counts
+  // bytes and calls between two reads.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytes);
   // Bandwidth probing would enlarge windows beyond what thousands of idle
@@ -188,33 +188,34 @@ class Server::Core {
     if (absl::Status opened = OpenJournal(); !opened.ok()) return opened;
     if (absl::Status made = MakeIdentity(); !made.ok()) return made;
     // The port first: a daemon that cannot be reached must not start a run.
-    if (absl::Status open = OpenDoor(); !open.ok()) return open;
+    if (absl::Status open = OpenListener(); !open.ok()) return open;
     if (options_.listening) {
       absl::Status heard = options_.listening(port(), pin_);
       if (!heard.ok()) return heard;
     }
-    membership_ =
-        std::make_unique<MembershipService>(door_, options_.tls_bind_names);
-    admin_ = std::make_unique<AdminService>(door_);
+    membership_ = std::make_unique<MembershipService>(current_loop_,
+                                                      options_.tls_bind_names);
+    admin_ = std::make_unique<AdminService>(current_loop_);
     if (options_.etcd.has_value()) {
       if (absl::Status serving = Serve(); !serving.ok()) return serving;
       EtcdAccess access = options_.etcd_access;
       access.endpoints = options_.etcd->endpoints;
-      Succession::Options succession{
+      LeaderSession::Options leader_session{
           options_.etcd->Prefix(),
           ValueSealer(options_.secret ? *options_.secret : *options_.etcd_key),
           options_.tokens_in_etcd,
           options_.token_ttl,
           {},
           LoopOptions()};
-      if (options_.endpoints) succession.endpoints = options_.endpoints(port());
+      if (options_.endpoints)
+        leader_session.endpoints = options_.endpoints(port());
       etcd_ = std::make_unique<EtcdClient>(std::move(access));
-      succession_ = std::make_unique<Succession>(std::move(succession), *etcd_,
-                                                 door_, logger_);
+      leader_session_ = std::make_unique<LeaderSession>(
+          std::move(leader_session), *etcd_, current_loop_, logger_);
       return absl::OkStatus();
     }
     loop_ = std::make_unique<Loop>(LoopOptions(), journal_.get(), logger_);
-    door_.Open(loop_->inbox());
+    current_loop_.Open(loop_->inbox());
     if (absl::Status serving = Serve(); !serving.ok()) return serving;
     return loop_->Start();
   }
@@ -229,12 +230,12 @@ class Server::Core {
     if (down_.exchange(true)) return;
     if (listener_ != nullptr) listener_->Stop();
     if (loop_ != nullptr) loop_->Stop();
-    if (succession_ != nullptr) succession_->Stop();
+    if (leader_session_ != nullptr) leader_session_->Stop();
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
     // Before the listener is destroyed, to which it reports closed connections.
-    if (guests_ != nullptr) guests_->Stop();
+    if (connections_ != nullptr) connections_->Stop();
   }
 
  private:
@@ -282,53 +283,57 @@ class Server::Core {
   }
 
   Loop::Options LoopOptions() {
-    return {
-        options_.limits,
-        options_.job,
-        options_.settings,
-        options_.resume,
-        credential_key_,
-        options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
-        options_.tokens,
-        options_.keep_token,
-        [this] { return CountStrangers(); },
-        [this](const std::string& peer, const std::string& viewer) {
-          guests_->Know(peer, viewer);
-        },
-        [this](const std::string& peer, const AgentRight& right) {
-          return guests_->Attend(peer, right);
-        },
-        [this](const std::string& peer) { return guests_->ArrivedAt(peer); },
-        {},
-        options_.beat,
-        options_.journal_changed};
+    return {options_.limits,
+            options_.job,
+            options_.settings,
+            options_.resume,
+            credential_key_,
+            options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
+            options_.tokens,
+            options_.keep_token,
+            [this] { return CountUnauthenticated(); },
+            [this](const std::string& peer, const std::string& viewer) {
+              connections_->Know(peer, viewer);
+            },
+            [this](const std::string& peer, const AgentRight& right) {
+              return connections_->Attend(peer, right);
+            },
+            [this](const std::string& peer) {
+              return connections_->ArrivedAt(peer);
+            },
+            {},
+            options_.beat,
+            options_.journal_changed};
   }
 
-  v1::Strangers CountStrangers() const {
-    v1::Strangers strangers;
-    const DoorCounts counts = listener_->counts();
-    strangers.set_silent(counts.silent);
-    strangers.set_garbage(counts.garbage);
-    strangers.set_crowded(counts.crowded + counts.impatient);
-    strangers.set_unknown(guests_->shown_out());
-    strangers.set_hung_up(counts.hung_up + guests_->hung_up());
-    return strangers;
+  v1::UnauthenticatedCounts CountUnauthenticated() const {
+    v1::UnauthenticatedCounts unauthenticated;
+    const HandshakeCounts counts = listener_->counts();
+    unauthenticated.set_silent(counts.silent);
+    unauthenticated.set_garbage(counts.garbage);
+    unauthenticated.set_crowded(counts.crowded + counts.impatient);
+    unauthenticated.set_unknown(connections_->disconnected());
+    unauthenticated.set_hung_up(counts.hung_up + connections_->hung_up());
+    return unauthenticated;
   }
 
-  absl::Status OpenDoor() {
-    Listener::Options door;
-    door.listen = options_.listen;
-    door.plain = options_.insecure;
-    door.limits = options_.limits.door;
+  absl::Status OpenListener() {
+    Listener::Options listener_options;
+    listener_options.listen = options_.listen;
+    listener_options.plain = options_.insecure;
+    listener_options.limits = options_.limits.connections;
     absl::StatusOr<std::unique_ptr<Listener>> listener =
-        Listener::Open(std::move(door));
+        Listener::Open(std::move(listener_options));
     if (!listener.ok()) return listener.status();
     listener_ = *std::move(listener);
-    absl::StatusOr<std::unique_ptr<Guests>> guests =
-        Guests::Make(listener_->limits(),
-                     [this](Guests::DoorId id) { listener_->Release(id); });
-    if (!guests.ok()) return guests.status();
-    guests_ = *std::move(guests);
+    absl::StatusOr<std::unique_ptr<UnauthenticatedConnections>> connections =
+        UnauthenticatedConnections::Make(
+            listener_->limits(),
+            [this](UnauthenticatedConnections::ConnectionId id) {
+              listener_->Release(id);
+            });
+    if (!connections.ok()) return connections.status();
+    connections_ = *std::move(connections);
     return absl::OkStatus();
   }
 
@@ -343,7 +348,7 @@ class Server::Core {
         std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
         creators;
     creators.push_back(std::make_unique<CallCounter>(
-        [this](const std::string& peer) { guests_->Called(peer); }));
+        [this](const std::string& peer) { connections_->Called(peer); }));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(membership_.get());
     builder.RegisterService(admin_.get());
@@ -352,8 +357,9 @@ class Server::Core {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
     // Connections that have not begun a handshake never reach gRPC.
-    const auto hand_on = [this](int fd, int listener_fd, Doorkeeper::Id id) {
-      if (!guests_->Arrive(fd, id)) {
+    const auto hand_on = [this](int fd, int listener_fd,
+                                HandshakeLimiter::Id id) {
+      if (!connections_->Arrive(fd, id)) {
         close(fd);
         listener_->Release(id);
         return;
@@ -365,27 +371,28 @@ class Server::Core {
       acceptor_->HandleNewConnection(&connection);
     };
     listener_->Start(
-        hand_on, [this](Doorkeeper::Id id) { guests_->Displace(id); },
-        [this] { return guests_->agents(); });
+        hand_on,
+        [this](HandshakeLimiter::Id id) { connections_->Displace(id); },
+        [this] { return connections_->agents(); });
     return absl::OkStatus();
   }
 
   const ServerOptions options_;
-  const Wakeful wakeful_;
+  const PollerKeepAlive poller_keep_alive_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
   // Used by succession_, so declared before it.
   std::unique_ptr<EtcdClient> etcd_;
   // Exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
-  std::unique_ptr<Succession> succession_;
-  LoopDoor door_;
+  std::unique_ptr<LeaderSession> leader_session_;
+  CurrentLoop current_loop_;
   std::unique_ptr<MembershipService> membership_;
   std::unique_ptr<AdminService> admin_;
   std::string credential_key_;
   std::string pin_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
-  std::unique_ptr<Guests> guests_;
+  std::unique_ptr<UnauthenticatedConnections> connections_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<Listener> listener_;  // Hands on to acceptor_.
   std::unique_ptr<grpc::Server> server_;

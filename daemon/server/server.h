@@ -20,7 +20,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/etcd_client.h"
-#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_location.h"
 #include "daemon/security/server_certificate.h"
 #include "daemon/security/shared_secret.h"
 #include "daemon/security/token_table.h"
@@ -38,7 +38,7 @@ struct ServerOptions {
   // leads. All of them need the same identity (a secret, the files of a PKI, or
   // neither) and the same tokens. Only for daemons with many jobs; excludes
   // state_dir.
-  std::optional<EtcdPlace> etcd;
+  std::optional<EtcdLocation> etcd;
   // With etcd: how to connect to it; the endpoints are those of `etcd`.
   EtcdAccess etcd_access;
   // With etcd, instead of `secret`: the key that encrypts the values there.

@@ -22,7 +22,7 @@ v1::DaemonMessage Answer(size_t bytes) {
     message.mutable_welcome()->set_run("bare");
   } else {
     message.mutable_commit()->set_generation(1);
-    message.mutable_commit()->set_seal(std::string(bytes, '\0'));
+    message.mutable_commit()->set_world_commit(std::string(bytes, '\0'));
   }
   return message;
 }

@@ -161,7 +161,7 @@ class Crowd::Node {
     if (!crowd_->over_ && !committed_ && DialsAgainAfter(status)) {
       std::uniform_real_distribution<double> jitter;
       const absl::Duration delay =
-          redial_delay_.Next(jitter(crowd_->chance_), Limits().redial_most);
+          redial_delay_.Next(jitter(crowd_->chance_), Limits().redial_max);
       crowd_->redials_.emplace(now + delay, this);
     } else if (failure.empty() &&
                status.error_code() != grpc::StatusCode::CANCELLED) {
@@ -272,10 +272,11 @@ class Crowd::Node {
   }
 
   void Note(const v1::DaemonMessage& message, absl::Time now) {
-    v1::Seal seal;
-    const bool ids = message.has_commit() &&
-                     seal.ParseFromString(message.commit().seal()) &&
-                     seal.nccl_ids_size() > 0;
+    v1::WorldCommit world_commit;
+    const bool ids =
+        message.has_commit() &&
+        world_commit.ParseFromString(message.commit().world_commit()) &&
+        world_commit.nccl_ids_size() > 0;
     const size_t bytes = message.ByteSizeLong();
     MutexLock lock(crowd_->mutex_);
     CrowdSeen& seen = crowd_->seen_;

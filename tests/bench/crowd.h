@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "daemon/base/grpc/wakeful.h"
+#include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/base/mutex.h"
 #include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"
@@ -85,7 +85,7 @@ class Crowd {
 
   const CrowdOptions options_;
   // As agents have one.
-  const Wakeful wakeful_;
+  const PollerKeepAlive poller_keep_alive_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Mutex mutex_;
   // All have got it, a stream has ended, or somebody is to dial again.

@@ -78,13 +78,15 @@ int ServeRollcall(const Serving& serving) {
   // The crowd sends no heartbeats while it forms, and where one process is
   // thousands of nodes it answers pings late.
   options.keepalive_time = absl::Minutes(10);
-  DoorLimits& door = options.limits.door;
+  ConnectionLimits& connections = options.limits.connections;
   // Real nodes have an address each; here, more than may come from one of them
   // do.
-  if (static_cast<size_t>(serving.nodes) > door.waiting_per_address_max + 1) {
-    door.waiting_per_address_max = door.waiting_max - 1;
-    door.handshakes_per_address_burst = door.handshakes_burst;
-    door.guests_per_network_max = door.guests_max;
+  if (static_cast<size_t>(serving.nodes) >
+      connections.waiting_per_address_max + 1) {
+    connections.waiting_per_address_max = connections.waiting_max - 1;
+    connections.handshakes_per_address_burst = connections.handshakes_burst;
+    connections.unauthenticated_per_network_max =
+        connections.unauthenticated_max;
   }
   auto server = Server::Start(std::move(options));
   if (!server.ok()) {

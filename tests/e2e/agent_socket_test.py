@@ -69,7 +69,7 @@ class AgentSocket(E2E):
         rank = Stranger(0, connected=connected).open(
             "/rollcall.v1.Rank/Exchange", plain=True)
         sent = rank.send(struct.pack(">BI", 0, 1 << 30))
-        piece = b"x" * Stranger.FRAME_MOST
+        piece = b"x" * Stranger.FRAME_MAX
         while sent < 1 << 29 and (more := rank.send(piece)):
             sent += more
         self.assertIsNotNone(rank.ended)

@@ -160,8 +160,8 @@ class Unreachable(E2E):
         wire.Stranger(port).shake().close()
         launcher.await_line(r"waiting for 1 of 2 nodes.*arrived and failed")
         self.await_status(
-            text, lambda s: s["strangers"]["garbage"] == 3
-            and s["strangers"]["hung_up"] == 1, "four failures")
+            text, lambda s: s["unauthenticated"]["garbage"] == 3
+            and s["unauthenticated"]["hung_up"] == 1, "four failures")
         asked = self.stage.run([harness.ROLLCALL, "status", text])
         self.assertRegex(asked.text(), "failed before joining: 1 closed by the "
                          "peer, 3 no TLS")

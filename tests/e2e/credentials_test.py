@@ -74,7 +74,7 @@ class Credentials(Shown):
         self.ask_until(gone, "a node that is lost")
         _, new, _ = self.attend("spare", 8)
         self.assertEqual(self.show(old, "spare", 7, run), wire.ABORTED)
-        self.assert_booked_once("replaced", "node=spare")
+        self.assert_counted_once("replaced", "node=spare")
         # Nor by naming it as its previous incarnation.
         self.assertNotEqual(self.show(old, "spare", 9, run,
                                       previous_incarnation=7), wire.OK)
@@ -89,7 +89,7 @@ class Credentials(Shown):
         self.begin()
         self.assertNotEqual(self.status(self.text)["run"], run)
         self.assertEqual(self.show(credential, "spare", 7, run), wire.ABORTED)
-        self.assert_booked_once("other_run", "node=spare")
+        self.assert_counted_once("other_run", "node=spare")
         self.assertEqual(self.show(credential, "spare", 7,
                                    self.status(self.text)["run"]),
                          wire.UNAUTHENTICATED)
@@ -221,11 +221,13 @@ class OneWorkersToken(Shown):
         """The streams of three nodes that claim to be a world whose ranks have
         exited 0."""
         nodes = ["x1", "x2", "x3"]
-        made, seal = wire.world(self.join_words, run, nodes)
-        held = (wire.field(2, 1) + wire.field(3, made) + wire.field(4, seal)
+        made, world_commit = wire.world(self.join_words, run, nodes)
+        resume_state = (wire.field(2, 1) + wire.field(3, made)
+                        + wire.field(4, world_commit)
                 + wire.field(5, wire.exit_of(1)) + wire.field(6, proof))
         streams = [self.dial().open().say(hello(
-            self.join_words, node, run=run, generation_seen=1, held=held,
+            self.join_words, node, run=run, generation_seen=1,
+            resume_state=resume_state,
             **more)) for node in nodes]
         for stream in streams:
             stream.say(wire.rank_exited(1))
@@ -277,12 +279,13 @@ class OneWorkersToken(Shown):
         def answers():
             return self.rollcall("status", self.text).code == 0
         self.ask_until(answers, "a daemon that answers")
-        held = wire.field(2, 1) + wire.field(5, wire.exit_of(1))
+        resume_state = wire.field(2, 1) + wire.field(5, wire.exit_of(1))
         member = nodes_by_name(state)["w1"]["incarnation"]
         def claims(incarnation):
             return self.dial().open().say(hello(
                 wire.Join(self.text), "w1", run=state["run"],
-                generation_seen=1, incarnation=incarnation, held=held))
+                generation_seen=1, incarnation=incarnation,
+                resume_state=resume_state))
         # That incarnation has a credential, and must show it.
         self.assertEqual(claims(member).end(), wire.UNAUTHENTICATED)
         # Another one must wait until the member is lost.

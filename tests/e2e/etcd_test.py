@@ -148,7 +148,7 @@ class Cluster(E2E):
         frozen = self.etcd.followers()
         for member in frozen:
             member.signal(signal.SIGSTOP)
-        self.first.await_line(r"event=deposed")
+        self.first.await_line(r"event=lost_leadership")
         # No job can begin now; a job that runs goes on.
         before = sum(map(self.leads, self.daemons))
         newcomer = self.start_agent("m", ["sh", "-c", "echo began"],
@@ -175,7 +175,7 @@ class Cluster(E2E):
         asked = self.stage.start(
             [*self.argv(["status"], self.first.at), "--json"])
         self.first.signal(signal.SIGCONT)
-        self.first.await_line(r"event=deposed")
+        self.first.await_line(r"event=lost_leadership")
         self.first.await_line(
             f'event=stands_by leader="?{re.escape(second.at)}"?')
         # It passes the new leader's answer on, or does not answer.

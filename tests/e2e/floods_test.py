@@ -110,7 +110,7 @@ class Crowds(Guarded):
 
     def counted(self):
         """How many unauthenticated connections were closed, by reason."""
-        return self.status(self.text)["strangers"]
+        return self.status(self.text)["unauthenticated"]
 
     def test_five_thousand_that_say_nothing(self):
         crowd = self.connect(5000, sources=6)
@@ -186,7 +186,7 @@ class Crowds(Guarded):
     def test_a_message_of_a_gigabyte(self):
         # From a client that does nothing else wrong.
         caller = self.dial().open()
-        size, block = 1 << 30, b"x" * Stranger.FRAME_MOST
+        size, block = 1 << 30, b"x" * Stranger.FRAME_MAX
         sent = caller.send(b"\0" + struct.pack(">I", size))
         while caller.ended is None and sent < size:
             sent += caller.send(block)
@@ -223,7 +223,7 @@ class Crowds(Guarded):
         caller.open("/rollcall.v1.Admin/Watch", viewer).say(b"")
         self.assertIsNotNone(caller.message())
         caller.call(3, "/rollcall.v1.Admin/Status", viewer)
-        size, block = 1 << 30, b"x" * Stranger.FRAME_MOST
+        size, block = 1 << 30, b"x" * Stranger.FRAME_MAX
         sent = caller.send(b"\0" + struct.pack(">I", size), 3)
         while caller.ended is None and sent < size:
             sent += caller.send(block, 3) or size
@@ -242,7 +242,7 @@ class Crowds(Guarded):
         """Begins a message of 4 GiB, with nothing else wrong, and calls
         `between` after each frame. How much was sent when the daemon closed
         the connection."""
-        block = b"x" * Stranger.FRAME_MOST
+        block = b"x" * Stranger.FRAME_MAX
         # A write after the end fails, even where credit is left.
         agent.raw = agent.socket.sendall
         sent = agent.send(b"\0" + struct.pack(">I", 0xffffffff), stream)

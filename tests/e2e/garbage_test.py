@@ -1,4 +1,5 @@
-"""What strangers send to the port: the stream ends, the run goes on."""
+"""What unauthenticated peers send to the port: the stream ends, the run goes
+on."""
 import os
 import signal
 import ssl

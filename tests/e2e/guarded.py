@@ -116,7 +116,7 @@ class Guarded(E2E):
             return [line for line in f
                     if re.search(rf"\bevent=denied code={code}\b", line)]
 
-    def assert_booked_once(self, code, *words):
+    def assert_counted_once(self, code, *words):
         """One line, and one in `status --json`."""
         lines = self.denied(code)
         self.assertEqual(len(lines), 1, lines)

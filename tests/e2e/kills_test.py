@@ -1,6 +1,6 @@
 """54 random kills of ranks, agents and whole nodes over one training.
 
-As often as OPT-175B's training was started anew because of its machines (the
+As often as OPT-175B's training was restarted because of its machines (the
 logbook of that run). ROLLCALL_KILLS and ROLLCALL_TEST_SEED change how many and
 which.
 """
@@ -72,7 +72,7 @@ class Kills(E2E):
                                       self.command)
 
     def all_attend(self):
-        """An agent that was started anew may attend once its name is free: its
+        """An agent that was restarted may attend once its name is free: its
         predecessor may come back until it is lost."""
         asked = self.stage.run([harness.ROLLCALL, "status", self.join_line,
                                 "--json"])

@@ -108,7 +108,7 @@ class Tokens(Guarded):
         token = self.token("--ttl", "1s")
         self.await_expired(token["id"])
         self.assert_refused(self.stranger([token["join"]]), "expired")
-        self.assert_booked_once("token_expired", "doing=attend",
+        self.assert_counted_once("token_expired", "doing=attend",
                                 "node=stranger", f"token={token['id']}")
         self.goes_on()
 
@@ -120,7 +120,7 @@ class Tokens(Guarded):
                                 self.job)
         self.assertEqual(revoked.code, 0, revoked.text())
         self.assert_refused(self.stranger([token["join"]]), "revoked")
-        self.assert_booked_once("token_revoked", "doing=attend",
+        self.assert_counted_once("token_revoked", "doing=attend",
                                 f"token={token['id']}")
         # A node that was admitted before stays.
         self.assertIsNone(before.code)
@@ -131,7 +131,7 @@ class Tokens(Guarded):
         token = self.token("--uses", "1")
         self.let_in([token["join"]], name="first")
         self.assert_refused(self.stranger([token["join"]]), "used")
-        self.assert_booked_once("token_used_up", "doing=attend",
+        self.assert_counted_once("token_used_up", "doing=attend",
                                 f"token={token['id']}")
         self.assertEqual(self.token_states()[token["id"]], "used up")
         self.goes_on()
@@ -144,7 +144,7 @@ class Tokens(Guarded):
         self.assertEqual(json.loads(looked.out()[0])["job"], self.job)
         before = self.world()
         self.assert_refused(self.stranger([token["join"]]), "viewer|role")
-        self.assert_booked_once("role", "doing=attend",
+        self.assert_counted_once("role", "doing=attend",
                                 f"token={token['id']}")
         self.assertEqual(self.drain(token["join"], "w1"),
                          wire.PERMISSION_DENIED)

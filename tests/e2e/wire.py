@@ -120,7 +120,8 @@ def hello(join, node, **changes):
     values.update(changes)
     numbers = dict(job=1, run=2, node=3, incarnation=4, token=5,
                    node_credential=6, facts=7, ranks=8, command_digest=9,
-                   settings=10, launcher=11, generation_seen=12, held=13,
+                   settings=10, launcher=11, generation_seen=12,
+                   resume_state=13,
                    version=14, previous_incarnation=16, swept_incarnations=17,
                    swept_nonces=18)
     body = b"".join(field(numbers[k], v) for k, v in values.items()
@@ -134,7 +135,8 @@ def heartbeat():
 
 
 def world(join, run, nodes):
-    """The bytes of a World of generation 1 and of its Seal, made up: a node of
+    """The bytes of a World of generation 1 and of its WorldCommit,
+    made up: a node of
     one rank for each name."""
     address = "10.99.0.1"
     members = b"".join(
@@ -259,7 +261,7 @@ def grpc_message(body, compressed=False):
 class Stranger:
     """One connection, in the clear until `open` or `shake`; one stream."""
 
-    FRAME_MOST = 16384
+    FRAME_MAX = 16384
 
     def __init__(self, port, host="127.0.0.1", deadline_s=60, trust=None,
                  source=None, connected=None):
@@ -320,7 +322,7 @@ class Stranger:
         """What one frame and the daemon's windows hold of it, once they hold
         any: how much that was; 0: the stream or the connection has ended."""
         while True:
-            most = min(self.FRAME_MOST, self.credit[0], self.credit[stream])
+            most = min(self.FRAME_MAX, self.credit[0], self.credit[stream])
             if most > 0:
                 break
             if self._next() is None or self.ended is not None:

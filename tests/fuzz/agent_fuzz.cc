@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-constexpr int kStepsMost = 200;
+constexpr int kStepsMax = 200;
 
 v1::Hello OwnHello() {
   v1::Hello hello;
@@ -36,7 +36,7 @@ class Script {
   explicit Script(Feed& feed) : feed_(feed), rig_(OwnHello()) {}
 
   void Play() {
-    for (int i = 0; i < kStepsMost && !feed_.empty(); ++i) One();
+    for (int i = 0; i < kStepsMax && !feed_.empty(); ++i) One();
   }
 
  private:
@@ -229,22 +229,23 @@ class Script {
   }
 
   void Commit() {
-    v1::Seal seal;
-    seal.set_generation(Generation());
-    seal.set_master_address(feed_.Flag() ? feed_.String() : "10.7.0.0");
-    seal.set_master_port(static_cast<uint32_t>(feed_.Number()));
-    seal.set_nccl_absent(feed_.String());
+    v1::WorldCommit world_commit;
+    world_commit.set_generation(Generation());
+    world_commit.set_master_address(feed_.Flag() ? feed_.String() : "10.7.0.0");
+    world_commit.set_master_port(static_cast<uint32_t>(feed_.Number()));
+    world_commit.set_nccl_absent(feed_.String());
     const uint8_t what = feed_.Byte();
-    if ((what & 1) != 0) seal.add_nccl_ids(std::string(128, 'i'));
+    if ((what & 1) != 0) world_commit.add_nccl_ids(std::string(128, 'i'));
     if ((what & 2) != 0) {
-      seal.mutable_state_source()->set_rank(
+      world_commit.mutable_state_source()->set_rank(
           static_cast<uint32_t>(feed_.Number()));
-      seal.mutable_state_source()->set_step(feed_.Number());
+      world_commit.mutable_state_source()->set_step(feed_.Number());
     }
-    if (feed_.Flag()) seal.add_nccl_ids(feed_.String());
+    if (feed_.Flag()) world_commit.add_nccl_ids(feed_.String());
     v1::DaemonMessage message;
     message.mutable_commit()->set_generation(Generation());
-    message.mutable_commit()->set_seal(seal.SerializeAsString());
+    message.mutable_commit()->set_world_commit(
+        world_commit.SerializeAsString());
     rig_.FromDaemon(std::move(message));
   }
 
@@ -398,11 +399,12 @@ class Script {
     rig_.FromDaemon(message);
     rig_.PreparationDone(PreparationDone{});
     rig_.RanksGone();
-    v1::Seal seal;
-    seal.set_generation(generation);
-    seal.set_master_address(world.members(0).address());
+    v1::WorldCommit world_commit;
+    world_commit.set_generation(generation);
+    world_commit.set_master_address(world.members(0).address());
     message.mutable_commit()->set_generation(generation);
-    message.mutable_commit()->set_seal(seal.SerializeAsString());
+    message.mutable_commit()->set_world_commit(
+        world_commit.SerializeAsString());
     rig_.FromDaemon(message);
   }
 

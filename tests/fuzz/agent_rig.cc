@@ -82,7 +82,8 @@ void AgentRig::RanksGone() {
       gone.ranks.push_back({born, local_rank});
   }
   if (gone.ranks.empty()) return;
-  for (const RankLife& life : gone.ranks) living_.erase(life.local_rank);
+  for (const RankIncarnation& incarnation : gone.ranks)
+    living_.erase(incarnation.local_rank);
   Step(gone);
 }
 
@@ -123,7 +124,8 @@ void AgentRig::Progressed(uint32_t local_rank, uint64_t step) {
 
 void AgentRig::Here(uint64_t entered, uint64_t left, bool counts) {
   if (!looked_at_.has_value()) return;
-  RankIsHere here{looked_at_->generation, looked_at_->life.local_rank, {}, {}};
+  RankIsHere here{
+      looked_at_->generation, looked_at_->incarnation.local_rank, {}, {}};
   if (counts) {
     here.collective_entered = entered;
     here.collective_left = left;
@@ -133,7 +135,7 @@ void AgentRig::Here(uint64_t entered, uint64_t left, bool counts) {
 
 void AgentRig::Looked(bool stopped, const std::string& text) {
   if (!looked_at_.has_value()) return;
-  Step(RankLooked{looked_at_->life, stopped, text});
+  Step(RankLooked{looked_at_->incarnation, stopped, text});
 }
 
 void AgentRig::Signal(int signal, bool leave) {
@@ -207,12 +209,12 @@ void AgentRig::Take(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
   Expect(Settled(), "ranks are started where none live but those that wait");
   Expect(generation == prepared_said_ && committed_.contains(generation) &&
-             generation == start.seal.generation(),
+             generation == start.world_commit.generation(),
          "ranks are started after Prepared and Commit of their generation");
   Expect(start.fresh.size() + start.waiting.size() == hello_.ranks(),
          "all ranks of the node get the world");
-  for (const RankLife& life : start.waiting) {
-    Expect(Lives(life), "who is given a world lives");
+  for (const RankIncarnation& incarnation : start.waiting) {
+    Expect(Lives(incarnation), "who is given a world lives");
   }
   for (const uint32_t local_rank : start.fresh) {
     Expect(living_.emplace(local_rank, generation).second,
@@ -228,32 +230,32 @@ void AgentRig::Take(const StartRanks& start) {
 // what must not be there.
 void AgentRig::CheckFiles(const StartRanks& start) {
   ExpectPrintable(start.world);
-  ExpectPrintable(start.seal);
+  ExpectPrintable(start.world_commit);
   const RankFiles files = NameRankFiles("/run/r", "/run/r/s", start.world,
-                                        start.seal, start.node_rank);
+                                        start.world_commit, start.node_rank);
   for (uint32_t i = 0; i < hello_.ranks(); ++i) {
     const std::vector<std::string> environment =
         RankEnvironment({"PATH=/bin"}, NetworkOptions(), files, start.world,
-                        start.seal, start.node_rank, i);
+                        start.world_commit, start.node_rank, i);
     for (const std::string& entry : environment) {
       ExpectPrintable("a rank's environment", entry);
     }
   }
-  Expect(
-      !nlohmann::json::parse(WorldJson(start.world, start.seal), nullptr, false)
-           .is_discarded(),
-      "the world file is JSON");
+  Expect(!nlohmann::json::parse(WorldJson(start.world, start.world_commit),
+                                nullptr, false)
+              .is_discarded(),
+         "the world file is JSON");
   const std::string hostfile = HostfileText(start.world);
   ExpectPrintable("the hostfile", hostfile, /*multiline=*/true);
   Expect(std::count(hostfile.begin(), hostfile.end(), '\n') <=
              start.world.members_size(),
          "the hostfile has a line a node at most", hostfile);
-  NcclIdText(start.seal);
+  NcclIdText(start.world_commit);
 }
 
-bool AgentRig::Lives(const RankLife& life) const {
-  const auto at = living_.find(life.local_rank);
-  return at != living_.end() && at->second == life.generation;
+bool AgentRig::Lives(const RankIncarnation& incarnation) const {
+  const auto at = living_.find(incarnation.local_rank);
+  return at != living_.end() && at->second == incarnation.generation;
 }
 
 void AgentRig::Take(const AbortRanks& abort) {
@@ -265,16 +267,16 @@ void AgentRig::Take(const AbortRanks& abort) {
 
 void AgentRig::Take(const StopRanks& stop) {
   Expect(!stop.ranks.empty(), "somebody is stopped");
-  for (const RankLife& life : stop.ranks) {
-    Expect(Lives(life), "ranks that live are stopped");
-    waiting_.erase(life.local_rank);
+  for (const RankIncarnation& incarnation : stop.ranks) {
+    Expect(Lives(incarnation), "ranks that live are stopped");
+    waiting_.erase(incarnation.local_rank);
   }
 }
 
 void AgentRig::Take(const PassSignal& pass) {
   Expect(!pass.ranks.empty(), "somebody is signalled");
-  for (const RankLife& life : pass.ranks) {
-    Expect(Lives(life), "signals are passed to ranks that live");
+  for (const RankIncarnation& incarnation : pass.ranks) {
+    Expect(Lives(incarnation), "signals are passed to ranks that live");
   }
 }
 
@@ -284,7 +286,7 @@ void AgentRig::Take(const TellNotice& tell) {
 }
 
 void AgentRig::Take(const LookAtRank& look) {
-  Expect(look.generation == running_ && Lives(look.life),
+  Expect(look.generation == running_ && Lives(look.incarnation),
          "who is looked at lives in the world that runs");
   looked_at_ = look;
 }

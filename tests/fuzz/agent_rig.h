@@ -85,7 +85,7 @@ class AgentRig {
   void CheckFiles(const StartRanks& start);
   // Whether all that live here wait.
   bool Settled() const { return waiting_.size() == living_.size(); }
-  bool Lives(const RankLife& life) const;
+  bool Lives(const RankIncarnation& incarnation) const;
 
   const v1::Hello hello_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "client/cli/argv.h"
 #include "client/cli/flags.h"
-#include "client/cli/words.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "tests/fuzz/feed.h"
@@ -17,14 +17,14 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kWordsMost = 64;
+constexpr size_t kWordsMax = 64;
 
 struct Arguments {
   std::vector<std::string> words = {"rollcall"};
   std::vector<char*> argv;
 
   explicit Arguments(std::string_view text) {
-    while (!text.empty() && words.size() < kWordsMost) {
+    while (!text.empty() && words.size() < kWordsMax) {
       const size_t end = std::min(text.find('\0'), text.size());
       words.emplace_back(text.substr(0, end));
       text.remove_prefix(std::min(end + 1, text.size()));
@@ -41,16 +41,16 @@ void CheckSettings(const v1::JobSettings& settings) {
          std::string(admitted.message()));
 }
 
-void Check(const Invocation& invocation, const Words& words) {
+void Check(const Invocation& invocation, const Argv& args) {
   if (const auto* launch = std::get_if<LaunchFlags>(&invocation)) {
     CheckSettings(launch->settings);
-    Expect(launch->command == words.command && !words.command.empty(),
+    Expect(launch->command == args.command && !args.command.empty(),
            "a command comes through as it is");
     Expect(launch->job.empty() || AdmitJobId(launch->job).ok(), "a job id",
            launch->job);
   } else if (const auto* join = std::get_if<JoinFlags>(&invocation)) {
     CheckSettings(join->settings);
-    Expect(join->command == words.command && !words.command.empty(),
+    Expect(join->command == args.command && !args.command.empty(),
            "a command comes through as it is");
     Expect(join->local.name.empty() || AdmitNodeName(join->local.name).ok(),
            "a node name", join->local.name);
@@ -61,19 +61,19 @@ void Check(const Invocation& invocation, const Words& words) {
 
 void CommandLine(std::string_view text) {
   Arguments arguments(text);
-  const Words words = SplitArguments(arguments.argc(), arguments.argv.data());
+  const Argv args = SplitArguments(arguments.argc(), arguments.argv.data());
   size_t dashes = 1;
   while (dashes < arguments.words.size() && arguments.words[dashes] != "--") {
     ++dashes;
   }
-  Expect(words.has_command == (dashes < arguments.words.size()),
+  Expect(args.has_command == (dashes < arguments.words.size()),
          "a command follows the first --");
-  for (size_t i = 0; i < words.command.size(); ++i) {
-    Expect(words.command[i] == arguments.words[dashes + 1 + i],
-           "what follows -- stays as it is", words.command[i]);
+  for (size_t i = 0; i < args.command.size(); ++i) {
+    Expect(args.command[i] == arguments.words[dashes + 1 + i],
+           "what follows -- stays as it is", args.command[i]);
   }
-  const absl::StatusOr<Invocation> invocation = ParseFlags(words);
-  if (invocation.ok()) Check(*invocation, words);
+  const absl::StatusOr<Invocation> invocation = ParseFlags(args);
+  if (invocation.ok()) Check(*invocation, args);
   HideSecrets(arguments.argc(), arguments.argv.data());
   for (size_t i = 1; i < dashes; ++i) {
     const std::string& word = arguments.words[i];

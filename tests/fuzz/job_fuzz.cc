@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int kStepsMost = 150;
+constexpr int kStepsMax = 150;
 
 }  // namespace
 
@@ -16,6 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   rollcall::Feed feed(data, size);
   rollcall::JobRig rig;
   rig.Begin(rollcall::ReadSettings(feed));
-  rollcall::Play(feed, rig, kStepsMost);
+  rollcall::Play(feed, rig, kStepsMax);
   return 0;
 }

@@ -54,7 +54,7 @@ void JobRig::Restart() {
   closing_.clear();
   probes_.clear();
   forgotten_ = false;
-  notice_least_ = 0;
+  notice_min_ = 0;
   revision_ = 0;
   job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
   GiveKeys();
@@ -76,7 +76,7 @@ SessionId JobRig::Hello(v1::Hello hello, const std::string& address) {
   const SessionId session = ++last_session_;
   open_.insert(session);
   // The shell has found any proof good.
-  const bool proven = !hello.held().proof().empty();
+  const bool proven = !hello.resume_state().proof().empty();
   // And knows of any nonce which life it is of.
   std::vector<uint64_t> swept;
   for (const std::string& nonce : hello.swept_nonces()) {
@@ -225,23 +225,26 @@ void JobRig::Take(const Forget&) {
 }
 
 void JobRig::CheckCommit(const v1::Commit& commit) {
-  Expect(commit.generation() == generation_ && journal_.seal.has_value() &&
-             journal_.seal->SerializeAsString() == commit.seal(),
-         "a commit is journaled before it is sent", commit.ShortDebugString());
+  Expect(
+      commit.generation() == generation_ && journal_.world_commit.has_value() &&
+          journal_.world_commit->SerializeAsString() == commit.world_commit(),
+      "a commit is journaled before it is sent", commit.ShortDebugString());
   const absl::StatusOr<v1::World> world =
       DecodeWorld(journal_.proposal->world());
-  Expect(world.ok() && AdmitSeal(*journal_.seal, *world).ok(),
-         "a seal fits its world", journal_.seal->ShortDebugString());
+  Expect(world.ok() && AdmitWorldCommit(*journal_.world_commit, *world).ok(),
+         "a world commit fits its world",
+         journal_.world_commit->ShortDebugString());
 }
 
 void JobRig::CheckNotice(const v1::Notice& notice) {
-  Expect(notice.generation() == generation_ && journal_.seal.has_value(),
-         "a notice is of a world that runs", notice.ShortDebugString());
-  Expect(notice.notice() > 0 && notice.notice() >= notice_least_,
+  Expect(
+      notice.generation() == generation_ && journal_.world_commit.has_value(),
+      "a notice is of a world that runs", notice.ShortDebugString());
+  Expect(notice.notice() > 0 && notice.notice() >= notice_min_,
          "the numbers of notices grow", notice.ShortDebugString());
   Expect(!notice.has_deadline() || notice.deadline().seconds() >= 0,
          "a deadline is not in the past", notice.ShortDebugString());
-  notice_ = notice_least_ = notice.notice();
+  notice_ = notice_min_ = notice.notice();
 }
 
 void JobRig::CheckProbe(const v1::Probe& probe) {

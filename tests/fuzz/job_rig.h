@@ -10,7 +10,8 @@
 //   4. What is sent, logged and shown is printable, and Status serializes.
 //   5. What was journaled can be taken up by another Job, which steps on.
 //   6. A tick leaves nothing due, and a job that was stopped ends.
-//   7. A notice goes out under a number that grows; whose state a seal names
+//   7. A notice goes out under a number that grows; whose state a world commit
+//   names
 //      is a rank of its world. No two nodes have one seat.
 //   8. A probe has secrets of their size, and asks for other nodes at addresses
 //      and ports, no more than its bounds.
@@ -106,7 +107,7 @@ class JobRig {
   uint64_t check_ = 0;
   std::map<SessionId, v1::Probe> probes_;
   // Of this daemon's life.
-  uint64_t notice_least_ = 0;
+  uint64_t notice_min_ = 0;
   bool stopped_ = false;
 };
 

@@ -21,8 +21,8 @@ class Script {
  public:
   Script(Feed& feed, JobRig& rig) : feed_(feed), rig_(rig) {}
 
-  void Play(int steps_most) {
-    for (int i = 0; i < steps_most && !feed_.empty(); ++i) One();
+  void Play(int steps_max) {
+    for (int i = 0; i < steps_max && !feed_.empty(); ++i) One();
     rig_.Finish();
   }
 
@@ -127,7 +127,7 @@ class Script {
     hello.set_ranks(1 + ((what >> 2) & 1));
     hello.set_launcher((what & 8) != 0);
     if ((what & 16) != 0) hello.set_run(rig_.run());
-    if ((what & 32) != 0) FillHeld(*hello.mutable_held());
+    if ((what & 32) != 0) FillResumeState(*hello.mutable_resume_state());
     if ((what & 48) == 48) hello.set_node_credential("genuine");
     if ((what & 64) != 0) Disagree(hello);
     hello.set_command_digest(std::string(32, what < 0x80 ? 'x' : 'y'));
@@ -226,29 +226,30 @@ class Script {
       member.set_address(absl::StrCat("10.7.0.", i + 1));
     }
     world.set_world_size(members);
-    v1::Seal seal;
-    seal.set_generation(world.generation());
-    seal.set_master_address("10.7.0.1");
-    seal.set_master_port((what & 128) != 0 ? 1 : 23456);
+    v1::WorldCommit world_commit;
+    world_commit.set_generation(world.generation());
+    world_commit.set_master_address("10.7.0.1");
+    world_commit.set_master_port((what & 128) != 0 ? 1 : 23456);
     if ((what & 8) != 0) {
-      seal.mutable_state_source()->set_rank(
+      world_commit.mutable_state_source()->set_rank(
           static_cast<uint32_t>(feed_.Number()));
     }
     for (uint32_t i = 0; i < members; ++i) {
-      seal.add_incarnations(1);
-      seal.add_epochs(0);
-      seal.add_token_of(0);
+      world_commit.add_incarnations(1);
+      world_commit.add_epochs(0);
+      world_commit.add_token_of(0);
     }
     v1::Hello hello = HelloOf(node);
     hello.set_node_credential("genuine");
     hello.set_incarnation(1);
-    hello.mutable_held()->set_proof("genuine");
+    hello.mutable_resume_state()->set_proof("genuine");
     hello.set_ranks(1);
     hello.set_run(world.run());
     hello.set_generation_seen(world.generation());
-    hello.mutable_held()->set_running_generation(world.generation());
-    hello.mutable_held()->set_world(world.SerializeAsString());
-    hello.mutable_held()->set_seal(seal.SerializeAsString());
+    hello.mutable_resume_state()->set_running_generation(world.generation());
+    hello.mutable_resume_state()->set_world(world.SerializeAsString());
+    hello.mutable_resume_state()->set_world_commit(
+        world_commit.SerializeAsString());
     Attend(node, std::move(hello));
   }
 
@@ -278,10 +279,10 @@ class Script {
     address.set_prefix_length(24);
   }
 
-  void FillHeld(v1::Held& held) {
-    held.set_prepared_generation(Generation());
-    held.set_running_generation(Generation());
-    held.set_proof(std::string(feed_.Pick(3) * 32, 'p'));
+  void FillResumeState(v1::ResumeState& resume_state) {
+    resume_state.set_prepared_generation(Generation());
+    resume_state.set_running_generation(Generation());
+    resume_state.set_proof(std::string(feed_.Pick(3) * 32, 'p'));
   }
 
   // What sets this Hello apart from the others of its node.
@@ -489,8 +490,8 @@ v1::JobSettings ReadSettings(Feed& feed) {
   return settings;
 }
 
-void Play(Feed& feed, JobRig& rig, int steps_most) {
-  Script(feed, rig).Play(steps_most);
+void Play(Feed& feed, JobRig& rig, int steps_max) {
+  Script(feed, rig).Play(steps_max);
 }
 
 }  // namespace rollcall

@@ -48,8 +48,8 @@ enum class JobOp : uint8_t {
 // Settings within their bounds.
 v1::JobSettings ReadSettings(Feed& feed);
 
-// Plays the rest of the feed, at most `steps_most` steps of it.
-void Play(Feed& feed, JobRig& rig, int steps_most);
+// Plays the rest of the feed, at most `steps_max` steps of it.
+void Play(Feed& feed, JobRig& rig, int steps_max);
 
 }  // namespace rollcall
 

@@ -14,7 +14,7 @@
 namespace rollcall {
 namespace {
 
-constexpr int kStepsMost = 100;
+constexpr int kStepsMax = 100;
 
 // A column that holds a message; false: it does not parse, and the store
 // refuses the row.
@@ -79,7 +79,7 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
   } else if (!ReadColumn(feed, journal.proposal)) {
     return false;
   }
-  if (!ReadColumn(feed, journal.seal)) return false;
+  if (!ReadColumn(feed, journal.world_commit)) return false;
   // The bits: an end; who was to leave; the same as bytes; who has finished;
   // the world is the one that ran last, and has ended.
   const uint8_t what = feed.Byte();
@@ -88,7 +88,8 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
   if ((what & 8) != 0 && !Parse(feed, journal.finished)) return false;
   if ((what & 16) != 0) {
     journal.ran_proposal = std::exchange(journal.proposal, std::nullopt);
-    journal.ran_seal = std::exchange(journal.seal, std::nullopt);
+    journal.ran_world_commit =
+        std::exchange(journal.world_commit, std::nullopt);
     journal.ran_finished = std::exchange(journal.finished, std::nullopt);
   }
   return (what & 4) == 0 || Parse(feed, journal.leaving);
@@ -102,6 +103,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   rollcall::JournalState journal;
   if (!rollcall::ReadJournal(feed, journal)) return 0;
   rollcall::JobRig rig;
-  if (rig.TakeUp(journal)) rollcall::Play(feed, rig, rollcall::kStepsMost);
+  if (rig.TakeUp(journal)) rollcall::Play(feed, rig, rollcall::kStepsMax);
   return 0;
 }

@@ -34,7 +34,7 @@
 #include "daemon/base/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/grammar.h"
-#include "daemon/journal/etcd_place.h"
+#include "daemon/journal/etcd_location.h"
 #include "daemon/journal/run_record.h"
 #include "nlohmann/json.hpp"
 #include "rollcall/v1/journal.pb.h"
@@ -136,7 +136,7 @@ void Output(Feed& feed) {
   absl::Time now = absl::UnixEpoch();
   const auto take = [&](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) {
-      Expect(line.size() <= kLineBytesMost, "a line has a bound");
+      Expect(line.size() <= kLineBytesMax, "a line has a bound");
       Expect(line.find('\n') == std::string::npos, "a line is one line", line);
       tail.Add(line);
     }
@@ -215,15 +215,15 @@ void LaunchFile(std::string_view text) {
 }
 
 void Place(std::string_view text) {
-  const auto place = EtcdPlace::Parse(text);
+  const auto place = EtcdLocation::Parse(text);
   if (!place.ok()) {
     const std::string said(place.status().message());
     return ExpectPrintable("why it is no place", said);
   }
   Expect(!place->endpoints.empty() &&
-             place->endpoints.size() <= EtcdPlace::kEndpointsMax,
+             place->endpoints.size() <= EtcdLocation::kEndpointsMax,
          "a place has endpoints", text);
-  const auto again = EtcdPlace::Parse(place->Text());
+  const auto again = EtcdLocation::Parse(place->Text());
   Expect(again.ok() && again->endpoints == place->endpoints &&
              again->Prefix() == place->Prefix(),
          "a place comes back the same", text);
@@ -264,7 +264,8 @@ void Record(std::string_view bytes) {
   if (record.has_finished()) run.state.finished = record.finished();
   if (record.has_end()) run.state.end = record.end();
   if (record.has_ran_proposal()) run.state.ran_proposal = record.ran_proposal();
-  if (record.has_ran_seal()) run.state.ran_seal = record.ran_seal();
+  if (record.has_ran_world_commit())
+    run.state.ran_world_commit = record.ran_world_commit();
   if (record.has_ran_finished()) run.state.ran_finished = record.ran_finished();
   Run(*PackRun(run));
 }

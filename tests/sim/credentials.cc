@@ -25,11 +25,11 @@ std::optional<uint64_t> EpochShown(const v1::Hello& hello) {
 }
 
 std::string ProofOf(const std::string& run, uint64_t generation,
-                    const std::string& world, const std::string& seal) {
+                    const std::string& world, const std::string& world_commit) {
   // FNV-1a: other bytes have another sum, and no fault forges one.
   uint64_t sum = 0xcbf29ce484222325;
   for (const std::string& part :
-       {run, absl::StrCat("/", generation, "/"), world, seal}) {
+       {run, absl::StrCat("/", generation, "/"), world, world_commit}) {
     for (const char c : part) {
       sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     }

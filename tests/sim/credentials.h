@@ -20,7 +20,7 @@ std::string CredentialOf(const std::string& run, const std::string& node,
 std::optional<uint64_t> EpochShown(const v1::Hello& hello);
 // Each life of the daemon makes the same of a commit.
 std::string ProofOf(const std::string& run, uint64_t generation,
-                    const std::string& world, const std::string& seal);
+                    const std::string& world, const std::string& world_commit);
 
 }  // namespace rollcall::sim
 

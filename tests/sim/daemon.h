@@ -36,8 +36,8 @@ struct DaemonSettings {
   // A rollcalld, which stays and remembers; otherwise it ends with its job.
   bool standing = false;
   // How long a commit of its journal takes.
-  Nanos commit_least = 100 * kMicro;
-  Nanos commit_most = 5 * kMilli;
+  Nanos commit_min = 100 * kMicro;
+  Nanos commit_max = 5 * kMilli;
 };
 
 class Daemon final : public Daemons {

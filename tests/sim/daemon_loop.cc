@@ -10,9 +10,9 @@ namespace {
 
 // As in daemon/server/loop: a deadline that does not move must not make the
 // loop spin.
-constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
+constexpr absl::Duration kTickMin = absl::Milliseconds(10);
 // From how many generations ago a journal may be put back.
-constexpr size_t kEarlierMost = 4;
+constexpr size_t kEarlierMax = 4;
 
 }  // namespace
 
@@ -122,7 +122,7 @@ void Daemon::AskWhenDue() {
   due_ = absl::InfiniteFuture();
   if (!job_.has_value()) return;
   due_ = job_->NextDeadline();
-  if (due_ <= Local()) due_ = Local() + kTickLeast;
+  if (due_ <= Local()) due_ = Local() + kTickMin;
 }
 
 // --- What comes in -----------------------------------------------------------
@@ -217,7 +217,7 @@ void Daemon::Commit() {
   }
   committing_ = true;
   const Nanos takes =
-      world_.chance.Skewed(settings_.commit_least, settings_.commit_most);
+      world_.chance.Skewed(settings_.commit_min, settings_.commit_max);
   world_.Schedule(world_.now() + takes, Wake::Kind::kCommitted, 0, life_);
 }
 
@@ -244,7 +244,7 @@ void Daemon::MakeDurable() {
   for (const Journal& entry : entries_) {
     if (entry.kind == Journal::Kind::kProposed && journal_.generation > 0) {
       earlier_.push_back(journal_);
-      if (earlier_.size() > kEarlierMost) earlier_.pop_front();
+      if (earlier_.size() > kEarlierMax) earlier_.pop_front();
     }
     FoldOwn(entry);
   }

@@ -3,7 +3,7 @@
 
 #include "daemon/base/durations.h"
 #include "daemon/core/membership/welcome.h"
-#include "daemon/security/life_nonce.h"
+#include "daemon/security/incarnation_nonce.h"
 #include "tests/sim/credentials.h"
 #include "tests/sim/daemon.h"
 
@@ -34,10 +34,11 @@ void Daemon::OnHello(Session& session, SessionId id, v1::Hello& hello) {
   attend.observed_address = hello.facts().interfaces(0).addresses(0).address();
   attend.epoch = EpochShown(hello).value_or(0);
   attend.commit_proven =
-      !hello.held().proof().empty() &&
-      hello.held().proof() ==
-          ProofOf(hello.run(), hello.held().running_generation(),
-                  hello.held().world(), hello.held().seal());
+      !hello.resume_state().proof().empty() &&
+      hello.resume_state().proof() ==
+          ProofOf(hello.run(), hello.resume_state().running_generation(),
+                  hello.resume_state().world(),
+                  hello.resume_state().world_commit());
   for (const std::string& nonce : hello.swept_nonces()) {
     attend.swept.push_back(IncarnationOf(hello.job(), hello.node(), nonce));
   }

@@ -170,7 +170,7 @@ void FaultPlan::Do(Kind kind) {
       return SpeakAsBefore(node);
     case Kind::kReset:
       return network_.Reset(node.settings().number);
-    case Kind::kResetMost:
+    case Kind::kResetMax:
       for (uint32_t i = 0; i < nodes_.size(); ++i) {
         if (!chance.OneIn(4)) network_.Reset(i);
       }

@@ -73,7 +73,7 @@ class FaultPlan {
     kGhost,
     kOldDaemon,
     kReset,
-    kResetMost,
+    kResetMax,
     kCutDaemon,
     kDrain,
     kEvict,

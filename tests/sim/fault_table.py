@@ -70,14 +70,17 @@ FAULTS = [
     ]),
     Fault('a commit is sent before it is journaled', 8, [
         Edit('daemon/core/job/job_form.cc',
-             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n',
-             '  out_.SendTo(membership_.StreamsOf(world()), '
-             'formation_.CommitMessage());\n'
-             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n'),
+             '  out_.Write(Journal::Kind::kCommitted, generation(), '
+             'world_commit);\n',
+             '  out_.SendTo(membership_.StreamsOf(world()), formation_.'
+             'CommitMessage());\n'
+             '  out_.Write(Journal::Kind::kCommitted, generation(), '
+             'world_commit);\n'),
     ]),
     Fault('commit never journaled', 8, [
         Edit('daemon/core/job/job_form.cc',
-             '  out_.Write(Journal::Kind::kCommitted, generation(), seal);\n',
+             '  out_.Write(Journal::Kind::kCommitted, generation(), '
+             'world_commit);\n',
              ''),
     ]),
     Fault('one seat given twice', 3, [
@@ -105,13 +108,15 @@ FAULTS = [
         Edit('daemon/core/job/job_restore.cc',
              'restored.generations_ = Generations(state.generation);',
              'restored.generations_ =\n'
-             '      Generations(state.seal.has_value() || !state.generation\n'
+             '      Generations(state.world_commit.has_value() || '
+             '!state.generation\n'
              '                      ? state.generation\n'
              '                      : state.generation - 1);'),
     ]),
     Fault('committed generation dropped at a restart', 7, [
         Edit('daemon/core/job/job_restore.cc',
-             'restored.TakeUpWorld(*world, *state.proposal, state.seal);',
+             'restored.TakeUpWorld(*world, *state.proposal, state.'
+             'world_commit);',
              'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
     ]),
     Fault('late loop blames its agents', 19, [
@@ -156,8 +161,8 @@ FAULTS = [
     ]),
     Fault('prepared while old ranks live', 16, [
         Edit('client/agent/core/agent_world.cc',
-             'preparing_->seal.has_value() || !Settled() ||',
-             'preparing_->seal.has_value() ||'),
+             'preparing_->world_commit.has_value() || !Settled() ||',
+             'preparing_->world_commit.has_value() ||'),
     ]),
     Fault('an exit that no stream has told is lost', 30, [
         Edit('client/agent/core/agent_link.cc',
@@ -192,7 +197,8 @@ FAULTS = [
     ]),
     Fault('an adopted run forgets the evicted nodes', 26, [
         Edit('daemon/core/membership/run_credentials.cc',
-             '  epochs_.RaiseFloor(seal.epoch_highest() + kEpochsUnseen);\n',
+             '  epochs_.RaiseFloor(world_commit.epoch_highest() + '
+             'kEpochsUnseen);\n',
              ''),
     ]),
     Fault('a drain costs a restart', 27, [
@@ -231,23 +237,26 @@ FAULTS = [
     Fault('a commit that is sent again has the current rows', 1, [
         Edit('daemon/core/job/job_attend.cc',
              '      out_.SendTo(node, formation_.CommitMessage());\n',
-             '      v1::Seal seal = *formation_.seal();\n'
-             '      const v1::Seal rows =\n'
-             '          formation_.Commit(membership_, '
-             'credentials_.epochs(), std::nullopt);\n'
-             '      *seal.mutable_incarnations() = rows.incarnations();\n'
-             '      *seal.mutable_epochs() = rows.epochs();\n'
-             '      *seal.mutable_token_ids() = rows.token_ids();\n'
-             '      *seal.mutable_token_of() = rows.token_of();\n'
+             '      v1::WorldCommit world_commit = *formation_.'
+             'world_commit();\n'
+             '      const v1::WorldCommit rows =\n'
+             '          formation_.Commit(membership_, credentials_.'
+             'epochs(), std::nullopt);\n'
+             '      *world_commit.mutable_incarnations() = rows.'
+             'incarnations();\n'
+             '      *world_commit.mutable_epochs() = rows.epochs();\n'
+             '      *world_commit.mutable_token_ids() = rows.token_ids();\n'
+             '      *world_commit.mutable_token_of() = rows.token_of();\n'
              '      formation_.TakeUp(world(), formation_.proposal(), '
-             'seal);\n'
+             'world_commit);\n'
              '      out_.SendTo(node, formation_.CommitMessage());\n'),
     ]),
     Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
         Edit('client/agent/core/agent_world.cc',
-             '  CleanSeal(seal);\n',
-             '  CleanSeal(seal);\n'
-             '  seal.set_master_port(preparing_->done->master_port());\n'),
+             '  CleanWorldCommit(world_commit);\n',
+             '  CleanWorldCommit(world_commit);\n'
+             '  world_commit.set_master_port(preparing_->done->'
+             'master_port());\n'),
     ]),
     Fault('a run is journaled without its settings', 9, [
         Edit('daemon/core/job/job_restore.cc',
@@ -264,24 +273,27 @@ FAULTS = [
     # A linked rank that waits for a world may end, or unlink, after Prepared.
     Fault('a world starts while a rank of the last one is being stopped', 14, [
         Edit('client/agent/core/agent_world.cc',
-             '!preparing_->seal.has_value() || !Settled()) {',
-             '!preparing_->seal.has_value()) {'),
+             '!preparing_->world_commit.has_value() ||\n'
+             '      !Settled()) {',
+             '!preparing_->world_commit.has_value()) {'),
     ]),
     Fault('a commit that is heard again starts the ranks again', 17, [
         Edit('client/agent/core/agent_world.cc',
-             '  start.seal = *std::move(preparing_->seal);\n'
+             '  start.world_commit = *std::move(preparing_->'
+             'world_commit);\n'
              '  start.world = std::move(preparing_->world);\n',
-             '  start.seal = *preparing_->seal;\n'
+             '  start.world_commit = *preparing_->world_commit;\n'
              '  start.world = preparing_->world;\n'),
         Edit('client/agent/core/agent_world.cc',
              '  preparing_.reset();\n'
              '  if (notice.has_value()) OnNotice(*notice);\n',
-             '  preparing_->seal.reset();\n'
+             '  preparing_->world_commit.reset();\n'
              '  if (notice.has_value()) OnNotice(*notice);\n'),
     ]),
     Fault('an agent does not wait for the end of its ranks', 18, [
         Edit('client/agent/core/agent.cc',
-             'if (!exit_.has_value() || !living_.empty() || exited_) return;',
+             'if (!exit_.has_value() || !rank_processes_.empty() || '
+             'exited_) return;',
              'if (!exit_.has_value() || exited_) return;'),
     ]),
     Fault('a rank that a signal has ended exits 1 as well', 21, [
@@ -307,9 +319,9 @@ FAULTS = [
     ]),
     Fault('an agent that comes back is not told that its world has ended', 32, [
         Edit('daemon/core/job/job_attend.cc',
-             'held.running_generation(), " has ended"));\n'
+             'resume_state.running_generation(), " has ended"));\n'
              '    out_.SendTo(node, message);\n',
-             'held.running_generation(), " has ended"));\n'),
+             'resume_state.running_generation(), " has ended"));\n'),
     ]),
     Fault('a world is formed without a member whose stream broke', 19, [
         Edit('daemon/core/job/job_form.cc',
@@ -390,8 +402,8 @@ FAULTS = [
     ], group=True),
     Fault('a write does not move the number of writes on', 36, [
         Edit('daemon/journal/etcd_journal.cc',
-             'WritesValue(options_.reign.lease, ++tried_)',
-             'WritesValue(options_.reign.lease, tried_)'),
+             'WritesValue(options_.leader_term.lease, ++tried_)',
+             'WritesValue(options_.leader_term.lease, tried_)'),
     ], group=True),
     Fault('a lost write does not end the term', 37, [
         Edit('daemon/journal/etcd_journal.cc',
@@ -410,17 +422,17 @@ FAULTS = [
              '  return false;'),
     ], group=True),
     Fault('a next term begins before the end of the last one is dealt with', 30, [
-        Edit('daemon/server/leader/succession.cc',
+        Edit('daemon/server/leader/leader_session.cc',
              '    inputs_.push_back(std::move(input));\n',
              '    inputs_.push_front(std::move(input));\n'),
     ], group=True),
     Fault('a term lasts as long as its lease', 35, [
-        Edit('daemon/journal/tenure.cc', 'sent + left * 9 / 10', 'sent + left'),
+        Edit('daemon/journal/leader_lease.cc', 'sent + left * 9 / 10', 'sent + left'),
     ], group=True),
     Fault('a term counts from the answer', 35, [
         Edit('daemon/journal/leadership.cc',
-             '  tenure_.Renewed(sent, *left);',
-             '  tenure_.Renewed(LeaseNow(), *left);'),
+             '  leader_lease_.Renewed(sent, *left);',
+             '  leader_lease_.Renewed(LeaseNow(), *left);'),
     ], group=True),
     # The comparison fails in another daemon's term, and for a second arrival of
     # the same request.

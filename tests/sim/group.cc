@@ -61,7 +61,7 @@ class Group::Seen final : public LoopObserver {
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
     const bool own =
         leader != nullptr && group_.store_.OwnerOf(leader->lease) == &process_;
-    process_.NoteReign(own ? leader->create_revision : 0, leads);
+    process_.NoteLeaderTerm(own ? leader->create_revision : 0, leads);
     journal_ = journal;
     compared_ = 0;
     if (!IsLeader()) return;
@@ -118,7 +118,8 @@ class Group::Seen final : public LoopObserver {
   // nothing.
   bool IsLeader() const {
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
-    return leader != nullptr && leader->create_revision == process_.reign();
+    return leader != nullptr &&
+           leader->create_revision == process_.leader_term();
   }
 
   // What it does now it does as the leader, and it leads.
@@ -128,8 +129,8 @@ class Group::Seen final : public LoopObserver {
     group_.checker_.Broken(
         Invariant::kFormerIsSilent,
         absl::StrCat("daemon ", process_.number(), " ", what,
-                     " as leader of revision ", process_.reign(), ", and ",
-                     leader == nullptr ? 0 : leader->create_revision,
+                     " as leader of revision ", process_.leader_term(),
+                     ", and ", leader == nullptr ? 0 : leader->create_revision,
                      " is the leader's"));
   }
 
@@ -189,7 +190,8 @@ void Group::Start(uint32_t daemon) {
     return world_.Schedule(world_.now() + 100 * kMilli,
                            Wake::Kind::kDaemonStarts, daemon);
   }
-  Succession::Options options{kPrefix, sealer_, false, absl::Hours(24), {}, {}};
+  LeaderSession::Options options{kPrefix,         sealer_, false,
+                                 absl::Hours(24), {},      {}};
   options.endpoints = {EndpointOf(daemon)};
   options.loop.limits.lease = FromProto(settings_.job.lease());
   options.loop.proof_key = "proof key";
@@ -382,7 +384,7 @@ void Group::LeaseEnds(const Process& of, int64_t lease) {
   if (leader == nullptr || leader->lease != lease) return;
   world_.Trace("store: daemon ", of.number(), " leads no more, revision ",
                leader->create_revision);
-  if (of.reign() != leader->create_revision || !of.up()) return;
+  if (of.leader_term() != leader->create_revision || !of.up()) return;
   checker_.Tested(Invariant::kFormerIsSilent);
   if (!of.Leads()) return;
   checker_.Broken(Invariant::kFormerIsSilent,
@@ -433,13 +435,15 @@ void Group::NoteHistory() {
   const bool same = now.proposal.has_value() && before.proposal.has_value() &&
                     now.proposal->generation() == before.proposal->generation();
   if (!same) return;
-  const bool other_seal =
-      before.seal.has_value() &&
-      (!now.seal.has_value() ||
-       now.seal->SerializeAsString() != before.seal->SerializeAsString());
-  if (now.proposal->world() == before.proposal->world() && !other_seal) return;
+  const bool other_world_commit =
+      before.world_commit.has_value() &&
+      (!now.world_commit.has_value() ||
+       now.world_commit->SerializeAsString() !=
+           before.world_commit->SerializeAsString());
+  if (now.proposal->world() == before.proposal->world() && !other_world_commit)
+    return;
   checker_.Broken(Invariant::kOneWorld,
-                  absl::StrCat("the store has two worlds or seals of "
+                  absl::StrCat("the store has two worlds or world commits of "
                                "generation ",
                                now.generation));
 }

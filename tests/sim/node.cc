@@ -46,7 +46,7 @@ void Node::Start() {
   hello.set_node(settings_.name);
   lives_.emplace(settings_.job, settings_.name, [this] {
     const uint64_t number = world_.chance.Next();
-    std::string nonce(Limits::life_nonce_bytes, '\0');
+    std::string nonce(Limits::incarnation_nonce_bytes, '\0');
     std::memcpy(nonce.data(), &number, sizeof(number));
     return nonce;
   });
@@ -258,8 +258,9 @@ void Node::Do(const Say& said) {
     world_.Trace(
         settings_.name, " says ",
         say.message.has_hello()
-            ? absl::StrCat("hello, holds ",
-                           say.message.hello().held().running_generation())
+            ? absl::StrCat(
+                  "hello, holds ",
+                  say.message.hello().resume_state().running_generation())
             : say.message.ShortDebugString().substr(0, 160));
   }
   if (stream_ == 0 || !network_.AgentOpen(stream_)) return;

@@ -18,7 +18,7 @@
 
 #include "client/agent/core/agent.h"
 #include "client/agent/core/endpoint_round.h"
-#include "client/agent/link/agent_lives.h"
+#include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/named_leader.h"
 #include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/network.h"
@@ -38,7 +38,7 @@ struct NodeSettings {
   // --once: the command runs on node rank 0 alone.
   bool once = false;
   absl::Duration join_timeout;
-  // Which of several daemons is dialled is found out by each life anew; with
+  // Which of several daemons is dialled is found out by each life again; with
   // the job's settings, since such a daemon has them from its agents.
   uint32_t daemons = 1;
   std::optional<v1::JobSettings> job_settings;
@@ -160,7 +160,7 @@ class Node {
   std::optional<v1::Hello> old_hello_;
   v1::Facts told_;  // To the daemon, last.
   // The nonces of this life.
-  std::optional<AgentLives> lives_;
+  std::optional<AgentIncarnations> incarnations_;
   // As in client/agent/node_files/run_folder: nonces of lives by this name.
   std::deque<std::string> recorded_;
 

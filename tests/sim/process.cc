@@ -91,11 +91,11 @@ Process::Process(World& world, Network& network, Fibers& fibers, Store& store,
 
 // --- Its life ----------------------------------------------------------------
 
-void Process::Boot(Succession::Options options) {
+void Process::Boot(LeaderSession::Options options) {
   if (up_) return;
   world_.Trace("daemon ", number_, " starts");
   up_ = true;
-  door_.emplace();
+  current_loop_.emplace();
   options.loop.machine = this;
   options.loop.random = [this](size_t bytes) {
     std::string random(bytes, '\0');
@@ -105,9 +105,9 @@ void Process::Boot(Succession::Options options) {
   Add([this, options = std::move(options)] { Main(options); });
 }
 
-void Process::Main(const Succession::Options& options) {
+void Process::Main(const LeaderSession::Options& options) {
   SimLogger logger(world_, number_);
-  Succession succession(options, *client_, *door_, logger);
+  LeaderSession leader_session(options, *client_, *current_loop_, logger);
   {
     MutexLock lock(mutex_);
     while (!ending_ && !dead_) {
@@ -115,7 +115,7 @@ void Process::Main(const Succession::Options& options) {
     }
   }
   leads_ = nullptr;
-  succession.Stop();
+  leader_session.Stop();
 }
 
 void Process::EndInOrder() {
@@ -155,9 +155,9 @@ void Process::Ended() {
   held_.clear();
   held_inputs_.clear();
   said_.clear();
-  door_.reset();
+  current_loop_.reset();
   leads_ = nullptr;
-  reign_ = 0;
+  leader_term_ = 0;
   paused_until_ = pause_at_renewal_ = 0;
   up_ = dead_ = ending_ = false;
 }
@@ -190,12 +190,13 @@ void Process::OnThaw() {
   for (Held& one : held) Hear(one.stream, one.node, one.parcel);
   std::vector<LoopInput> inputs;
   inputs.swap(held_inputs_);
-  for (LoopInput& input : inputs) door_->PostAlways(std::move(input));
+  for (LoopInput& input : inputs) current_loop_->PostAlways(std::move(input));
   Flush();
 }
 
-void Process::NoteReign(int64_t create_revision, std::function<bool()> leads) {
-  reign_ = create_revision;
+void Process::NoteLeaderTerm(int64_t create_revision,
+                             std::function<bool()> leads) {
+  leader_term_ = create_revision;
   // The Leadership goes before the process does.
   leads_ = ending_ ? nullptr : std::move(leads);
 }
@@ -342,7 +343,7 @@ void Process::HearMessage(SessionId id, Session& session,
 
 // As membership_service does.
 void Process::PostOrEnd(SessionId id, LoopInput input) {
-  if (door_->Post(std::move(input))) return;
+  if (current_loop_->Post(std::move(input))) return;
   Say(id, sim::Ended{absl::UnavailableError("full, or closed; dial again"),
                      std::nullopt});
 }
@@ -350,7 +351,7 @@ void Process::PostOrEnd(SessionId id, LoopInput input) {
 void Process::Post(LoopInput input) {
   if (!up_) return;
   if (paused()) return held_inputs_.push_back(std::move(input));
-  door_->PostAlways(std::move(input));
+  current_loop_->PostAlways(std::move(input));
 }
 
 void Process::OnStreamGone(SessionId id) {
@@ -359,7 +360,7 @@ void Process::OnStreamGone(SessionId id) {
   network_.Drop(at->second.stream, kDown, true);
   by_stream_.erase(at->second.stream);
   sessions_.erase(at);
-  door_->PostAlways(StreamGone{id});
+  current_loop_->PostAlways(StreamGone{id});
 }
 
 bool Process::Attends(StreamId stream) const {

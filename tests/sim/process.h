@@ -1,4 +1,4 @@
-// Process: one rollcalld of several that share a store: the real Succession,
+// Process: one rollcalld of several that share a store: the real LeaderSession,
 // with its Leadership, its EtcdJournal and its Loop, on a simulated machine.
 //
 // Its threads are fibers: each runs until it waits, and time stands still
@@ -19,8 +19,8 @@
 
 #include "daemon/base/machine.h"
 #include "daemon/journal/key_value.h"
-#include "daemon/server/leader/loop_door.h"
-#include "daemon/server/leader/succession.h"
+#include "daemon/server/leader/current_loop.h"
+#include "daemon/server/leader/leader_session.h"
 #include "tests/sim/fibers.h"
 #include "tests/sim/network.h"
 #include "tests/sim/store.h"
@@ -38,7 +38,7 @@ class Process final : public Machine {
   // --- Its life --------------------------------------------------------------
 
   // `options.loop.machine` is set here.
-  void Boot(Succession::Options options);
+  void Boot(LeaderSession::Options options);
   void Kill();
   // As by SIGTERM; goes on for a while.
   void EndInOrder();
@@ -53,10 +53,11 @@ class Process final : public Machine {
   bool dead() const { return dead_; }
   uint32_t number() const { return number_; }
 
-  // --- Its Reign, as its latest loop began with ------------------------------
+  // --- Its LeaderTerm, as its latest loop began with
+  // ------------------------------
 
-  void NoteReign(int64_t create_revision, std::function<bool()> leads);
-  int64_t reign() const { return reign_; }
+  void NoteLeaderTerm(int64_t create_revision, std::function<bool()> leads);
+  int64_t leader_term() const { return leader_term_; }
   // Whether it takes itself for the leader by that.
   bool Leads() const { return !dead_ && leads_ && leads_(); }
 
@@ -112,7 +113,7 @@ class Process final : public Machine {
   void Run(Task& task);
   void Park(Nanos until);
   void Unpark(Task& task);
-  void Main(const Succession::Options& options);
+  void Main(const LeaderSession::Options& options);
   void Hear(StreamId stream, uint32_t node, Parcel& parcel);
   void HearMessage(SessionId id, Session& session, v1::AgentMessage& message);
   void PostOrEnd(SessionId session, LoopInput input);
@@ -138,11 +139,11 @@ class Process final : public Machine {
   Nanos pause_at_renewal_ = 0;  // 0: not.
   std::vector<std::unique_ptr<Task>> tasks_;
   uint64_t wishes_ = 0;
-  std::optional<LoopDoor> door_;
+  std::optional<CurrentLoop> current_loop_;
   Mutex mutex_;
   CondVar end_;
   bool ending_ = false;
-  int64_t reign_ = 0;
+  int64_t leader_term_ = 0;
   std::function<bool()> leads_;
   SessionId last_session_ = 0;
   std::map<SessionId, Session> sessions_;

@@ -9,7 +9,7 @@ namespace {
 
 // Nobody expects a rank to attend where no other one has, so it goes on by
 // itself.
-constexpr Nanos kStartHangsMost = 30 * kSecond;
+constexpr Nanos kStartHangsMax = 30 * kSecond;
 
 }  // namespace
 
@@ -25,8 +25,8 @@ Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
 
 void Ranks::Start(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
-  for (const RankLife& life : start.waiting) {
-    Rank* rank = Find(life);
+  for (const RankIncarnation& incarnation : start.waiting) {
+    Rank* rank = Find(incarnation);
     if (rank == nullptr) continue;  // It has just died, and is told.
     rank->generation = generation;
     rank->waits = rank->at_boundary = false;
@@ -43,7 +43,7 @@ void Ranks::Start(const StartRanks& start) {
     if (std::exchange(start_hangs_, false)) {
       HangNow(
           local_rank, 0,
-          world_.now() + world_.chance.Between(100 * kMilli, kStartHangsMost));
+          world_.now() + world_.chance.Between(100 * kMilli, kStartHangsMax));
     }
   }
 }
@@ -62,13 +62,13 @@ void Ranks::Abort(const AbortRanks& abort) {
 
 void Ranks::Stop(const StopRanks& stop) {
   const Nanos grace = ToNanos(stop.grace);
-  for (const RankLife& life : stop.ranks) {
-    Rank* rank = Find(life);
+  for (const RankIncarnation& incarnation : stop.ranks) {
+    Rank* rank = Find(incarnation);
     if (rank == nullptr) {
-      feed_(RanksGone{{life}});
+      feed_(RanksGone{{incarnation}});
       continue;
     }
-    const uint32_t local_rank = life.local_rank;
+    const uint32_t local_rank = incarnation.local_rank;
     if (rank->ended) {
       rank->stopping = true;
       // The processes that it has started end after it.
@@ -91,12 +91,12 @@ void Ranks::Stop(const StopRanks& stop) {
 
 // A plain rank ends by it, sooner or later, and some save and exit 0.
 void Ranks::Signal(const PassSignal& pass) {
-  for (const RankLife& life : pass.ranks) {
-    const Rank* rank = Find(life);
+  for (const RankIncarnation& incarnation : pass.ranks) {
+    const Rank* rank = Find(incarnation);
     if (rank == nullptr || rank->ended) continue;
     const bool saves = world_.chance.OneIn(3);
     Later(world_.chance.Skewed(kMilli, 3 * kSecond),
-          {Deed::What::kSignalled, life.local_rank, rank->number, 0, 0,
+          {Deed::What::kSignalled, incarnation.local_rank, rank->number, 0, 0,
            saves ? 0 : pass.signal});
   }
 }
@@ -106,9 +106,10 @@ void Ranks::Tell(const TellNotice& notice) {
 }
 
 void Ranks::Look(const LookAtRank& look) {
-  const Rank* rank = Find(look.life);
-  if (rank == nullptr) return feed_(RankLooked{look.life, false, "gone"});
-  const uint32_t local_rank = look.life.local_rank;
+  const Rank* rank = Find(look.incarnation);
+  if (rank == nullptr)
+    return feed_(RankLooked{look.incarnation, false, "gone"});
+  const uint32_t local_rank = look.incarnation.local_rank;
   Later(world_.chance.Skewed(kMilli, 4 * kSecond),
         {Deed::What::kLooked, local_rank, rank->number});
   if (!rank->attends || world_.chance.OneIn(20)) return;
@@ -289,14 +290,15 @@ void Ranks::End(uint32_t local_rank, int code, int signal) {
 }
 
 void Ranks::Gone(uint32_t local_rank) {
-  const RankLife life{ranks_[local_rank].born, local_rank};
+  const RankIncarnation incarnation{ranks_[local_rank].born, local_rank};
   ranks_[local_rank] = Rank();
-  feed_(RanksGone{{life}});
+  feed_(RanksGone{{incarnation}});
 }
 
-Ranks::Rank* Ranks::Find(const RankLife& life) {
-  Rank& rank = ranks_[life.local_rank];
-  return rank.number != 0 && rank.born == life.generation ? &rank : nullptr;
+Ranks::Rank* Ranks::Find(const RankIncarnation& incarnation) {
+  Rank& rank = ranks_[incarnation.local_rank];
+  return rank.number != 0 && rank.born == incarnation.generation ? &rank
+                                                                 : nullptr;
 }
 
 // --- By the trainer ----------------------------------------------------------

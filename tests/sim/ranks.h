@@ -120,7 +120,7 @@ class Ranks {
   void End(uint32_t local_rank, int code, int signal);
   void HangNow(uint32_t local_rank, uint64_t step, Nanos until);
   void Gone(uint32_t local_rank);
-  Rank* Find(const RankLife& life);
+  Rank* Find(const RankIncarnation& incarnation);
 
   World& world_;
   const uint32_t machine_;

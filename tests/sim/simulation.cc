@@ -14,13 +14,13 @@ namespace rollcall::sim {
 namespace {
 
 // Of a journal's world; more would be a long wait.
-constexpr uint32_t kNodesMost = 200;
+constexpr uint32_t kNodesMax = 200;
 // After calm begins, all that was sent before has arrived within that time: a
 // way that is mended delivers within a second, and a lost segment comes again
 // within another.
 constexpr Nanos kCatchUp = 2 * kSecond;
 // Nodes of the few runs that have more than eight.
-constexpr uint32_t kLargeMost = 40;
+constexpr uint32_t kLargeMax = 40;
 
 void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
   ToProto(absl::Nanoseconds(nanos), out);
@@ -32,14 +32,13 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   Plan plan;
   plan.job = "demo";
   const bool large = chance.OneIn(64);
-  plan.nodes =
-      1 + static_cast<uint32_t>(large ? 9 + chance.Below(kLargeMost - 9)
-                                      : chance.Below(8));
+  plan.nodes = 1 + static_cast<uint32_t>(large ? 9 + chance.Below(kLargeMax - 9)
+                                               : chance.Below(8));
   if (options.nodes != 0) plan.nodes = options.nodes;
   if (options.journal.has_value()) {
     const JournalState& state = options.journal->state;
     plan.job = options.journal->job;
-    plan.nodes = std::min(state.settings.nodes_max(), kNodesMost);
+    plan.nodes = std::min(state.settings.nodes_max(), kNodesMax);
     if (state.proposal.has_value()) {
       const auto world = DecodeWorld(state.proposal->world());
       if (world.ok()) plan.world = *world;
@@ -101,7 +100,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   plan.daemon.name = plan.job;
   plan.join_timeout = FromProto(job.join_timeout());
   plan.daemon.standing = chance.OneIn(4);
-  plan.daemon.commit_most = chance.Skewed(kMilli, 500 * kMilli);
+  plan.daemon.commit_max = chance.Skewed(kMilli, 500 * kMilli);
   // Seldom a mixture: who runs one thing here and another there is warned.
   plan.linked = chance.OneIn(8) ? 2 : static_cast<int>(chance.Below(2));
   plan.steps = 20 + chance.Below(300);
@@ -111,7 +110,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
       2 * FromProto(job.join_timeout()) + 2 * FromProto(job.daemon_grace()) +
       FromProto(job.linger()) + FromProto(job.reattach_grace()) +
       4 * (FromProto(job.hang_timeout()) + FromProto(job.start_timeout()) +
-           Limits().hang_settlement) +
+           Limits().hang_blame_window) +
       4 * FromProto(job.prepare_timeout()) + 8 * FromProto(job.stop_grace()) +
       8 * FromProto(job.lease()) + absl::Seconds(90));
   plan.overdue_at =

@@ -20,7 +20,7 @@ using etcdserverpb::TxnResponse;
 
 // As EtcdClient does: so many members, each asked twice.
 constexpr int kAttemptsMax = 6;
-constexpr Nanos kLateMost = 8 * kSecond;
+constexpr Nanos kLateMax = 8 * kSecond;
 
 absl::Status Unanswered() {
   return absl::UnavailableError("no answer from the store");
@@ -141,7 +141,7 @@ Store::Store(World& world, Watcher& watcher)
       faults_in_(world.chance.OneIn(4)
                      ? 0
                      : static_cast<uint64_t>(world.chance.Skewed(4, 400))),
-      latency_most_(world.chance.Skewed(kMilli, 100 * kMilli)) {}
+      latency_max_(world.chance.Skewed(kMilli, 100 * kMilli)) {}
 
 std::unique_ptr<KeyValueStore> Store::ClientOf(Process& process) {
   return std::make_unique<StoreClient>(*this, process);
@@ -196,21 +196,21 @@ void Store::Launch(const Process& process, bool writes,
   // Of what is sent to one who does not answer, some waits and some is lost.
   if (held > 0 && !chance.OneIn(3)) return;
   Nanos after =
-      std::max<Nanos>(held, 0) + chance.Between(20 * kMicro, latency_most_);
+      std::max<Nanos>(held, 0) + chance.Between(20 * kMicro, latency_max_);
   if (writes && world_.now() + after < slow_until_) {
     after += chance.Between(0, slow_until_ - world_.now());
     return Later(after, [land] { land(); });
   }
   if (OneIn(faults_in_)) return;
-  if (OneIn(faults_in_)) after += chance.Skewed(10 * kMilli, kLateMost);
+  if (OneIn(faults_in_)) after += chance.Skewed(10 * kMilli, kLateMax);
   const bool answer_lost = OneIn(faults_in_);
   const int times = OneIn(faults_in_) ? 2 : 1;
   for (int i = 0; i < times; ++i) {
-    if (i > 0) after += chance.Skewed(kMilli, kLateMost);
+    if (i > 0) after += chance.Skewed(kMilli, kLateMax);
     Later(after, [this, land, answer_lost, daemon = process.number()] {
       const std::function<void()> answer = land();
       if (answer_lost || world_.now() < cut_until_[daemon]) return;
-      Later(world_.chance.Between(20 * kMicro, latency_most_), answer);
+      Later(world_.chance.Between(20 * kMicro, latency_max_), answer);
     });
   }
 }
@@ -293,7 +293,7 @@ void Store::Changed(const std::string& key) {
 // One that is not told is asked again after a while.
 void Store::Tell(uint64_t watch) {
   if (OneIn(faults_in_)) return;
-  Later(world_.chance.Between(20 * kMicro, latency_most_), [this, watch] {
+  Later(world_.chance.Between(20 * kMicro, latency_max_), [this, watch] {
     const auto at = watches_.find(watch);
     if (at == watches_.end() ||
         world_.now() < std::max(still_until_, cut_until_[at->second.daemon])) {

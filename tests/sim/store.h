@@ -105,7 +105,7 @@ class Store {
   const int64_t drift_ppm_;
   // One request in so many meets a fault; 0: none does.
   const uint64_t faults_in_;
-  const Nanos latency_most_;
+  const Nanos latency_max_;
   bool calm_ = false;
   Nanos still_until_ = 0;
   Nanos slow_until_ = 0;

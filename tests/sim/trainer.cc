@@ -12,8 +12,8 @@ void Trainer::Joins(uint32_t machine, const StartRanks& start, size_t nodes) {
   generation.nodes = nodes;
   generation.machines.insert(machine);
   if (generation.machines.size() < generation.nodes) return;
-  if (start.seal.has_state_source()) {
-    generation.done = start.seal.state_source().step();
+  if (start.world_commit.has_state_source()) {
+    generation.done = start.world_commit.state_source().step();
   } else if (saves_) {
     generation.done = saved_[number / kGenerationsARun];
   }

@@ -36,8 +36,8 @@ struct NcclOptions {
   int rank = 0;
   int size = 1;
   // Ids for this generation only, 128 bytes each, and the version of the NCCL
-  // that made them (Seal). Empty: ranks 0, 128, 256, ... make one each and
-  // publish it by `exchange`.
+  // that made them (WorldCommit). Empty: ranks 0, 128, 256, ... make one each
+  // and publish it by `exchange`.
   std::vector<std::string> ids;
   uint32_t ids_version = 0;
   Exchange exchange;

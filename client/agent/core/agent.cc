@@ -14,7 +14,7 @@ namespace rollcall {
 namespace {
 
 // The daemon's own bound (admission) is slightly higher.
-constexpr absl::Duration kDeadlineMost = absl::Hours(24 * 365);
+constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 
 // If the loop runs later than this, it was delayed and perhaps its ranks with
 // it. The delay is not held against the ranks.
@@ -60,7 +60,7 @@ absl::Time Agent::NextDeadline() const {
   if (notice_.has_value() && !notice_->over) {
     next = std::min(next, notice_->kill_at);
   }
-  for (const auto& [local_rank, rank] : living_) {
+  for (const auto& [local_rank, rank] : rank_processes_) {
     next = std::min(next, rank.answer_by);
   }
   if (link_ == Link::kDown && !exit_.has_value()) {
@@ -179,16 +179,17 @@ void Agent::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
   // The daemon may have any setting for this; the bound keeps it valid.
-  ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMost),
+  ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMax),
           message.mutable_leaving()->mutable_deadline());
   Tell(std::move(message));
 }
 
 void Agent::On(const RankAskedToLeave& asked) {
-  const auto at = living_.find(asked.local_rank);
+  const auto at = rank_processes_.find(asked.local_rank);
   // A rank that received the agent's own signal did not ask by itself.
-  if (at == living_.end() || !running_.has_value() || at->second.signalled ||
-      at->second.stopping || leave_signal_ != 0 || exit_.has_value()) {
+  if (at == rank_processes_.end() || !running_.has_value() ||
+      at->second.signalled || at->second.stopping || leave_signal_ != 0 ||
+      exit_.has_value()) {
     return;
   }
   On(LeaveAsked{SIGTERM});
@@ -208,8 +209,8 @@ void Agent::On(const ProbeDone& done) {
 }
 
 void Agent::On(const SignalCame& came) {
-  std::vector<RankLife> lives;
-  for (const auto& [local_rank, rank] : living_) {
+  std::vector<RankIncarnation> lives;
+  for (const auto& [local_rank, rank] : rank_processes_) {
     if (!rank.ended) lives.push_back({rank.born, local_rank});
   }
   if (!lives.empty()) {
@@ -229,7 +230,7 @@ void Agent::OnEnd(const v1::End& end) {
       leave_signal_ == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
   const absl::Duration linger = FromProto(end.linger());
-  if (end.now() || living_.empty() || linger <= absl::ZeroDuration()) {
+  if (end.now() || rank_processes_.empty() || linger <= absl::ZeroDuration()) {
     return Leave(code, end.reason(), end);
   }
   leave_by_ = absl::InfiniteFuture();
@@ -255,7 +256,7 @@ void Agent::Leave(int code, const std::string& reason,
 }
 
 void Agent::MaybeExit() {
-  if (!exit_.has_value() || !living_.empty() || exited_) return;
+  if (!exit_.has_value() || !rank_processes_.empty() || exited_) return;
   exited_ = true;
   if (exit_->end.has_value() && link_ == Link::kAttending) {
     v1::AgentMessage message;

@@ -38,11 +38,11 @@ namespace rollcall {
 
 // One life of a local rank: the process that was started for `generation`. A
 // linked rank keeps it over later generations.
-struct RankLife {
+struct RankIncarnation {
   uint64_t generation = 0;
   uint32_t local_rank = 0;
 
-  bool operator==(const RankLife&) const = default;
+  bool operator==(const RankIncarnation&) const = default;
 };
 
 // --- Events -----------------------------------------------------------------
@@ -56,7 +56,7 @@ struct StreamDown {
   absl::Status status;
   std::optional<v1::Refusal> refusal;
   // The server that answered is not the daemon: another certificate or secret.
-  bool stranger = false;
+  bool other_daemon = false;
   // The endpoint that was dialled; empty: none.
   std::string endpoint;
   // Uniform in [0, 1), for the jitter of the next delay.
@@ -86,7 +86,8 @@ struct PreparationFailed {
 
 // A rank's process has ended and been reaped.
 struct RankEnded {
-  uint64_t generation;  // The generation that it was started for: see RankLife.
+  uint64_t generation;  // The generation that it was started for: see
+                        // RankIncarnation.
   uint32_t local_rank = 0;
   int code = 0;
   int signal = 0;
@@ -98,7 +99,7 @@ struct RankEnded {
 // The answer to StopRanks: these ranks have ended and none of their descendants
 // is left. Also sent unasked once the last rank has ended and was swept.
 struct RanksGone {
-  std::vector<RankLife> ranks;
+  std::vector<RankIncarnation> ranks;
 };
 
 // A linked rank attends, in the world of `generation`.
@@ -158,7 +159,7 @@ struct RankIsHere {
 // The answer to LookAtRank about the rank's processes. Their stacks are in its
 // log.
 struct RankLooked {
-  RankLife life;
+  RankIncarnation incarnation;
   bool stopped = false;
   std::string text;
 };
@@ -226,12 +227,12 @@ struct Undo {
 // the others are started as processes.
 struct StartRanks {
   v1::World world;
-  v1::Seal seal;
+  v1::WorldCommit world_commit;
   uint32_t node_rank;
   // Local ranks, in order: those to start. `fresh` and `waiting` together are
   // all ranks of the node.
   std::vector<uint32_t> fresh;
-  std::vector<RankLife> waiting;
+  std::vector<RankIncarnation> waiting;
 };
 
 // The generation has ended: linked ranks that wait for its keys get ABORTED,
@@ -246,13 +247,13 @@ struct AbortRanks {
 // Sends SIGTERM to each rank's process group and SIGKILL after `grace`, then
 // sweeps what they left. If repeated, the shorter grace counts.
 struct StopRanks {
-  std::vector<RankLife> ranks;
+  std::vector<RankIncarnation> ranks;
   absl::Duration grace;
 };
 
 // Sends a signal to the process groups of these ranks.
 struct PassSignal {
-  std::vector<RankLife> ranks;
+  std::vector<RankIncarnation> ranks;
   int signal;
 };
 
@@ -268,7 +269,7 @@ struct TellNotice {
 // may answer with RankIsHere). The stacks of all its processes are written to
 // its log (always answered by RankLooked).
 struct LookAtRank {
-  RankLife life;
+  RankIncarnation incarnation;
   uint64_t generation;
 };
 
@@ -353,11 +354,11 @@ class Agent {
     // Prepared was sent at least once. `said` is reset when it must be sent
     // again.
     bool promised = false;
-    // `seal` is set: committed, but a rank that was to wait has ended. The
-    // start waits until what that rank left is gone.
-    std::string seal_bytes;
+    // `world_commit` is set: committed, but a rank that was to wait has ended.
+    // The start waits until what that rank left is gone.
+    std::string world_commit_bytes;
     std::string proof;
-    std::optional<v1::Seal> seal;
+    std::optional<v1::WorldCommit> world_commit;
     // The latest notice that arrived in between.
     std::optional<v1::Notice> notice;
   };
@@ -369,7 +370,7 @@ class Agent {
     uint32_t first_rank = 0;
     int world_size = 0;
     std::string world_bytes;
-    std::string seal_bytes;
+    std::string world_commit_bytes;
     std::string proof;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
@@ -389,7 +390,7 @@ class Agent {
   };
 
   // A rank's process, from its start until what it left is swept.
-  struct Living {
+  struct RankProcess {
     uint64_t born = 0;  // The generation that it was started for.
     bool ended = false;
     bool linked = false;
@@ -467,7 +468,7 @@ class Agent {
   // Decides what a refused or broken stream means.
   void Refused(const StreamDown& down);
   void NameTaken(const std::string& text);
-  void AttendAnew(uint64_t incarnation, const std::string& why);
+  void AttendAgain(uint64_t incarnation, const std::string& why);
   void AttendOtherRun(uint64_t incarnation);
   // The agent was in a world that was committed.
   bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
@@ -476,7 +477,7 @@ class Agent {
   void TellUnreachable(const StreamDown& down);
   void TellSilence();
 
-  v1::Held HeldNow() const;
+  v1::ResumeState ResumeStateNow() const;
   void SayExchange(const std::string& key, Exchange& exchange);
   void SayAnswered();
   void SayExits();
@@ -493,22 +494,22 @@ class Agent {
   void StartIfSettled();
   // No rank lives here except those that wait for a world.
   bool Settled() const;
-  Living* Find(uint64_t born, uint32_t local_rank);
+  RankProcess* Find(uint64_t born, uint32_t local_rank);
   // Finds a linked rank of the running generation; null: there is none.
-  Living* Attending(uint64_t generation, uint32_t local_rank);
+  RankProcess* Attending(uint64_t generation, uint32_t local_rank);
   // Whether this rank's end was ordered by the agent and need not be reported.
-  bool OnOrder(const Living& rank, const RankEnded& ended) const;
-  void SayExited(const Living& rank, const RankEnded& ended);
+  bool OnOrder(const RankProcess& rank, const RankEnded& ended) const;
+  void SayExited(const RankProcess& rank, const RankEnded& ended);
   // The watchdog (agent_hang.cc).
-  void Watch(uint32_t local_rank, Living& rank);
+  void Watch(uint32_t local_rank, RankProcess& rank);
   bool ExpectsStarts() const;
   absl::Duration StartTimeout() const;
-  void WatchStart(Living& rank);
-  void NoteBegun(uint32_t local_rank, Living& rank);
-  void Unwatch(uint32_t local_rank, Living& rank);
+  void WatchStart(RankProcess& rank);
+  void NoteBegun(uint32_t local_rank, RankProcess& rank);
+  void Unwatch(uint32_t local_rank, RankProcess& rank);
   void UnwatchAll();
   void LookForHangs();
-  void SayStalledIfKnown(uint32_t local_rank, Living& rank);
+  void SayStalledIfKnown(uint32_t local_rank, RankProcess& rank);
   void SayStallsAgain();
   void Forgive(absl::Duration late);
   absl::Time NextHang() const;
@@ -521,7 +522,7 @@ class Agent {
   void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
   // Stops the living ranks for which `which` is true.
   void StopThose(absl::Duration grace,
-                 const std::function<bool(const Living&)>& which);
+                 const std::function<bool(const RankProcess&)>& which);
   // Stops all living ranks, then exits.
   void Leave(int code, const std::string& reason,
              std::optional<v1::End> end = std::nullopt);
@@ -564,7 +565,7 @@ class Agent {
   // The last generation that has ended here; 0: none.
   uint64_t ended_generation_ = 0;
   // By local rank.
-  std::map<uint32_t, Living> living_;
+  std::map<uint32_t, RankProcess> rank_processes_;
   // The longest time from start to link or first published step of this node's
   // ranks in this run; unset: no rank has done either.
   std::optional<absl::Duration> start_took_;

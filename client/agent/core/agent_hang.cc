@@ -23,7 +23,7 @@
 namespace rollcall {
 
 // The rank has made progress, or progress may be expected from now on.
-void Agent::Watch(uint32_t local_rank, Living& rank) {
+void Agent::Watch(uint32_t local_rank, RankProcess& rank) {
   Unwatch(local_rank, rank);
   if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
   rank.hangs_at = now_ + limits_.hang_timeout;
@@ -46,14 +46,14 @@ absl::Duration Agent::StartTimeout() const {
 
 // The rank was started and is expected to link or to publish a step. An older
 // daemon does not include the time that starts took in its timeout.
-void Agent::WatchStart(Living& rank) {
+void Agent::WatchStart(RankProcess& rank) {
   if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
   const absl::Time since =
       ranks_link_->has_start_timeout() ? rank.started_at : now_;
   rank.hangs_at = std::max(now_, since + StartTimeout());
 }
 
-void Agent::NoteBegun(uint32_t local_rank, Living& rank) {
+void Agent::NoteBegun(uint32_t local_rank, RankProcess& rank) {
   if (std::exchange(rank.begun, true)) return;
   Unwatch(local_rank, rank);
   const absl::Duration took =
@@ -68,10 +68,10 @@ void Agent::OnRanksLink(const v1::RanksLink& link) {
     return;
   }
   ranks_link_ = link;
-  for (auto& [local_rank, rank] : living_) WatchStart(rank);
+  for (auto& [local_rank, rank] : rank_processes_) WatchStart(rank);
 }
 
-void Agent::Unwatch(uint32_t local_rank, Living& rank) {
+void Agent::Unwatch(uint32_t local_rank, RankProcess& rank) {
   rank.hangs_at = absl::InfiniteFuture();
   const std::optional<Stall> stall = std::exchange(rank.stall, std::nullopt);
   if (!stall.has_value() || !stall->said || !running_.has_value() ||
@@ -89,13 +89,13 @@ void Agent::Unwatch(uint32_t local_rank, Living& rank) {
 }
 
 void Agent::UnwatchAll() {
-  for (auto& [local_rank, rank] : living_) Unwatch(local_rank, rank);
+  for (auto& [local_rank, rank] : rank_processes_) Unwatch(local_rank, rank);
 }
 
 // A delayed loop has not read its ranks' messages; their clocks are moved by
 // the delay.
 void Agent::Forgive(absl::Duration late) {
-  for (auto& [local_rank, rank] : living_) {
+  for (auto& [local_rank, rank] : rank_processes_) {
     rank.hangs_at += late;
     if (rank.stall.has_value()) rank.stall->answer_by += late;
   }
@@ -103,7 +103,7 @@ void Agent::Forgive(absl::Duration late) {
 
 absl::Time Agent::NextHang() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [local_rank, rank] : living_) {
+  for (const auto& [local_rank, rank] : rank_processes_) {
     next = std::min(
         next, rank.stall.has_value() ? rank.stall->answer_by : rank.hangs_at);
   }
@@ -112,7 +112,7 @@ absl::Time Agent::NextHang() const {
 
 void Agent::LookForHangs() {
   if (!running_.has_value()) return;
-  for (auto& [local_rank, rank] : living_) {
+  for (auto& [local_rank, rank] : rank_processes_) {
     if (rank.stall.has_value()) {
       if (now_ < rank.stall->answer_by) continue;
       rank.stall->answer_by = absl::InfiniteFuture();
@@ -132,7 +132,7 @@ void Agent::LookForHangs() {
 }
 
 void Agent::On(const RankIsHere& here) {
-  Living* rank = Attending(here.generation, here.local_rank);
+  RankProcess* rank = Attending(here.generation, here.local_rank);
   if (rank == nullptr || !rank->stall.has_value() ||
       rank->stall->answer_by == absl::InfiniteFuture()) {
     return;
@@ -151,16 +151,17 @@ void Agent::On(const RankIsHere& here) {
 }
 
 void Agent::On(const RankLooked& looked) {
-  Living* rank = Find(looked.life.generation, looked.life.local_rank);
+  RankProcess* rank =
+      Find(looked.incarnation.generation, looked.incarnation.local_rank);
   if (rank == nullptr || !rank->stall.has_value()) return;
   rank->stall->looked = true;
   rank->stall->message.set_stopped(looked.stopped);
   rank->stall->message.set_text(
       Printable(looked.text, Limits::stall_text_bytes_max));
-  SayStalledIfKnown(looked.life.local_rank, *rank);
+  SayStalledIfKnown(looked.incarnation.local_rank, *rank);
 }
 
-void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
+void Agent::SayStalledIfKnown(uint32_t local_rank, RankProcess& rank) {
   if (!rank.stall.has_value() || !rank.stall->known() || rank.stall->said ||
       link_ != Link::kAttending) {
     return;
@@ -195,7 +196,7 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, Living& rank) {
 // Called for a new stream. A rank that has begun and has no first step may have
 // waited for the daemon all the time, so its clock starts again.
 void Agent::SayStallsAgain() {
-  for (auto& [local_rank, rank] : living_) {
+  for (auto& [local_rank, rank] : rank_processes_) {
     if (rank.stall.has_value()) rank.stall->said = false;
     if (rank.hangs_at != absl::InfiniteFuture() && rank.begun &&
         rank.step == 0) {
@@ -207,10 +208,10 @@ void Agent::SayStallsAgain() {
 
 // This rank is to blame and no longer answers, so it gets no grace.
 void Agent::KillTheHung(uint32_t local_rank) {
-  const auto at = living_.find(local_rank);
-  if (at == living_.end() || at->second.ended) return;
+  const auto at = rank_processes_.find(local_rank);
+  if (at == rank_processes_.end() || at->second.ended) return;
   StopThose(absl::ZeroDuration(),
-            [&at](const Living& rank) { return &rank == &at->second; });
+            [&at](const RankProcess& rank) { return &rank == &at->second; });
 }
 
 }  // namespace rollcall

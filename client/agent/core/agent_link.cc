@@ -30,24 +30,24 @@ void Agent::On(const StreamUp&) {
     }
   }
   hello.set_generation_seen(generation_seen_);
-  *hello.mutable_held() = HeldNow();
+  *hello.mutable_resume_state() = ResumeStateNow();
   actions_.push_back(Say{std::move(message)});
 }
 
-v1::Held Agent::HeldNow() const {
-  v1::Held held;
+v1::ResumeState Agent::ResumeStateNow() const {
+  v1::ResumeState resume_state;
   if (preparing_.has_value() && preparing_->done.has_value()) {
-    held.set_prepared_generation(preparing_->world.generation());
+    resume_state.set_prepared_generation(preparing_->world.generation());
   }
-  if (!running_.has_value()) return held;
-  held.set_running_generation(running_->generation);
-  if (running_->world_bytes.size() + running_->seal_bytes.size() <=
-      Limits::held_world_bytes_max) {
-    held.set_world(running_->world_bytes);
-    held.set_seal(running_->seal_bytes);
-    held.set_proof(running_->proof);
+  if (!running_.has_value()) return resume_state;
+  resume_state.set_running_generation(running_->generation);
+  if (running_->world_bytes.size() + running_->world_commit_bytes.size() <=
+      Limits::resume_state_world_bytes_max) {
+    resume_state.set_world(running_->world_bytes);
+    resume_state.set_world_commit(running_->world_commit_bytes);
+    resume_state.set_proof(running_->proof);
   }
-  return held;
+  return resume_state;
 }
 
 void Agent::TakeCredential(const std::string& credential) {
@@ -130,7 +130,7 @@ void Agent::On(const StreamDown& down) {
     Tell(Report::Kind::kWarning,
          absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
                       absl::FormatDuration(limits_.daemon_grace),
-                      !living_.empty() ? ", the ranks run on" : ""));
+                      !rank_processes_.empty() ? ", the ranks run on" : ""));
   }
   if (attended) TellTurnedAway(down);
   Refused(down);
@@ -156,7 +156,7 @@ void Agent::TellTurnedAway(const StreamDown& down) {
 
 void Agent::TellUnreachable(const StreamDown& down) {
   if (!dial_failures_.Failed(down.endpoint, last_error_, now_)) return;
-  const bool refused = down.refusal.has_value() || down.stranger;
+  const bool refused = down.refusal.has_value() || down.other_daemon;
   Tell(Report::Kind::kUnreachable,
        absl::StrCat(refused     ? "not let in yet: "
                     : welcomed_ ? "the daemon does not answer: "
@@ -176,7 +176,7 @@ void Agent::TellSilence() {
 
 void Agent::Redial(double jitter) {
   const absl::Duration most =
-      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_most;
+      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_max;
   redial_at_ = std::min(now_ + redial_delay_.Next(jitter, most), give_up_at_);
 }
 
@@ -186,7 +186,7 @@ void Agent::Refused(const StreamDown& down) {
                                    : v1::REFUSAL_CODE_UNSPECIFIED;
   switch (code) {
     case v1::REFUSAL_CODE_LOST:
-      return AttendAnew(down.fresh_incarnation, last_error_);
+      return AttendAgain(down.fresh_incarnation, last_error_);
     case v1::REFUSAL_CODE_NAME_TAKEN:
       return NameTaken(last_error_);
     case v1::REFUSAL_CODE_CREDENTIAL:
@@ -255,7 +255,7 @@ void Agent::NameTaken(const std::string& text) {
   }
 }
 
-void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
+void Agent::AttendAgain(uint64_t incarnation, const std::string& why) {
   Tell(Report::Kind::kWarning,
        absl::StrCat(why, "; attending with a new incarnation"));
   hello_.set_incarnation(incarnation);
@@ -269,7 +269,7 @@ void Agent::AttendAnew(uint64_t incarnation, const std::string& why) {
 // The daemon lost its journal before this agent was in a running world. It has
 // no state to continue, and the agent's token is still valid.
 void Agent::AttendOtherRun(uint64_t incarnation) {
-  AttendAnew(incarnation, last_error_);
+  AttendAgain(incarnation, last_error_);
   stopped_to_say_ = 0;
   hello_.clear_run();
   credential_.clear();

@@ -8,9 +8,9 @@
 
 namespace rollcall {
 
-Agent::Living* Agent::Attending(uint64_t generation, uint32_t local_rank) {
-  const auto at = living_.find(local_rank);
-  if (at == living_.end() || at->second.ended || at->second.stopping ||
+Agent::RankProcess* Agent::Attending(uint64_t generation, uint32_t local_rank) {
+  const auto at = rank_processes_.find(local_rank);
+  if (at == rank_processes_.end() || at->second.ended || at->second.stopping ||
       !running_.has_value() || running_->generation != generation) {
     return nullptr;
   }
@@ -18,7 +18,7 @@ Agent::Living* Agent::Attending(uint64_t generation, uint32_t local_rank) {
 }
 
 void Agent::On(const RankAttended& attended) {
-  Living* rank = Attending(attended.generation, attended.local_rank);
+  RankProcess* rank = Attending(attended.generation, attended.local_rank);
   if (rank == nullptr) return;  // It is being stopped as a plain rank.
   NoteBegun(attended.local_rank, *rank);
   rank->linked = true;
@@ -28,9 +28,9 @@ void Agent::On(const RankAttended& attended) {
 }
 
 void Agent::On(const RankUnlinked& unlinked) {
-  const auto at = living_.find(unlinked.local_rank);
-  if (at == living_.end()) return;
-  Living& rank = at->second;
+  const auto at = rank_processes_.find(unlinked.local_rank);
+  if (at == rank_processes_.end()) return;
+  RankProcess& rank = at->second;
   rank.linked = rank.elastic = false;
   // It may need long after its last step.
   Unwatch(unlinked.local_rank, rank);
@@ -40,16 +40,16 @@ void Agent::On(const RankUnlinked& unlinked) {
     preparing_->said = false;
   }
   StopThose(limits_.stop_grace,
-            [&rank](const Living& other) { return &other == &rank; });
+            [&rank](const RankProcess& other) { return &other == &rank; });
 }
 
 void Agent::On(const RankWaits& waits) {
-  const auto at = living_.find(waits.local_rank);
-  if (at == living_.end() || running_.has_value() ||
+  const auto at = rank_processes_.find(waits.local_rank);
+  if (at == rank_processes_.end() || running_.has_value() ||
       waits.generation != ended_generation_) {
     return;
   }
-  Living& rank = at->second;
+  RankProcess& rank = at->second;
   if (!rank.elastic || rank.ended || rank.stopping || rank.waits.has_value()) {
     return;
   }
@@ -66,7 +66,7 @@ void Agent::On(const RankWaits& waits) {
 
 void Agent::StopWhoDidNotAnswer() {
   StopThose(absl::ZeroDuration(),
-            [this](const Living& rank) { return now_ >= rank.answer_by; });
+            [this](const RankProcess& rank) { return now_ >= rank.answer_by; });
 }
 
 // --- Notices -----------------------------------------------------------------
@@ -74,7 +74,7 @@ void Agent::StopWhoDidNotAnswer() {
 void Agent::OnNotice(const v1::Notice& notice) {
   drained_ |= std::count(notice.nodes().begin(), notice.nodes().end(),
                          hello_.node()) > 0;
-  if (preparing_.has_value() && preparing_->seal.has_value() &&
+  if (preparing_.has_value() && preparing_->world_commit.has_value() &&
       notice.generation() == preparing_->world.generation()) {
     preparing_->notice = notice;
     return;
@@ -105,8 +105,8 @@ void Agent::OnNotice(const v1::Notice& notice) {
   actions_.push_back(std::move(tell));
 
   // Ranks that were signalled before are already stopping.
-  std::vector<RankLife> signalled;
-  for (auto& [local_rank, rank] : living_) {
+  std::vector<RankIncarnation> signalled;
+  for (auto& [local_rank, rank] : rank_processes_) {
     if (rank.ended || rank.elastic) continue;
     notice_->kill_at = now_ + deadline;
     if (rank.linked || std::exchange(rank.signalled, true)) continue;
@@ -119,7 +119,7 @@ void Agent::OnNotice(const v1::Notice& notice) {
 }
 
 void Agent::On(const RankAtBoundary& at) {
-  Living* rank = Attending(at.generation, at.local_rank);
+  RankProcess* rank = Attending(at.generation, at.local_rank);
   if (rank == nullptr || !rank->linked) return;
   rank->at_boundary = true;
   Unwatch(at.local_rank, *rank);
@@ -130,8 +130,8 @@ void Agent::SayNoticeSeenIfThere() {
   if (!notice_.has_value() || notice_->said || link_ != Link::kAttending) {
     return;
   }
-  const bool all =
-      std::all_of(living_.begin(), living_.end(), [](const auto& entry) {
+  const bool all = std::all_of(
+      rank_processes_.begin(), rank_processes_.end(), [](const auto& entry) {
         return entry.second.ended || entry.second.at_boundary;
       });
   if (!all) return;
@@ -145,7 +145,7 @@ void Agent::SayNoticeSeenIfThere() {
 void Agent::KillWhoseNoticeIsOver() {
   if (!notice_.has_value() || notice_->over || now_ < notice_->kill_at) return;
   notice_->over = true;
-  StopThose(absl::ZeroDuration(), [](const Living& rank) {
+  StopThose(absl::ZeroDuration(), [](const RankProcess& rank) {
     return (rank.signalled || !rank.elastic) && !rank.ended &&
            !rank.at_boundary;
   });

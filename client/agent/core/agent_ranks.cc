@@ -15,14 +15,14 @@ constexpr size_t kExchangeErrorBytesMax = 4 << 10;
 
 }  // namespace
 
-Agent::Living* Agent::Find(uint64_t born, uint32_t local_rank) {
-  const auto at = living_.find(local_rank);
-  if (at == living_.end() || at->second.born != born) return nullptr;
+Agent::RankProcess* Agent::Find(uint64_t born, uint32_t local_rank) {
+  const auto at = rank_processes_.find(local_rank);
+  if (at == rank_processes_.end() || at->second.born != born) return nullptr;
   return &at->second;
 }
 
 void Agent::On(const RankEnded& ended) {
-  Living* rank = Find(ended.generation, ended.local_rank);
+  RankProcess* rank = Find(ended.generation, ended.local_rank);
   if (rank == nullptr || rank->ended) return;
   const bool on_order = OnOrder(*rank, ended);
   rank->ended = true;
@@ -37,12 +37,12 @@ void Agent::On(const RankEnded& ended) {
     preparing_->said = false;
   }
   rank->waits.reset();
-  StopThose(limits_.stop_grace, [rank](const Living& other) {
+  StopThose(limits_.stop_grace, [rank](const RankProcess& other) {
     return &other == rank && !other.stopping;
   });
 }
 
-bool Agent::OnOrder(const Living& rank, const RankEnded& ended) const {
+bool Agent::OnOrder(const RankProcess& rank, const RankEnded& ended) const {
   if (running_.has_value()) return false;
   // The agent stopped it. If another signal ended it first, the daemon still
   // needs to know, because that may be the root cause.
@@ -51,7 +51,7 @@ bool Agent::OnOrder(const Living& rank, const RankEnded& ended) const {
   return !foreign;
 }
 
-void Agent::SayExited(const Living& rank, const RankEnded& ended) {
+void Agent::SayExited(const RankProcess& rank, const RankEnded& ended) {
   v1::RankExited exited;
   exited.set_generation(running_.has_value() ? running_->generation
                                              : ended_generation_);
@@ -75,9 +75,9 @@ void Agent::SayExited(const Living& rank, const RankEnded& ended) {
 }
 
 void Agent::On(const RanksGone& gone) {
-  for (const RankLife& life : gone.ranks) {
-    if (Find(life.generation, life.local_rank) != nullptr) {
-      living_.erase(life.local_rank);
+  for (const RankIncarnation& incarnation : gone.ranks) {
+    if (Find(incarnation.generation, incarnation.local_rank) != nullptr) {
+      rank_processes_.erase(incarnation.local_rank);
     }
   }
   SayStoppedIfSettled();
@@ -93,7 +93,7 @@ void Agent::On(const RankProgressed& progressed) {
   if (running_->first_rank == 0 && progressed.pace.has_value()) {
     running_->pace = progressed.pace;
   }
-  Living* rank = Attending(progressed.generation, progressed.local_rank);
+  RankProcess* rank = Attending(progressed.generation, progressed.local_rank);
   if (rank == nullptr || rank->at_boundary) return;
   NoteBegun(progressed.local_rank, *rank);
   // For a progress file, any change counts as progress.

@@ -162,14 +162,14 @@ void Agent::SayRefused() {
 
 void Agent::SayPreparedIfReady() {
   if (!preparing_.has_value() || !preparing_->done.has_value() ||
-      preparing_->said || preparing_->seal.has_value() || !Settled() ||
+      preparing_->said || preparing_->world_commit.has_value() || !Settled() ||
       link_ != Link::kAttending) {
     return;
   }
   preparing_->said = preparing_->promised = true;
   v1::AgentMessage message;
   *message.mutable_prepared() = *preparing_->done;
-  for (const auto& [local_rank, rank] : living_) {
+  for (const auto& [local_rank, rank] : rank_processes_) {
     *message.mutable_prepared()->add_states() = *rank.waits;
   }
   Tell(std::move(message));
@@ -177,45 +177,46 @@ void Agent::SayPreparedIfReady() {
 
 void Agent::OnCommit(const v1::Commit& commit) {
   if (!preparing_.has_value() || !preparing_->promised ||
-      preparing_->seal.has_value() ||
+      preparing_->world_commit.has_value() ||
       preparing_->world.generation() != commit.generation()) {
     return;
   }
-  v1::Seal seal;
-  if (!seal.ParseFromString(commit.seal()) ||
-      !AdmitSeal(seal, preparing_->world).ok()) {
+  v1::WorldCommit world_commit;
+  if (!world_commit.ParseFromString(commit.world_commit()) ||
+      !AdmitWorldCommit(world_commit, preparing_->world).ok()) {
     return Leave(kExitRendezvous,
                  absl::StrCat("the commit of generation ", commit.generation(),
                               " does not fit its world; the daemon speaks "
                               "another version of rollcall"));
   }
-  CleanSeal(seal);
-  preparing_->seal_bytes = commit.seal();
+  CleanWorldCommit(world_commit);
+  preparing_->world_commit_bytes = commit.world_commit();
   // The daemon never sends a longer proof.
   if (commit.proof().size() <= kProofBytesMax) {
     preparing_->proof = commit.proof();
   }
-  preparing_->seal = std::move(seal);
+  preparing_->world_commit = std::move(world_commit);
   StartIfSettled();
 }
 
 // The local rank that is the state source, if its process has ended since. A
 // new process in its place does not have the state.
 std::optional<uint32_t> Agent::LostSource() const {
-  const v1::Seal& seal = *preparing_->seal;
+  const v1::WorldCommit& world_commit = *preparing_->world_commit;
   const v1::Member& me =
       preparing_->world.members(static_cast<int>(preparing_->node_rank));
-  const uint32_t rank = seal.state_source().rank();
-  if (!seal.has_state_source() || rank < me.first_rank() ||
+  const uint32_t rank = world_commit.state_source().rank();
+  if (!world_commit.has_state_source() || rank < me.first_rank() ||
       rank - me.first_rank() >= me.ranks() ||
-      living_.contains(rank - me.first_rank())) {
+      rank_processes_.contains(rank - me.first_rank())) {
     return std::nullopt;
   }
   return rank - me.first_rank();
 }
 
 void Agent::StartIfSettled() {
-  if (!preparing_.has_value() || !preparing_->seal.has_value() || !Settled()) {
+  if (!preparing_.has_value() || !preparing_->world_commit.has_value() ||
+      !Settled()) {
     return;
   }
   const v1::World& world = preparing_->world;
@@ -228,7 +229,7 @@ void Agent::StartIfSettled() {
     exited.set_stderr_tail("the state source ended before its state was sent");
     // After a redial the daemon sends the commit again and gets this answer
     // again, until it ends the generation.
-    preparing_->seal.reset();
+    preparing_->world_commit.reset();
     return Tell(std::move(message));
   }
   running_ = Running();
@@ -238,11 +239,11 @@ void Agent::StartIfSettled() {
   running_->first_rank = me.first_rank();
   running_->world_size = static_cast<int>(world.world_size());
   running_->world_bytes = std::move(preparing_->world_bytes);
-  running_->seal_bytes = std::move(preparing_->seal_bytes);
+  running_->world_commit_bytes = std::move(preparing_->world_commit_bytes);
   running_->proof = std::move(preparing_->proof);
   StartRanks start;
   for (uint32_t local = 0; local < RanksStarted(me); ++local) {
-    const auto [at, fresh] = living_.try_emplace(local);
+    const auto [at, fresh] = rank_processes_.try_emplace(local);
     if (fresh) {
       at->second.born = world.generation();
       at->second.started_at = now_;
@@ -265,7 +266,7 @@ void Agent::StartIfSettled() {
                         : absl::StrCat(", ", start.waiting.size(), " of ",
                                        hello_.ranks(), " ranks stayed alive")));
   start.node_rank = preparing_->node_rank;
-  start.seal = *std::move(preparing_->seal);
+  start.world_commit = *std::move(preparing_->world_commit);
   start.world = std::move(preparing_->world);
   const std::optional<v1::Notice> notice = std::move(preparing_->notice);
   actions_.push_back(std::move(start));
@@ -305,9 +306,9 @@ void Agent::SayStoppedIfSettled() {
 }
 
 bool Agent::Settled() const {
-  return std::all_of(living_.begin(), living_.end(), [](const auto& entry) {
-    return entry.second.waits.has_value();
-  });
+  return std::all_of(
+      rank_processes_.begin(), rank_processes_.end(),
+      [](const auto& entry) { return entry.second.waits.has_value(); });
 }
 
 void Agent::DropPreparation() {
@@ -331,11 +332,11 @@ void Agent::EndGeneration(v1::ReasonCode code, const std::string& reason,
 }
 
 void Agent::Stop(absl::Duration grace, Keep keep) {
-  const auto kept = [keep](const Living& rank) {
+  const auto kept = [keep](const RankProcess& rank) {
     return keep == Keep::kElastic && rank.elastic && !rank.ended &&
            !rank.stopping;
   };
-  for (auto& [local_rank, rank] : living_) {
+  for (auto& [local_rank, rank] : rank_processes_) {
     if (kept(rank)) {
       if (!rank.waits.has_value() && rank.answer_by == absl::InfiniteFuture()) {
         rank.answer_by = now_ + grace;
@@ -347,20 +348,20 @@ void Agent::Stop(absl::Duration grace, Keep keep) {
   if (notice_.has_value()) {
     const absl::Duration left =
         std::clamp(notice_->kill_at - now_, absl::ZeroDuration(), grace);
-    StopThose(left, [&](const Living& rank) {
+    StopThose(left, [&](const RankProcess& rank) {
       return rank.signalled && !kept(rank);
     });
   }
-  StopThose(grace, [&](const Living& rank) {
+  StopThose(grace, [&](const RankProcess& rank) {
     return !(notice_.has_value() && rank.signalled) && !kept(rank);
   });
 }
 
 void Agent::StopThose(absl::Duration grace,
-                      const std::function<bool(const Living&)>& which) {
+                      const std::function<bool(const RankProcess&)>& which) {
   const absl::Time kill_at = now_ + grace;
-  std::vector<RankLife> told;
-  for (auto& [local_rank, rank] : living_) {
+  std::vector<RankIncarnation> told;
+  for (auto& [local_rank, rank] : rank_processes_) {
     if (!which(rank) || (rank.stopping && kill_at >= rank.kill_at)) continue;
     rank.stopping = true;
     rank.kill_at = kill_at;

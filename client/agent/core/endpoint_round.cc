@@ -12,20 +12,20 @@ size_t EndpointRound::Next() {
 
 absl::Duration EndpointRound::patience() const {
   constexpr absl::Duration kFirst = absl::Seconds(3);
-  constexpr absl::Duration kMost = absl::Seconds(20);
+  constexpr absl::Duration kMax = absl::Seconds(20);
   if (found_.empty() || next_ == 0) return kFirst;
   const size_t round = std::min<size_t>((next_ - 1) / found_.size(), 3);
-  return std::min(kFirst * (1 << round), kMost);
+  return std::min(kFirst * (1 << round), kMax);
 }
 
-bool EndpointRound::Failed(bool stranger) {
+bool EndpointRound::Failed(bool other_daemon) {
   if (found_.empty()) return false;
-  found_[last_] = stranger ? Found::kStranger : Found::kNobody;
+  found_[last_] = other_daemon ? Found::kOtherDaemon : Found::kNobody;
   if (welcomed_) return false;
   const auto count = [this](Found what) {
     return std::count(found_.begin(), found_.end(), what);
   };
-  return count(Found::kUntried) == 0 && count(Found::kStranger) > 0;
+  return count(Found::kUntried) == 0 && count(Found::kOtherDaemon) > 0;
 }
 
 }  // namespace rollcall

@@ -24,10 +24,10 @@ class EndpointRound {
 
   // The index of the endpoint to dial; 0 if there is none.
   size_t Next();
-  // The attempt that Next returned last has failed. `stranger`: the server that
-  // answered is not the daemon. Returns true if no endpoint is left to hope
-  // for.
-  bool Failed(bool stranger);
+  // The attempt that Next returned last has failed. `other_daemon`: the server
+  // that answered is not the daemon. Returns true if no endpoint is left to
+  // hope for.
+  bool Failed(bool other_daemon);
   void Welcomed() { welcomed_ = true; }
   // How long the latest attempt may take to connect: 3 s in the first round, so
   // that an unreachable address does not delay the others; then twice as long
@@ -36,7 +36,7 @@ class EndpointRound {
   absl::Duration patience() const;
 
  private:
-  enum class Found { kUntried, kNobody, kStranger };
+  enum class Found { kUntried, kNobody, kOtherDaemon };
 
   std::vector<Found> found_;
   size_t next_ = 0;

@@ -134,12 +134,12 @@ void DaemonStream::OnDone(const grpc::Status& status) {
     if (!refusal->ParseFromString(status.error_details())) refusal.reset();
   }
   const absl::Status verdict = verdict_->status();
-  const bool stranger = !status.ok() && !verdict.ok();
-  callbacks_.down(
-      stranger ? absl::Status(verdict.code(),
-                              absl::StrCat(endpoint_, ": ", verdict.message()))
-               : CallStatus(endpoint_, status),
-      std::move(refusal), stranger);
+  const bool other_daemon = !status.ok() && !verdict.ok();
+  callbacks_.down(other_daemon ? absl::Status(verdict.code(),
+                                              absl::StrCat(endpoint_, ": ",
+                                                           verdict.message()))
+                               : CallStatus(endpoint_, status),
+                  std::move(refusal), other_daemon);
   MutexLock lock(mutex_);
   done_ = true;
   changed_.NotifyAll();

@@ -34,9 +34,10 @@ class DaemonStream
     // Returns false if the message cannot be accepted; the stream is then
     // ended.
     std::function<bool(v1::DaemonMessage)> message;
-    // UNAUTHENTICATED without a refusal: `stranger` is true, because the server
-    // that answered is not the daemon; nothing was sent to it.
-    std::function<void(absl::Status, std::optional<v1::Refusal>, bool stranger)>
+    // UNAUTHENTICATED without a refusal: `other_daemon` is true, because the
+    // server that answered is not the daemon; nothing was sent to it.
+    std::function<void(absl::Status, std::optional<v1::Refusal>,
+                       bool other_daemon)>
         down;
   };
 

@@ -20,7 +20,7 @@ namespace {
 constexpr PortRange kDefaultEphemeral = {32768, 60999};
 constexpr uint32_t kPreferred = 20000;
 constexpr uint32_t kUnprivileged = 1024;
-constexpr uint32_t kPortMost = 65535;
+constexpr uint32_t kPortMax = 65535;
 
 // Returns a bound socket; -1 with errno.
 int BindWildcard(int family, uint32_t port) {
@@ -67,7 +67,7 @@ PortRange ParseEphemeralRange(absl::string_view text) {
   PortRange range{};
   if (words.size() != 2 || !absl::SimpleAtoi(words[0], &range.first) ||
       !absl::SimpleAtoi(words[1], &range.last) || range.first == 0 ||
-      range.first > range.last || range.last > kPortMost) {
+      range.first > range.last || range.last > kPortMax) {
     return kDefaultEphemeral;
   }
   return range;
@@ -83,12 +83,12 @@ std::vector<PortRange> MasterPortRanges(const PortRange& ephemeral) {
   if (ephemeral.first > kPreferred) {
     ranges.push_back({kPreferred, ephemeral.first - 1});
   }
-  if (ephemeral.last < kPortMost) {
-    ranges.push_back({std::max(ephemeral.last + 1, kUnprivileged), kPortMost});
+  if (ephemeral.last < kPortMax) {
+    ranges.push_back({std::max(ephemeral.last + 1, kUnprivileged), kPortMax});
   }
   const uint32_t below = std::min(ephemeral.first, kPreferred);
   if (below > kUnprivileged) ranges.push_back({kUnprivileged, below - 1});
-  if (ranges.empty()) ranges.push_back({kPreferred, kPortMost});
+  if (ranges.empty()) ranges.push_back({kPreferred, kPortMax});
   return ranges;
 }
 

@@ -62,12 +62,14 @@ absl::Status MakeFolder(const std::string& path,
 
 RankFiles NameRankFiles(const std::string& run_folder,
                         const std::string& socket, const v1::World& world,
-                        const v1::Seal& seal, uint32_t node_rank) {
+                        const v1::WorldCommit& world_commit,
+                        uint32_t node_rank) {
   CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
   RankFiles files;
   files.folder = absl::StrCat(run_folder, "/gen-", world.generation());
   files.world_file = files.folder + "/world.json";
-  if (seal.nccl_ids_size() > 0) files.nccl_id_file = files.folder + "/nccl-ids";
+  if (world_commit.nccl_ids_size() > 0)
+    files.nccl_id_file = files.folder + "/nccl-ids";
   files.hostfile = files.folder + "/hostfile";
   files.notice_file = files.folder + "/notice";
   files.socket = socket;
@@ -80,7 +82,8 @@ RankFiles NameRankFiles(const std::string& run_folder,
 }
 
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
-                            const v1::Seal& seal, const SystemUser* user) {
+                            const v1::WorldCommit& world_commit,
+                            const SystemUser* user) {
   const std::string run_folder =
       files.folder.substr(0, files.folder.rfind('/'));
   if (absl::Status s = MakeFolder(run_folder); !s.ok()) return s;
@@ -91,12 +94,12 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
     return absl::FailedPreconditionError(
         absl::StrCat(files.folder, ": cannot act as ", UserText(*user)));
   }
-  absl::Status status =
-      WriteFileAtomically(files.world_file, WorldJson(world, seal), 0644);
+  absl::Status status = WriteFileAtomically(
+      files.world_file, WorldJson(world, world_commit), 0644);
   status.Update(WriteFileAtomically(files.hostfile, HostfileText(world), 0644));
   if (!files.nccl_id_file.empty()) {
-    status.Update(
-        WriteFileAtomically(files.nccl_id_file, NcclIdText(seal), 0600));
+    status.Update(WriteFileAtomically(files.nccl_id_file,
+                                      NcclIdText(world_commit), 0600));
   }
   return status;
 }
@@ -125,8 +128,9 @@ std::vector<std::string> CommandEnvironment(
 
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
-    const RankFiles& files, const v1::World& world, const v1::Seal& seal,
-    uint32_t node_rank, uint32_t local_rank) {
+    const RankFiles& files, const v1::World& world,
+    const v1::WorldCommit& world_commit, uint32_t node_rank,
+    uint32_t local_rank) {
   std::vector<std::string> env =
       CommandEnvironment(inherited, network, world, node_rank);
   const v1::Member& member = world.members(node_rank);
@@ -145,8 +149,8 @@ std::vector<std::string> RankEnvironment(
   Set(env, "ROLE_NAME", "default");
   Set(env, "NODE_RANK", node_rank);
   Set(env, "NNODES", world.members_size());
-  Set(env, "MASTER_ADDR", seal.master_address());
-  Set(env, "MASTER_PORT", seal.master_port());
+  Set(env, "MASTER_ADDR", world_commit.master_address());
+  Set(env, "MASTER_PORT", world_commit.master_port());
   Set(env, "TORCHELASTIC_RUN_ID", world.job());  // torchrun's --rdzv-id.
   Set(env, "TORCHELASTIC_RESTART_COUNT", world.restarts_charged());
   Set(env, "TORCHELASTIC_MAX_RESTARTS", world.max_restarts());

@@ -31,13 +31,14 @@ struct RankFiles {
 
 RankFiles NameRankFiles(const std::string& run_folder,
                         const std::string& socket, const v1::World& world,
-                        const v1::Seal& seal, uint32_t node_rank);
+                        const v1::WorldCommit& world_commit,
+                        uint32_t node_rank);
 
 // Writes the folder and all files that exist from the start. `user`: whose they
 // are, and who may write into the folder; null: this process's user. Errors
 // name the path and the system's error.
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
-                            const v1::Seal& seal,
+                            const v1::WorldCommit& world_commit,
                             const SystemUser* user = nullptr);
 
 // `inherited` ("NAME=value") without what a command of this node must not see:
@@ -54,8 +55,9 @@ std::vector<std::string> CommandEnvironment(
 // OMP_NUM_THREADS and of the network plan's variables are kept.
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
-    const RankFiles& files, const v1::World& world, const v1::Seal& seal,
-    uint32_t node_rank, uint32_t local_rank);
+    const RankFiles& files, const v1::World& world,
+    const v1::WorldCommit& world_commit, uint32_t node_rank,
+    uint32_t local_rank);
 
 }  // namespace rollcall
 

@@ -45,9 +45,10 @@ bool RankFolders::Read(Progress& progress) {
 }
 
 void RankFolders::Begin(uint64_t generation, const RankFiles& files,
-                        const std::vector<RankLife>& waiting) {
+                        const std::vector<RankIncarnation>& waiting) {
   std::set<uint64_t> kept;
-  for (const RankLife& life : waiting) kept.insert(life.generation);
+  for (const RankIncarnation& incarnation : waiting)
+    kept.insert(incarnation.generation);
   for (auto at = notice_files_.begin(); at != notice_files_.end();) {
     if (kept.contains(at->first)) {
       // The notice of ranks that have reached its boundary.
@@ -78,7 +79,7 @@ std::vector<RankProgressed> RankFolders::Sample() {
   return progressed;
 }
 
-absl::Status RankFolders::WriteNotice(const std::vector<RankLife>& ranks,
+absl::Status RankFolders::WriteNotice(const std::vector<RankIncarnation>& ranks,
                                       const std::string& kind,
                                       absl::Duration deadline) {
   const nlohmann::ordered_json notice = {
@@ -92,8 +93,9 @@ absl::Status RankFolders::WriteNotice(const std::vector<RankLife>& ranks,
   absl::Status first;
   for (const auto& entry : notice_files_) {
     const bool theirs = std::any_of(
-        ranks.begin(), ranks.end(),
-        [&](const RankLife& life) { return life.generation == entry.first; });
+        ranks.begin(), ranks.end(), [&](const RankIncarnation& incarnation) {
+          return incarnation.generation == entry.first;
+        });
     if (!ranks.empty() && !theirs) continue;
     first.Update(WriteFileAtomically(entry.second,
                                      absl::StrCat(notice.dump(), "\n"), 0644));

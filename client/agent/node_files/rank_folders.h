@@ -32,7 +32,7 @@ class RankFolders {
   // A generation has begun. Removes folders that no rank in `waiting` uses, and
   // notices that were written in the previous generation.
   void Begin(uint64_t generation, const RankFiles& files,
-             const std::vector<RankLife>& waiting);
+             const std::vector<RankIncarnation>& waiting);
 
   // For each rank of this generation that has written to its progress file
   // since the last call: the step in it; if there is none, the highest so far.
@@ -40,7 +40,7 @@ class RankFolders {
 
   // Writes a notice for these ranks; for all ranks if the list is empty.
   // Returns the first error, but still writes the other files.
-  absl::Status WriteNotice(const std::vector<RankLife>& ranks,
+  absl::Status WriteNotice(const std::vector<RankIncarnation>& ranks,
                            const std::string& kind, absl::Duration deadline);
 
  private:

@@ -35,12 +35,12 @@ namespace rollcall {
 namespace {
 
 constexpr char kSocketName[] = "/agent.sock";
-constexpr char kLivesName[] = "/lives";
+constexpr char kIncarnationsName[] = "/lives";
 constexpr size_t kPidsNamedMax = 8;
 constexpr size_t kWorldBytesMax = 64 << 20;
 // A younger folder without a socket may be about to be locked.
 constexpr time_t kSweptAfterSeconds = 60;
-constexpr time_t kLivesKeptSeconds = time_t{24} * 60 * 60;
+constexpr time_t kIncarnationsKeptSeconds = time_t{24} * 60 * 60;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kTurnPatience = absl::Seconds(5);
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
@@ -57,7 +57,7 @@ bool LeftBehind(const std::string& folder) {
          info.st_uid == getuid() &&
          (time(nullptr) - info.st_mtime > kSweptAfterSeconds ||
           access((folder + kSocketName).c_str(), F_OK) == 0 ||
-          access((folder + kLivesName).c_str(), F_OK) == 0);
+          access((folder + kIncarnationsName).c_str(), F_OK) == 0);
 }
 
 // Removes everything except the records for the node's next agent.
@@ -66,7 +66,7 @@ void RemoveAllButRecords(const std::string& folder) {
   for (std::filesystem::directory_iterator at(folder, ignored), end;
        !ignored && at != end; at.increment(ignored)) {
     const std::string name = at->path().filename().string();
-    if (name == kLivesName + 1 || name == kLeftName + 1) continue;
+    if (name == kIncarnationsName + 1 || name == kLeftName + 1) continue;
     std::error_code failed;
     std::filesystem::remove_all(at->path(), failed);
   }
@@ -75,12 +75,12 @@ void RemoveAllButRecords(const std::string& folder) {
 // The folder has another node's lives, which that node's next agent will read.
 // They are kept for a day after its agent ended or was swept; no daemon waits
 // longer.
-bool KeepLives(const std::string& folder) {
-  if (access((folder + kLivesName).c_str(), F_OK) != 0) return false;
+bool KeepIncarnations(const std::string& folder) {
+  if (access((folder + kIncarnationsName).c_str(), F_OK) != 0) return false;
   RemoveAllButRecords(folder);
   struct stat info;
   return lstat(folder.c_str(), &info) == 0 &&
-         time(nullptr) - info.st_mtime <= kLivesKeptSeconds;
+         time(nullptr) - info.st_mtime <= kIncarnationsKeptSeconds;
 }
 
 struct Leftovers {
@@ -151,9 +151,9 @@ std::string RunOf(const std::string& folder) {
 // Describes the living agent that holds a folder; empty: it has no ranks.
 std::string LivingText(const std::string& folder, const std::string& owner) {
   const std::string socket = absl::StrCat(folder, kSocketName);
-  Kin ranks;
+  ProcessMatcher ranks;
   ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", socket)};
-  if (FindKin(ranks).empty()) return "";
+  if (FindMatching(ranks).empty()) return "";
   const std::string run = RunOf(folder);
   const pid_t pid = ListenerOf(socket);
   const std::vector<std::string> words = absl::StrSplit(owner, ' ');
@@ -187,17 +187,17 @@ std::string LeftText(const SweepResult& alive) {
 
 // The nonces of this owner's lives whose processes would be visible from here:
 // lives of this boot and pid namespace, or of an earlier boot.
-std::vector<std::string> LivesOf(const std::string& folder,
-                                 const std::string& owner) {
+std::vector<std::string> IncarnationsOf(const std::string& folder,
+                                        const std::string& owner) {
   std::vector<std::string> lives;
-  std::ifstream file(folder + kLivesName);
+  std::ifstream file(folder + kIncarnationsName);
   const std::string here = PidScope();
   const std::string boot = BootId();
   for (std::string line; std::getline(file, line);) {
     // job node boot pid-namespace nonce
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words.size() != 5 || absl::StrCat(words[0], " ", words[1]) != owner ||
-        words[4].size() != 2 * Limits::life_nonce_bytes ||
+        words[4].size() != 2 * Limits::incarnation_nonce_bytes ||
         !std::all_of(words[4].begin(), words[4].end(), absl::ascii_isxdigit)) {
       continue;
     }
@@ -253,7 +253,7 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
     }
     const std::string folder = at->path().string();
     if (!LeftBehind(folder)) continue;
-    const std::vector<std::string> lives = LivesOf(folder, owner);
+    const std::vector<std::string> lives = IncarnationsOf(folder, owner);
     if (own_alone && lives.empty()) continue;
     const Fd lock = Lock(folder);
     if (!lock.open()) {
@@ -261,7 +261,7 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
       if (!text.empty()) found.living.push_back(std::move(text));
       continue;
     }
-    Kin ranks;
+    ProcessMatcher ranks;
     ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
     ranks.processes = ReadLeft(folder);
     const SweepResult result = Sweep(ranks, patience);
@@ -280,7 +280,7 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
       found.folders.push_back(folder);
       continue;
     }
-    if (KeepLives(folder)) continue;
+    if (KeepIncarnations(folder)) continue;
     std::error_code failed;
     std::filesystem::remove_all(folder, failed);
   }
@@ -380,16 +380,16 @@ void RunFolder::Record(const std::vector<std::string>& nonces) {
     absl::StrAppend(&text, owner_, " ", here, " ",
                     absl::BytesToHexString(nonce), "\n");
   }
-  WriteFileAtomically(path_ + kLivesName, text, 0600).IgnoreError();
+  WriteFileAtomically(path_ + kIncarnationsName, text, 0600).IgnoreError();
 }
 
-void RunFolder::RecordLife(const std::string& nonce) {
+void RunFolder::RecordIncarnation(const std::string& nonce) {
   if (lives_.empty() || lives_.back() != nonce) Record({nonce});
 }
 
-void RunFolder::ForgetLives() {
+void RunFolder::ForgetIncarnations() {
   lives_.clear();
-  unlink((path_ + kLivesName).c_str());
+  unlink((path_ + kIncarnationsName).c_str());
 }
 
 std::string RunFolder::socket() const {

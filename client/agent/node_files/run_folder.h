@@ -67,10 +67,10 @@ class RunFolder {
   // Call it before the agent prepares for a world in this life, so that no
   // world has a member whose life is not recorded. Safe to repeat. Errors are
   // ignored: the next agent then proves less.
-  void RecordLife(const std::string& nonce);
+  void RecordIncarnation(const std::string& nonce);
   // Call it when the daemon knows that this agent has ended and what it has
   // swept: the next agent need not report either.
-  void ForgetLives();
+  void ForgetIncarnations();
   // Removes the files of one generation.
   void Remove(uint64_t generation);
 

@@ -83,7 +83,8 @@ int Fill(int fd, const std::string& text, mode_t mode) {
 
 }  // namespace
 
-std::string WorldJson(const v1::World& world, const v1::Seal& seal) {
+std::string WorldJson(const v1::World& world,
+                      const v1::WorldCommit& world_commit) {
   Json nodes = Json::array();
   for (const v1::Member& member : world.members()) {
     nodes.push_back(MemberJson(member));
@@ -92,8 +93,8 @@ std::string WorldJson(const v1::World& world, const v1::Seal& seal) {
                      {"run", world.run()},
                      {"generation", world.generation()},
                      {"world_size", world.world_size()},
-                     {"master_addr", seal.master_address()},
-                     {"master_port", seal.master_port()},
+                     {"master_addr", world_commit.master_address()},
+                     {"master_port", world_commit.master_port()},
                      {"nodes", nodes}};
   // A peer's text may be invalid UTF-8; that must not throw.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -114,9 +115,9 @@ std::string HostfileText(const v1::World& world) {
   return text;
 }
 
-std::string NcclIdText(const v1::Seal& seal) {
+std::string NcclIdText(const v1::WorldCommit& world_commit) {
   std::string text;
-  for (const std::string& id : seal.nccl_ids()) {
+  for (const std::string& id : world_commit.nccl_ids()) {
     absl::StrAppend(&text, absl::BytesToHexString(id), "\n");
   }
   return text;

@@ -14,7 +14,8 @@ namespace rollcall {
 
 // ROLLCALL_WORLD_FILE: one JSON object, nodes by node rank, with a newline at
 // the end. Never contains an NCCL id. Pure.
-std::string WorldJson(const v1::World& world, const v1::Seal& seal);
+std::string WorldJson(const v1::World& world,
+                      const v1::WorldCommit& world_commit);
 
 // ROLLCALL_HOSTFILE: `address slots=N`, by node rank, as mpirun and DeepSpeed
 // read it. Nodes with the same address share a line, because DeepSpeed refuses
@@ -23,7 +24,7 @@ std::string HostfileText(const v1::World& world);
 
 // ROLLCALL_NCCL_ID_FILE: one id per line in hex; empty if there are none.
 // Secret: only for a file of mode 0600. Pure.
-std::string NcclIdText(const v1::Seal& seal);
+std::string NcclIdText(const v1::WorldCommit& world_commit);
 
 // Writes the file completely or not at all: into a new file beside it, which is
 // then renamed. Errors name the path and the system's error. Safe to retry.

@@ -23,8 +23,8 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kCgroupFileBytesMax = 4 << 20;
-constexpr int kDepthMost = 16;
-constexpr int kNamesMost = 64;
+constexpr int kDepthMax = 16;
+constexpr int kNamesMax = 64;
 
 std::string ReadAll(const std::string& path) {
   std::string text;
@@ -60,14 +60,14 @@ void AddMembers(const std::string& folder, int depth,
     // 0: a member that this pid namespace cannot see.
     if (absl::SimpleAtoi(line, &pid) && pid > 0) members.push_back(pid);
   }
-  if (depth >= kDepthMost) return;
+  if (depth >= kDepthMax) return;
   for (const std::string& below : FoldersBelow(folder)) {
     AddMembers(below, depth + 1, members);
   }
 }
 
 bool RemoveTree(const std::string& folder, int depth) {
-  if (depth < kDepthMost) {
+  if (depth < kDepthMax) {
     for (const std::string& below : FoldersBelow(folder)) {
       RemoveTree(below, depth + 1);
     }
@@ -136,7 +136,7 @@ std::optional<RankCgroup> RankCgroup::Make(const std::string& name) {
   if (own.empty()) return std::nullopt;
   std::string folder = absl::StrCat(own, "/", name);
   for (int i = 1; mkdir(folder.c_str(), 0755) != 0; ++i) {
-    if (errno != EEXIST || i >= kNamesMost) return std::nullopt;
+    if (errno != EEXIST || i >= kNamesMax) return std::nullopt;
     folder = absl::StrCat(own, "/", name, "-", i);
   }
   Fd entrance(open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));

@@ -30,7 +30,7 @@ namespace {
 // The default of execvp if PATH is not set.
 constexpr absl::string_view kDefaultPath = "/bin:/usr/bin";
 // How many descriptors are checked one by one on a kernel before 5.11.
-constexpr rlim_t kOldKernelFdsMost = 65536;
+constexpr rlim_t kOldKernelFdsMax = 65536;
 
 absl::string_view PathOf(const std::vector<std::string>& environment) {
   for (const std::string& entry : environment) {
@@ -68,7 +68,7 @@ struct ChildPlan {
   std::vector<char*> environment;
   // /bin/sh, the file and the arguments: for a script without "#!".
   std::vector<char*> shell_argv;
-  int in, out, err, gate, our_gate, failure, cgroup, fds_most;
+  int in, out, err, gate, our_gate, failure, cgroup, fds_max;
   rlimit core_limit;
   // Null: the user stays.
   const SystemUser* user;
@@ -98,9 +98,9 @@ void ChildDefaultSignals() {
   Call(SYS_rt_sigprocmask, SIG_SETMASK, Address(&zero), 0, 8);
 }
 
-void ChildCloseOthers(int fds_most) {
+void ChildCloseOthers(int fds_max) {
   if (Call(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-  for (int fd = 3; fd < fds_most; ++fd) {
+  for (int fd = 3; fd < fds_max; ++fd) {
     Call(SYS_fcntl, fd, F_SETFD, FD_CLOEXEC);
   }
 }
@@ -166,7 +166,7 @@ int ChildBecomeUser(const SystemUser& user) {
   Call(SYS_dup3, plan.in, 0, 0);
   Call(SYS_dup3, plan.out, 1, 0);
   Call(SYS_dup3, plan.err, 2, 0);
-  ChildCloseOthers(plan.fds_most);
+  ChildCloseOthers(plan.fds_max);
   ChildFail(plan, ChildExec(plan));
 }
 
@@ -195,10 +195,10 @@ bool MakeGate(Fd* ours, Fd* theirs) {
   return true;
 }
 
-int FdsMost() {
+int FdsMax() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  return static_cast<int>(std::min(limit.rlim_cur, kOldKernelFdsMost));
+  return static_cast<int>(std::min(limit.rlim_cur, kOldKernelFdsMax));
 }
 
 absl::Status Exhausted(const char* what, const std::string& command) {
@@ -245,7 +245,7 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
   plan.our_gate = rank.gate.get();
   plan.failure = failure.get();
   plan.cgroup = cgroup_entrance;
-  plan.fds_most = FdsMost();
+  plan.fds_max = FdsMax();
   plan.core_limit = CoreLimitAtStart();
   plan.user = user;
   if (user != nullptr) {

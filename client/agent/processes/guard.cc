@@ -32,7 +32,7 @@ namespace {
 
 // The agent never writes a longer line.
 constexpr size_t kCommandBytesMax = 16 << 10;
-constexpr size_t kChargesMost = 1024;
+constexpr size_t kChargesMax = 1024;
 constexpr int kGuardFdsMax = 4096;
 // A process stuck in the kernel may need this long to die of SIGKILL.
 constexpr absl::Duration kPatience = absl::Minutes(1);
@@ -144,7 +144,7 @@ bool SendAll(int fd, const std::string& text) {
 
 Guard::Guard(std::string self, std::string marker, HostsCharge hosts)
     : self_(std::move(self)), hosts_(std::move(hosts)) {
-  kin_.markers.push_back(std::move(marker));
+  matcher_.markers.push_back(std::move(marker));
 }
 
 Guard::~Guard() {
@@ -171,14 +171,14 @@ absl::Status Guard::Start() {
   // The orders are in the socket before the guard starts, so they are complete
   // even if the agent is killed right after this spawn.
   std::string all =
-      absl::StrCat("marker ", kin_.markers[0], "\n", HostsLines(hosts_));
-  for (const RankSession& session : kin_.sessions) {
+      absl::StrCat("marker ", matcher_.markers[0], "\n", HostsLines(hosts_));
+  for (const RankSession& session : matcher_.sessions) {
     absl::StrAppend(&all, SessionLine(session));
   }
-  for (const std::string& folder : kin_.cgroups) {
+  for (const std::string& folder : matcher_.cgroups) {
     absl::StrAppend(&all, CgroupLine(folder));
   }
-  for (const FoundProcess& process : kin_.processes) {
+  for (const FoundProcess& process : matcher_.processes) {
     absl::StrAppend(&all, "process ", ProcessText(process));
   }
   if (!SendAll(ours.get(), all)) {
@@ -198,43 +198,43 @@ absl::Status Guard::Start() {
 }
 
 void Guard::AddSession(const RankSession& session) {
-  kin_.sessions.push_back(session);
+  matcher_.sessions.push_back(session);
   Tell(SessionLine(session));
 }
 
 void Guard::AddCgroup(const std::string& folder) {
-  kin_.cgroups.push_back(folder);
+  matcher_.cgroups.push_back(folder);
   Tell(CgroupLine(folder));
 }
 
-void Guard::Forget(const Kin& gone) {
+void Guard::Forget(const ProcessMatcher& gone) {
   std::string all;
   for (const RankSession& session : gone.sessions) {
     absl::StrAppend(&all, "forget ", session.id, "\n");
-    std::erase_if(kin_.sessions, [&](const RankSession& known) {
+    std::erase_if(matcher_.sessions, [&](const RankSession& known) {
       return known.id == session.id;
     });
   }
   for (const std::string& folder : gone.cgroups) {
     absl::StrAppend(&all, "forget ", folder, "\n");
-    std::erase(kin_.cgroups, folder);
+    std::erase(matcher_.cgroups, folder);
   }
   Tell(all);
 }
 
 void Guard::SetProcesses(std::vector<FoundProcess> processes) {
   // Everything must fit into the socket of a guard that does not read yet.
-  if (processes.size() > kChargesMost) processes.resize(kChargesMost);
+  if (processes.size() > kChargesMax) processes.resize(kChargesMax);
   std::string all;
-  for (const FoundProcess& process : kin_.processes) {
+  for (const FoundProcess& process : matcher_.processes) {
     if (Contains(processes, process)) continue;
     absl::StrAppend(&all, "ended ", ProcessText(process));
   }
   for (const FoundProcess& process : processes) {
-    if (Contains(kin_.processes, process)) continue;
+    if (Contains(matcher_.processes, process)) continue;
     absl::StrAppend(&all, "process ", ProcessText(process));
   }
-  kin_.processes = std::move(processes);
+  matcher_.processes = std::move(processes);
   if (!all.empty()) Tell(all);
 }
 
@@ -265,27 +265,27 @@ void GuardOrders::Read(absl::string_view line) {
   if (order == "done") {
     done_ = true;
   } else if (order == "marker") {
-    kin_.markers.assign(1, std::string(rest));
+    matcher_.markers.assign(1, std::string(rest));
   } else if (order == "session") {
     RankSession session;
-    if (kin_.sessions.size() < kChargesMost &&
+    if (matcher_.sessions.size() < kChargesMax &&
         ParseNumbers(rest, &session.id, &session.start_ticks)) {
-      kin_.sessions.push_back(session);
+      matcher_.sessions.push_back(session);
     }
   } else if (order == "process" || order == "ended") {
     FoundProcess process;
     if (!ParseNumbers(rest, &process.pid, &process.start_ticks)) return;
-    if (order == "process" && kin_.processes.size() < kChargesMost) {
-      kin_.processes.push_back(process);
+    if (order == "process" && matcher_.processes.size() < kChargesMax) {
+      matcher_.processes.push_back(process);
     }
     if (order == "ended") {
-      std::erase_if(kin_.processes, [&](const FoundProcess& known) {
+      std::erase_if(matcher_.processes, [&](const FoundProcess& known) {
         return known.Is(process);
       });
     }
   } else if (order == "cgroup") {
-    if (absl::StartsWith(rest, "/") && kin_.cgroups.size() < kChargesMost) {
-      kin_.cgroups.emplace_back(rest);
+    if (absl::StartsWith(rest, "/") && matcher_.cgroups.size() < kChargesMax) {
+      matcher_.cgroups.emplace_back(rest);
     }
   } else if (order == "owner") {
     if (auto owner = ParseHostsOwner(rest); owner.has_value()) {
@@ -296,9 +296,9 @@ void GuardOrders::Read(absl::string_view line) {
   } else if (order == "forget") {
     pid_t id = 0;
     const bool session = absl::SimpleAtoi(rest, &id);
-    std::erase_if(kin_.sessions,
+    std::erase_if(matcher_.sessions,
                   [&](const RankSession& s) { return session && s.id == id; });
-    std::erase(kin_.cgroups, rest);
+    std::erase(matcher_.cgroups, rest);
   }
 }
 
@@ -332,11 +332,12 @@ int GuardMain() {
     }
   }
   if (orders.done()) return 0;
-  const SweepResult result = Sweep(orders.kin(), kPatience);
-  for (const std::string& marker : orders.kin().markers) {
+  const SweepResult result = Sweep(orders.matcher(), kPatience);
+  for (const std::string& marker : orders.matcher().markers) {
     RecordLeft(FolderOf(marker), result);
   }
-  for (const std::string& folder : orders.kin().cgroups) RemoveCgroup(folder);
+  for (const std::string& folder : orders.matcher().cgroups)
+    RemoveCgroup(folder);
   // Last: a rank may still need the names while it ends.
   RestoreHosts(orders.hosts());
   return 0;

@@ -69,7 +69,7 @@ class Guard {
   // does not read is ended here; `watched` then becomes readable.
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
-  void Forget(const Kin& gone);
+  void Forget(const ProcessMatcher& gone);
   // Replaces the processes that were set before; sends only the difference. Of
   // more than 1024 the rest is dropped.
   void SetProcesses(std::vector<FoundProcess> processes);
@@ -86,7 +86,7 @@ class Guard {
 
   const std::string self_;
   const HostsCharge hosts_;
-  Kin kin_;
+  ProcessMatcher matcher_;
   pid_t pid_ = 0;
   Fd line_;
 };
@@ -97,12 +97,12 @@ class GuardOrders {
   // One line without its newline; unknown lines are ignored.
   void Read(absl::string_view line);
 
-  const Kin& kin() const { return kin_; }
+  const ProcessMatcher& matcher() const { return matcher_; }
   const HostsCharge& hosts() const { return hosts_; }
   bool done() const { return done_; }
 
  private:
-  Kin kin_;
+  ProcessMatcher matcher_;
   HostsCharge hosts_;
   bool done_ = false;
 };

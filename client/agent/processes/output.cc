@@ -18,10 +18,10 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kQueuedBytesMost = 4 << 20;
+constexpr size_t kQueuedBytesMax = 4 << 20;
 constexpr size_t kReadBytes = 64 << 10;
 // A pipe holds 64 KiB by default, and 1 MiB at most.
-constexpr size_t kDrainBytesMost = 1 << 20;
+constexpr size_t kDrainBytesMax = 1 << 20;
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 
 // Writes everything. Returns 0 or an errno.
@@ -97,7 +97,7 @@ void OutputWriter::Queue::Run() {
       MutexLock lock(mutex);
       bytes -= piece.bytes.size();
       --count;
-      if (count == 0 || (was_full && bytes <= kQueuedBytesMost / 2)) {
+      if (count == 0 || (was_full && bytes <= kQueuedBytesMax / 2)) {
         was_full = false;
         tell = eased;
         changed.NotifyAll();
@@ -170,7 +170,7 @@ void OutputWriter::Write(std::shared_ptr<OutputTarget> to, std::string bytes) {
   MutexLock lock(queue_->mutex);
   queue_->bytes += bytes.size();
   ++queue_->count;
-  if (queue_->bytes >= kQueuedBytesMost) queue_->was_full = true;
+  if (queue_->bytes >= kQueuedBytesMax) queue_->was_full = true;
   queue_->pieces.push_back({std::move(to), std::move(bytes)});
   queue_->changed.NotifyAll();
 }
@@ -224,7 +224,7 @@ RankPipe::Got RankPipe::ReadOnce(absl::Time now) {
 bool RankPipe::Read(absl::Time now) { return ReadOnce(now) != Got::kEnd; }
 
 void RankPipe::Drain(absl::Time now) {
-  for (size_t read = 0; read < kDrainBytesMost; read += kReadBytes) {
+  for (size_t read = 0; read < kDrainBytesMax; read += kReadBytes) {
     if (ReadOnce(now) != Got::kBytes) return;
   }
 }

@@ -32,7 +32,7 @@ constexpr uint64_t kGuardToken = UINT64_MAX - 1;
 
 // The pause between two guards if they die repeatedly.
 constexpr absl::Duration kGuardPauseFirst = absl::Milliseconds(50);
-constexpr absl::Duration kGuardPauseMost = absl::Seconds(5);
+constexpr absl::Duration kGuardPauseMax = absl::Seconds(5);
 
 void Ring(const Fd& bell) {
   const uint64_t one = 1;
@@ -69,7 +69,7 @@ class Processes::Keeper {
   void Run();
   void Advance();
   absl::Status CallGuard();
-  void BuryGuard();
+  void ReapGuard();
 
   const ProcessesOptions options_;
   const Callbacks callbacks_;
@@ -98,8 +98,8 @@ Processes::Keeper::Keeper(ProcessesOptions options, Callbacks callbacks)
       writer_([bell = bell_] { Ring(*bell); }),
       guard_(options_.self, options_.marker,
              {options_.hosts_file, ThisOwner(options_.node)}),
-      group_(std::make_unique<RankGroup>(
-          RankGroup::House{options_, callbacks_, poller_, writer_, guard_})) {
+      group_(std::make_unique<RankGroup>(RankGroup::Dependencies{
+          options_, callbacks_, poller_, writer_, guard_})) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -122,7 +122,7 @@ void Processes::Keeper::Run() {
       if (token == kWakeToken) {
         Silence(*bell_);
       } else if (token == kGuardToken) {
-        BuryGuard();
+        ReapGuard();
       } else {
         group_->OnReadable(token, MonotonicNow());
       }
@@ -156,18 +156,18 @@ absl::Status Processes::Keeper::CallGuard() {
     poller_.Add(guard_.watched(), kGuardToken);
   } else {
     guard_due_ = now + guard_pause_;
-    guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMost);
+    guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMax);
   }
   return status;
 }
 
-void Processes::Keeper::BuryGuard() {
+void Processes::Keeper::ReapGuard() {
   poller_.Remove(guard_.watched());
   guard_.End();
   const absl::Time now = MonotonicNow();
-  if (now - guard_started_ >= kGuardPauseMost) guard_pause_ = kGuardPauseFirst;
+  if (now - guard_started_ >= kGuardPauseMax) guard_pause_ = kGuardPauseFirst;
   guard_due_ = std::max(now, guard_started_ + guard_pause_);
-  guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMost);
+  guard_pause_ = std::min(guard_pause_ * 2, kGuardPauseMax);
 }
 
 absl::Status Processes::Keeper::Start(uint64_t generation,
@@ -213,30 +213,30 @@ absl::Status Processes::Start(uint64_t generation,
   return answer->get_future().get();
 }
 
-void Processes::Stop(std::vector<RankLife> ranks, absl::Duration grace) {
+void Processes::Stop(std::vector<RankIncarnation> ranks, absl::Duration grace) {
   keeper_->Give([ranks = std::move(ranks), grace](Keeper& keeper) {
     keeper.group().Stop(ranks, grace, MonotonicNow());
   });
 }
 
-void Processes::Signal(std::vector<RankLife> ranks, int signal) {
+void Processes::Signal(std::vector<RankIncarnation> ranks, int signal) {
   keeper_->Give([ranks = std::move(ranks), signal](Keeper& keeper) {
     keeper.group().Signal(ranks, signal);
   });
 }
 
-RankSession Processes::SessionOf(const RankLife& life) {
+RankSession Processes::SessionOf(const RankIncarnation& incarnation) {
   // Shared as in Start.
   const auto answer = std::make_shared<std::promise<RankSession>>();
-  keeper_->Give([answer, life](Keeper& keeper) {
-    answer->set_value(keeper.group().SessionOf(life));
+  keeper_->Give([answer, incarnation](Keeper& keeper) {
+    answer->set_value(keeper.group().SessionOf(incarnation));
   });
   return answer->get_future().get();
 }
 
-void Processes::Say(RankLife life, std::string text) {
-  keeper_->Give([life, text = std::move(text)](Keeper& keeper) {
-    keeper.group().Say(life, text, MonotonicNow());
+void Processes::Say(RankIncarnation incarnation, std::string text) {
+  keeper_->Give([incarnation, text = std::move(text)](Keeper& keeper) {
+    keeper.group().Say(incarnation, text, MonotonicNow());
   });
 }
 

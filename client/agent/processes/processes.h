@@ -95,16 +95,16 @@ class Processes {
   // second call with a shorter grace shortens it. Ranks that do not live here
   // are reported as gone at once. Ranks that end by themselves are swept when
   // they are stopped, or when the last rank has ended.
-  void Stop(std::vector<RankLife> ranks, absl::Duration grace);
+  void Stop(std::vector<RankIncarnation> ranks, absl::Duration grace);
 
   // Sends a signal to the process groups of ranks whose leader lives.
-  void Signal(std::vector<RankLife> ranks, int signal);
+  void Signal(std::vector<RankIncarnation> ranks, int signal);
 
   // The session of a rank; id 0 if it does not live here.
-  RankSession SessionOf(const RankLife& life);
+  RankSession SessionOf(const RankIncarnation& incarnation);
 
   // Adds a text as if the rank had written it to its stderr.
-  void Say(RankLife life, std::string text);
+  void Say(RankIncarnation incarnation, std::string text);
 
   // A rank lives on with another rank number; used in the prefix of its lines.
   void Rename(uint32_t local_rank, uint32_t rank);

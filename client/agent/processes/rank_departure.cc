@@ -18,9 +18,9 @@ constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kBetweenSweeps = absl::Seconds(1);
 constexpr absl::Duration kBetweenLooks = absl::Seconds(2);
 // How long a blocked terminal may delay the next generation.
-constexpr absl::Duration kWritingMost = absl::Seconds(2);
-constexpr size_t kLeaversMost = 64;
-constexpr size_t kNamedMost = 8;
+constexpr absl::Duration kWritingMax = absl::Seconds(2);
+constexpr size_t kLeaversMax = 64;
+constexpr size_t kNamedMax = 8;
 
 }  // namespace
 
@@ -68,12 +68,12 @@ bool RankGroup::AwaitLeavers(const std::vector<Rank*>& going) {
   for (const Rank* rank : going) {
     if (rank->stopping && !rank->killed) groups.insert(rank->process.pid);
   }
-  for (const FoundProcess& found : FindKin(KinOf(going))) {
+  for (const FoundProcess& found : FindMatching(MatcherOf(going))) {
     if (!groups.contains(found.group)) continue;
-    if (leavers_.size() >= kLeaversMost) break;
+    if (leavers_.size() >= kLeaversMax) break;
     Fd pidfd(syscall(SYS_pidfd_open, found.pid, 0));
     if (!pidfd.open() || StartTicks(found.pid) != found.start_ticks ||
-        !house_.poller.Add(pidfd.get(), leavers_.size() * 4 + kLeaver)) {
+        !dependencies_.poller.Add(pidfd.get(), leavers_.size() * 4 + kLeaver)) {
       continue;
     }
     leavers_.push_back(std::move(pidfd));
@@ -83,47 +83,47 @@ bool RankGroup::AwaitLeavers(const std::vector<Rank*>& going) {
 }
 
 void RankGroup::DropLeavers() {
-  for (const Fd& leaver : leavers_) house_.poller.Remove(leaver.get());
+  for (const Fd& leaver : leavers_) dependencies_.poller.Remove(leaver.get());
   leavers_.clear();
   leavers_living_ = 0;
 }
 
 // The signs that identify these ranks and no other living ones.
-Kin RankGroup::KinOf(const std::vector<Rank*>& ranks) const {
-  Kin kin;
+ProcessMatcher RankGroup::MatcherOf(const std::vector<Rank*>& ranks) const {
+  ProcessMatcher matcher;
   const auto left = static_cast<size_t>(
       std::count_if(ranks_.begin(), ranks_.end(),
                     [](const auto& entry) { return !entry.second.swept(); }));
   if (left == ranks.size()) {
-    kin.markers.push_back(house_.options.marker);
-    kin.reparented = house_.options.subreaper;
+    matcher.markers.push_back(dependencies_.options.marker);
+    matcher.reparented = dependencies_.options.subreaper;
   }
   for (const Rank* rank : ranks) {
-    kin.sessions.push_back({rank->process.pid, rank->process.start_ticks});
-    kin.processes.insert(kin.processes.end(), rank->detached.begin(),
-                         rank->detached.end());
-    if (rank->cgroup) kin.cgroups.push_back(rank->cgroup->folder());
+    matcher.sessions.push_back({rank->process.pid, rank->process.start_ticks});
+    matcher.processes.insert(matcher.processes.end(), rank->detached.begin(),
+                             rank->detached.end());
+    if (rank->cgroup) matcher.cgroups.push_back(rank->cgroup->folder());
     if (!rank->command.marker.empty()) {
-      kin.markers.push_back(rank->command.marker);
+      matcher.markers.push_back(rank->command.marker);
     }
   }
-  kin.spared.push_back(house_.guard.pid());
-  return kin;
+  matcher.spared.push_back(dependencies_.guard.pid());
+  return matcher;
 }
 
 void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
   DropLeavers();
-  SweepResult result = Sweep(KinOf(going), kSweepPatience);
+  SweepResult result = Sweep(MatcherOf(going), kSweepPatience);
   const std::vector<FoundProcess>& alive =
       result.left.empty() ? result.denied : result.left;
   if (!alive.empty() && !std::exchange(warned_left_, true)) {
     std::vector<pid_t> named;
     for (const FoundProcess& process : alive) named.push_back(process.pid);
     const size_t count = named.size();
-    if (named.size() > kNamedMost) named.resize(kNamedMost);
+    if (named.size() > kNamedMax) named.resize(kNamedMax);
     Warn(absl::StrCat(
-        count, " process(es) of generation ", going.front()->life.generation,
-        " ",
+        count, " process(es) of generation ",
+        going.front()->incarnation.generation, " ",
         result.left.empty()
             ? "belong to another user and cannot be ended by this one"
             : "did not end by SIGKILL yet; a device or file system may hold "
@@ -138,10 +138,10 @@ void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
   phase_ = Phase::kRunning;
   sweep_at_ = absl::InfiniteFuture();
   warned_left_ = false;
-  house_.guard.Forget(KinOf(going));
+  dependencies_.guard.Forget(MatcherOf(going));
   for (Rank* rank : going) {
     Settle(*rank, now);
-    rank->written_by = now + kWritingMost;
+    rank->written_by = now + kWritingMax;
   }
   LookForDetached(now);
 }
@@ -157,14 +157,14 @@ std::vector<RankGroup::Rank*> RankGroup::Unswept() {
 void RankGroup::LookForDetached(absl::Time now) {
   look_at_ = now + kBetweenLooks;
   const std::vector<Rank*> ranks = Unswept();
-  std::vector<Kin> kins = {KinOf(ranks)};
+  std::vector<ProcessMatcher> matchers = {MatcherOf(ranks)};
   for (Rank* rank : ranks) {
-    kins.push_back(
+    matchers.push_back(
         {.sessions = {{rank->process.pid, rank->process.start_ticks}},
          .processes = rank->detached,
-         .spared = {house_.guard.pid()}});
+         .spared = {dependencies_.guard.pid()}});
   }
-  Look look = LookFor(kins);
+  Look look = LookFor(matchers);
   // Processes in a rank's session can be found by it at any time.
   std::set<pid_t> sessions;
   for (const Rank* rank : ranks) sessions.insert(rank->process.pid);
@@ -176,12 +176,12 @@ void RankGroup::LookForDetached(absl::Time now) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     ranks[i]->detached = std::move(look.found[i + 1]);
   }
-  house_.guard.SetProcesses(std::move(look.found[0]));
+  dependencies_.guard.SetProcesses(std::move(look.found[0]));
   ReapOrphans(look.ended_children);
 }
 
 void RankGroup::ReapOrphans(const std::vector<pid_t>& ended) {
-  std::set<pid_t> own = {house_.guard.pid()};
+  std::set<pid_t> own = {dependencies_.guard.pid()};
   for (const Rank* rank : Unswept()) own.insert(rank->process.pid);
   for (const pid_t pid : ended) {
     if (!own.contains(pid)) Reap(pid);
@@ -195,7 +195,7 @@ void RankGroup::Settle(Rank& rank, absl::Time now) {
     stream->Drain(now);
     CloseStream(*stream);
   }
-  if (rank.watch) house_.poller.Remove(rank.watch->fd());
+  if (rank.watch) dependencies_.poller.Remove(rank.watch->fd());
   Reap(rank.process.pid);
   if (rank.cgroup && !RemoveCgroup(rank.cgroup->folder())) {
     Warn(absl::StrCat("the cgroup ", rank.cgroup->folder(),
@@ -205,17 +205,17 @@ void RankGroup::Settle(Rank& rank, absl::Time now) {
 
 void RankGroup::TellGone(absl::Time now) {
   RanksGone gone;
-  const bool written = house_.writer.empty();
+  const bool written = dependencies_.writer.empty();
   for (auto at = ranks_.begin(); at != ranks_.end();) {
     const Rank& rank = at->second;
     if (rank.swept() && (written || now >= *rank.written_by)) {
-      gone.ranks.push_back(rank.life);
+      gone.ranks.push_back(rank.incarnation);
       at = ranks_.erase(at);
     } else {
       ++at;
     }
   }
-  if (!gone.ranks.empty()) house_.callbacks.gone(std::move(gone));
+  if (!gone.ranks.empty()) dependencies_.callbacks.gone(std::move(gone));
 }
 
 }  // namespace rollcall

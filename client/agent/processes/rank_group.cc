@@ -25,9 +25,10 @@ constexpr absl::Duration kHeldQuietly = absl::Seconds(2);
 
 }  // namespace
 
-RankGroup::RankGroup(const House& house)
-    : house_(house),
-      stdout_(OutputTarget::Standing(house.options.output_to_stderr ? 2 : 1)),
+RankGroup::RankGroup(const Dependencies& dependencies)
+    : dependencies_(dependencies),
+      stdout_(OutputTarget::Standing(
+          dependencies.options.output_to_stderr ? 2 : 1)),
       stderr_(OutputTarget::Standing(2)) {}
 
 // --- Starting ----------------------------------------------------------------
@@ -41,11 +42,11 @@ absl::Status RankGroup::Start(uint64_t generation,
   }
   for (const RankCommand& command : commands) {
     for (const auto& [number, rank] : ranks_) {
-      if (rank.life.local_rank != command.local_rank) continue;
+      if (rank.incarnation.local_rank != command.local_rank) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("generation ", generation, " cannot start: local rank ",
                        command.local_rank, " of generation ",
-                       rank.life.generation, " still lives here"));
+                       rank.incarnation.generation, " still lives here"));
     }
   }
   Ranks forked;
@@ -56,8 +57,9 @@ absl::Status RankGroup::Start(uint64_t generation,
     }
   }
   for (const auto& [number, rank] : forked) {
-    if (rank.cgroup) house_.guard.AddCgroup(rank.cgroup->folder());
-    house_.guard.AddSession({rank.process.pid, rank.process.start_ticks});
+    if (rank.cgroup) dependencies_.guard.AddCgroup(rank.cgroup->folder());
+    dependencies_.guard.AddSession(
+        {rank.process.pid, rank.process.start_ticks});
   }
   for (auto& [number, rank] : forked) Release(rank.process);
   ranks_.merge(forked);
@@ -67,7 +69,7 @@ absl::Status RankGroup::Start(uint64_t generation,
 absl::Status RankGroup::Fork(uint64_t generation, const RankCommand& command,
                              Ranks& forked) {
   Rank rank;
-  rank.life = {generation, command.local_rank};
+  rank.incarnation = {generation, command.local_rank};
   rank.command = command;
   rank.cgroup = RankCgroup::Make(absl::StrCat(
       "rollcall-", getpid(), "-gen-", generation, "-", command.local_rank));
@@ -88,9 +90,10 @@ absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
   rank.out = MakeStream(rank, std::move(rank.process.out), false);
   rank.err = MakeStream(rank, std::move(rank.process.err), true);
   if (rank.watch->fd() < 0 ||
-      !house_.poller.Add(rank.watch->fd(), number * 4 + kExit) ||
-      (!paused_ && (!house_.poller.Add(rank.out->fd(), number * 4 + kOut) ||
-                    !house_.poller.Add(rank.err->fd(), number * 4 + kErr)))) {
+      !dependencies_.poller.Add(rank.watch->fd(), number * 4 + kExit) ||
+      (!paused_ &&
+       (!dependencies_.poller.Add(rank.out->fd(), number * 4 + kOut) ||
+        !dependencies_.poller.Add(rank.err->fd(), number * 4 + kErr)))) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no descriptor is left to watch rank ", rank.command.rank,
                      "; raise ulimit -n"));
@@ -101,15 +104,16 @@ absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
 std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
                                                 bool is_err) {
   std::shared_ptr<OutputTarget> log;
-  if (!house_.options.log_dir.empty()) {
-    log = OutputTarget::File(
-        absl::StrCat(house_.options.log_dir, "/gen-", rank.life.generation,
-                     "/rank-", rank.command.rank, is_err ? ".err" : ".out"));
+  if (!dependencies_.options.log_dir.empty()) {
+    log = OutputTarget::File(absl::StrCat(
+        dependencies_.options.log_dir, "/gen-", rank.incarnation.generation,
+        "/rank-", rank.command.rank, is_err ? ".err" : ".out"));
   }
   return std::make_unique<RankPipe>(
       std::move(pipe),
-      absl::StrCat("[", house_.options.node, "/", rank.command.rank, "] "),
-      house_.writer, is_err ? stderr_ : stdout_, std::move(log));
+      absl::StrCat("[", dependencies_.options.node, "/", rank.command.rank,
+                   "] "),
+      dependencies_.writer, is_err ? stderr_ : stdout_, std::move(log));
 }
 
 // Undoes a start that failed halfway: no rank has been released yet.
@@ -131,26 +135,26 @@ RankGroup::~RankGroup() {
     left.push_back(&rank);
   }
   if (left.empty()) return;
-  Sweep(KinOf(left), absl::Milliseconds(500));
+  Sweep(MatcherOf(left), absl::Milliseconds(500));
   for (Rank* rank : left) Settle(*rank, absl::InfinitePast());
 }
 
 // --- While they run ----------------------------------------------------------
 
-RankGroup::Rank* RankGroup::Find(const RankLife& life) {
+RankGroup::Rank* RankGroup::Find(const RankIncarnation& incarnation) {
   for (auto& [number, rank] : ranks_) {
-    if (rank.life == life) return &rank;
+    if (rank.incarnation == incarnation) return &rank;
   }
   return nullptr;
 }
 
-void RankGroup::Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
-                     absl::Time now) {
+void RankGroup::Stop(const std::vector<RankIncarnation>& ranks,
+                     absl::Duration grace, absl::Time now) {
   RanksGone gone;
-  for (const RankLife& life : ranks) {
-    Rank* rank = Find(life);
+  for (const RankIncarnation& incarnation : ranks) {
+    Rank* rank = Find(incarnation);
     if (rank == nullptr) {
-      gone.ranks.push_back(life);
+      gone.ranks.push_back(incarnation);
       continue;
     }
     rank->kill_at = std::min(rank->kill_at, now + grace);
@@ -162,35 +166,35 @@ void RankGroup::Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
     phase_ = Phase::kRunning;
     sweep_at_ = absl::InfiniteFuture();
   }
-  if (!gone.ranks.empty()) house_.callbacks.gone(std::move(gone));
+  if (!gone.ranks.empty()) dependencies_.callbacks.gone(std::move(gone));
 }
 
-void RankGroup::Signal(const std::vector<RankLife>& ranks, int signal) {
-  for (const RankLife& life : ranks) {
-    const Rank* rank = Find(life);
+void RankGroup::Signal(const std::vector<RankIncarnation>& ranks, int signal) {
+  for (const RankIncarnation& incarnation : ranks) {
+    const Rank* rank = Find(incarnation);
     if (rank != nullptr && !rank->ended) SignalGroup(*rank, signal);
   }
 }
 
 void RankGroup::Rename(uint32_t local_rank, uint32_t rank) {
   for (auto& [number, known] : ranks_) {
-    if (known.life.local_rank != local_rank) continue;
+    if (known.incarnation.local_rank != local_rank) continue;
     const std::string prefix =
-        absl::StrCat("[", house_.options.node, "/", rank, "] ");
+        absl::StrCat("[", dependencies_.options.node, "/", rank, "] ");
     known.out->SetPrefix(prefix);
     known.err->SetPrefix(prefix);
   }
 }
 
-RankSession RankGroup::SessionOf(const RankLife& life) {
-  const Rank* rank = Find(life);
+RankSession RankGroup::SessionOf(const RankIncarnation& incarnation) {
+  const Rank* rank = Find(incarnation);
   if (rank == nullptr || rank->swept()) return {};
   return {rank->process.pid, rank->process.start_ticks};
 }
 
-void RankGroup::Say(const RankLife& life, const std::string& text,
+void RankGroup::Say(const RankIncarnation& incarnation, const std::string& text,
                     absl::Time now) {
-  Rank* rank = Find(life);
+  Rank* rank = Find(incarnation);
   if (rank == nullptr) return;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     rank->err->Say(std::string(line), now);
@@ -210,7 +214,7 @@ void RankGroup::OnReadable(uint64_t token, absl::Time now) {
   const Kind kind = static_cast<Kind>(token % 4);
   if (kind == kLeaver) {
     if (number >= leavers_.size() || !leavers_[number].open()) return;
-    house_.poller.Remove(leavers_[number].get());
+    dependencies_.poller.Remove(leavers_[number].get());
     leavers_[number].Close();
     --leavers_living_;
     return;
@@ -228,7 +232,7 @@ void RankGroup::ReadStream(RankPipe& stream, absl::Time now) {
 }
 
 void RankGroup::CloseStream(RankPipe& stream) {
-  house_.poller.Remove(stream.fd());
+  dependencies_.poller.Remove(stream.fd());
   stream.Close();
 }
 
@@ -239,7 +243,7 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   ExitStatus status = *peeked;
   rank.ended = true;
   rank.peek_at = absl::InfiniteFuture();
-  house_.poller.Remove(rank.watch->fd());
+  dependencies_.poller.Remove(rank.watch->fd());
   rank.out->Drain(now);
   rank.err->Drain(now);
   if (const int error = ExecError(rank.process); error != 0) {
@@ -252,8 +256,8 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
     if (!advice.empty()) rank.err->Say(advice, now);
   }
   RankEnded ended;
-  ended.generation = rank.life.generation;
-  ended.local_rank = rank.life.local_rank;
+  ended.generation = rank.incarnation.generation;
+  ended.local_rank = rank.incarnation.local_rank;
   ended.code = status.code;
   ended.signal = status.signal;
   ended.stderr_tail = rank.err->TailText();
@@ -267,14 +271,14 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
     ended.error_file = std::move(report.message);
     ended.permanent = report.permanent;
   }
-  house_.callbacks.ended(std::move(ended));
+  dependencies_.callbacks.ended(std::move(ended));
 }
 
 // The tracer learns of the end first; no other process can wait for the rank
 // until the tracer has. Most tracers do so at once.
 void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
   // Its descriptor stays readable meanwhile.
-  house_.poller.Remove(rank.watch->fd());
+  dependencies_.poller.Remove(rank.watch->fd());
   rank.held_since = std::min(rank.held_since, now);
   rank.peek_at = now + kBetweenPeeks;
   if (rank.told_held || now - rank.held_since < kHeldQuietly) return;
@@ -292,16 +296,17 @@ void RankGroup::SetPaused(bool paused) {
       const int fd = (kind == kOut ? rank.out : rank.err)->fd();
       if (fd < 0) continue;
       if (paused) {
-        house_.poller.Remove(fd);
+        dependencies_.poller.Remove(fd);
       } else {
-        house_.poller.Add(fd, number * 4 + kind);
+        dependencies_.poller.Add(fd, number * 4 + kind);
       }
     }
   }
 }
 
 void RankGroup::Advance(absl::Time now) {
-  if (const bool full = house_.writer.full(); full != paused_) SetPaused(full);
+  if (const bool full = dependencies_.writer.full(); full != paused_)
+    SetPaused(full);
   for (auto& [number, rank] : ranks_) {
     if (now < rank.kill_at || std::exchange(rank.killed, true)) continue;
     SignalGroup(rank, SIGKILL);
@@ -329,7 +334,7 @@ absl::Time RankGroup::NextDeadline() const {
 }
 
 void RankGroup::Warn(const std::string& text) {
-  house_.writer.Write(stderr_, absl::StrCat("rollcall: ", text, "\n"));
+  dependencies_.writer.Write(stderr_, absl::StrCat("rollcall: ", text, "\n"));
 }
 
 }  // namespace rollcall

@@ -47,7 +47,7 @@ namespace rollcall {
 class RankGroup {
  public:
   // Borrowed objects; all of them outlive the group.
-  struct House {
+  struct Dependencies {
     const ProcessesOptions& options;
     const Processes::Callbacks& callbacks;
     Poller& poller;
@@ -55,7 +55,7 @@ class RankGroup {
     Guard& guard;
   };
 
-  explicit RankGroup(const House& house);
+  explicit RankGroup(const Dependencies& dependencies);
   // Kills what is left and sweeps once; calls no callbacks.
   ~RankGroup();
 
@@ -65,12 +65,13 @@ class RankGroup {
                      const std::vector<RankCommand>& commands);
 
   // See Processes. Ranks that are not here are gone.
-  void Stop(const std::vector<RankLife>& ranks, absl::Duration grace,
+  void Stop(const std::vector<RankIncarnation>& ranks, absl::Duration grace,
             absl::Time now);
-  void Signal(const std::vector<RankLife>& ranks, int signal);
+  void Signal(const std::vector<RankIncarnation>& ranks, int signal);
   void Rename(uint32_t local_rank, uint32_t rank);
-  RankSession SessionOf(const RankLife& life);
-  void Say(const RankLife& life, const std::string& text, absl::Time now);
+  RankSession SessionOf(const RankIncarnation& incarnation);
+  void Say(const RankIncarnation& incarnation, const std::string& text,
+           absl::Time now);
 
   // The poller reported this token.
   void OnReadable(uint64_t token, absl::Time now);
@@ -81,7 +82,7 @@ class RankGroup {
 
  private:
   struct Rank {
-    RankLife life;
+    RankIncarnation incarnation;
     RankCommand command;
     ForkedRank process;
     std::optional<RankCgroup> cgroup;
@@ -121,9 +122,9 @@ class RankGroup {
   absl::Status Watch(uint64_t number, Rank& rank);
   void Abandon(Ranks& forked);
   std::unique_ptr<RankPipe> MakeStream(const Rank& rank, Fd pipe, bool is_err);
-  Rank* Find(const RankLife& life);
+  Rank* Find(const RankIncarnation& incarnation);
   const SystemUser* RankUser() const {
-    return house_.options.user ? &*house_.options.user : nullptr;
+    return dependencies_.options.user ? &*dependencies_.options.user : nullptr;
   }
   bool AnyLives() const;
   // The ranks that are to go: those told to, or all ranks once none lives.
@@ -144,9 +145,9 @@ class RankGroup {
   void Settle(Rank& rank, absl::Time now);
   void TellGone(absl::Time now);
   void Warn(const std::string& text);
-  Kin KinOf(const std::vector<Rank*>& ranks) const;
+  ProcessMatcher MatcherOf(const std::vector<Rank*>& ranks) const;
 
-  const House house_;
+  const Dependencies dependencies_;
   const std::shared_ptr<OutputTarget> stdout_;
   const std::shared_ptr<OutputTarget> stderr_;
   // By an internal number that is never reused.

@@ -29,10 +29,10 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kProcessesMost = 8;
-constexpr size_t kThreadsMost = 64;
+constexpr size_t kProcessesMax = 8;
+constexpr size_t kThreadsMax = 64;
 // Bounds the output of one tool.
-constexpr size_t kOutputBytesMost = 64 << 10;
+constexpr size_t kOutputBytesMax = 64 << 10;
 constexpr char kPath[] =
     "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin";
 
@@ -91,7 +91,7 @@ std::string KernelsWord(pid_t pid, char state,
   std::string text = absl::StrCat(
       "process ", pid, " (", ReadProc(absl::StrCat("/proc/", pid, "/comm")),
       ") ", InWords(state), ", ", threads.size(), " threads:\n");
-  for (size_t i = 0; i < std::min(threads.size(), kThreadsMost); ++i) {
+  for (size_t i = 0; i < std::min(threads.size(), kThreadsMax); ++i) {
     const std::string folder =
         absl::StrCat("/proc/", pid, "/task/", threads[i]);
     const std::string call = ReadProc(absl::StrCat(folder, "/syscall"));
@@ -103,8 +103,8 @@ std::string KernelsWord(pid_t pid, char state,
                     call.substr(0, call.find(' ')), "\n");
     if (!stack.empty()) absl::StrAppend(&text, stack, "\n");
   }
-  if (threads.size() > kThreadsMost) {
-    absl::StrAppend(&text, "  and ", threads.size() - kThreadsMost, " more\n");
+  if (threads.size() > kThreadsMax) {
+    absl::StrAppend(&text, "  and ", threads.size() - kThreadsMax, " more\n");
   }
   return text;
 }
@@ -182,7 +182,7 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
       if (got == 0) pipe->Close();
       if (got <= 0) continue;
       text.append(piece, std::min(static_cast<size_t>(got),
-                                  kOutputBytesMost - text.size()));
+                                  kOutputBytesMax - text.size()));
     }
   }
   // It has closed its output or its time is over, so it is ended; it may not
@@ -212,7 +212,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
   StackDump dump;
   std::vector<char> states;
   // All of the kernel's information first: it is quick and disturbs no process.
-  for (size_t i = 0; i < std::min(pids.size(), kProcessesMost); ++i) {
+  for (size_t i = 0; i < std::min(pids.size(), kProcessesMax); ++i) {
     const std::string folder = absl::StrCat("/proc/", pids[i]);
     const std::optional<SystemUser> user = OtherUserOf(pids[i]);
     const AsUser as(user ? &*user : nullptr);
@@ -227,8 +227,8 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
         "process ", pids[i], " ", InWords(state),
         where.empty() || where == "0" ? "" : absl::StrCat(" in ", where));
   }
-  if (pids.size() > kProcessesMost) {
-    absl::StrAppend(&dump.text, "and ", pids.size() - kProcessesMost,
+  if (pids.size() > kProcessesMax) {
+    absl::StrAppend(&dump.text, "and ", pids.size() - kProcessesMax,
                     " more processes\n");
   }
   if (pids.empty()) dump.summary = dump.text = "none of its processes lives";
@@ -247,7 +247,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
                     "is on this machine; install the package elfutils\n");
   }
   absl::StripTrailingAsciiWhitespace(&dump.text);
-  dump.text = Printable(dump.text, kProcessesMost * 2 * kOutputBytesMost,
+  dump.text = Printable(dump.text, kProcessesMax * 2 * kOutputBytesMax,
                         /*multiline=*/true);
   return dump;
 }
@@ -276,19 +276,20 @@ void StackDumps::Reap() {
   }
 }
 
-void StackDumps::Take(const RankLife& life, const RankSession& session,
-                      pid_t linked) {
+void StackDumps::Take(const RankIncarnation& incarnation,
+                      const RankSession& session, pid_t linked) {
   Reap();
   if (looks_.size() >= Limits::ranks_per_node_max) {
-    return done_(life, {false, "", "too many ranks are being looked at"});
+    return done_(incarnation,
+                 {false, "", "too many ranks are being looked at"});
   }
   Look& look = looks_.emplace_back();
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
-  const auto dump = [this, life, session, linked, ended = look.ended.get(),
-                     quit = quit_.get()] {
+  const auto dump = [this, incarnation, session, linked,
+                     ended = look.ended.get(), quit = quit_.get()] {
     std::vector<pid_t> pids;
     if (session.id != 0) {
-      for (const FoundProcess& found : FindKin({{}, {session}, {}, {}})) {
+      for (const FoundProcess& found : FindMatching({{}, {session}, {}, {}})) {
         pids.push_back(found.pid);
       }
     }
@@ -296,9 +297,9 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
     const auto named = std::find(pids.begin(), pids.end(), linked);
     if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
     StackDump dump = DumpStacks(pids, patience_, quit);
-    dump.text = absl::StrCat("rollcall: local rank ", life.local_rank,
+    dump.text = absl::StrCat("rollcall: local rank ", incarnation.local_rank,
                              " makes no progress; its stacks:\n", dump.text);
-    done_(life, std::move(dump));
+    done_(incarnation, std::move(dump));
     const uint64_t one = 1;
     (void)!write(ended, &one, sizeof one);
   };
@@ -306,8 +307,9 @@ void StackDumps::Take(const RankLife& life, const RankSession& session,
     look.thread = std::thread(dump);
   } catch (const std::system_error& error) {
     looks_.pop_back();
-    done_(life, {false, "",
-                 absl::StrCat("no thread could be started: ", error.what())});
+    done_(incarnation,
+          {false, "",
+           absl::StrCat("no thread could be started: ", error.what())});
   }
 }
 

@@ -46,7 +46,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
 
 class StackDumps {
  public:
-  using Done = std::function<void(const RankLife&, StackDump)>;
+  using Done = std::function<void(const RankIncarnation&, StackDump)>;
 
   // `patience`: for all processes of one rank.
   StackDumps(absl::Duration patience, Done done);
@@ -57,7 +57,8 @@ class StackDumps {
   // first one is `linked`, the pid that the rank gave itself (0: none), if it
   // is one of them. Several ranks are handled at the same time. Always answered
   // through `done`.
-  void Take(const RankLife& life, const RankSession& session, pid_t linked);
+  void Take(const RankIncarnation& incarnation, const RankSession& session,
+            pid_t linked);
 
  private:
   struct Look {

@@ -29,7 +29,7 @@ namespace rollcall {
 namespace {
 
 // A larger environment is not read to its end.
-constexpr size_t kEnvironBytesMost = 8 << 20;
+constexpr size_t kEnvironBytesMax = 8 << 20;
 // How often, and at what interval, a process without an environment is checked
 // again: on a busy machine a program's first pages may take time to appear, and
 // so may the release of a large process's memory.
@@ -38,9 +38,9 @@ constexpr int kBarePauseMs = 1;
 // How many scans in a row must find nothing: one scan may miss a process that
 // keeps forking and exiting.
 constexpr int kQuietScans = 2;
-constexpr int kWalksMost = 16;
+constexpr int kWalksMax = 16;
 // How many deaths are awaited at a time; bounds the open descriptors.
-constexpr size_t kAwaitedMost = 128;
+constexpr size_t kAwaitedMax = 128;
 
 struct Stat : ProcStat {
   pid_t pid = 0;
@@ -74,7 +74,7 @@ Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   // The current entry, kept only as long as it can still match.
   std::string entry;
   const bool read = ReadPieces(absl::StrCat("/proc/", pid, "/environ"),
-                               kEnvironBytesMost, [&](std::string_view piece) {
+                               kEnvironBytesMax, [&](std::string_view piece) {
                                  empty = false;
                                  for (const char c : piece) {
                                    if (c == '\0') {
@@ -142,7 +142,7 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
   bool grown = true;
-  for (int walk = 0; grown && walk < kWalksMost; ++walk) {
+  for (int walk = 0; grown && walk < kWalksMax; ++walk) {
     grown = false;
     WalkProc([&](pid_t pid) {
       if (!met.insert(pid).second) return;
@@ -158,10 +158,10 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
 }
 
 // No rank started earlier; avoids reading most environments.
-uint64_t EarliestStart(const Kin& kin) {
-  if (kin.sessions.empty()) return 0;
+uint64_t EarliestStart(const ProcessMatcher& matcher) {
+  if (matcher.sessions.empty()) return 0;
   uint64_t earliest = UINT64_MAX;
-  for (const RankSession& session : kin.sessions) {
+  for (const RankSession& session : matcher.sessions) {
     earliest = std::min(earliest, session.start_ticks);
   }
   return earliest;
@@ -185,10 +185,10 @@ bool Reparented(const Stat& process) {
 class Finder {
  public:
   // `all` must outlive it.
-  Finder(const Kin& kin, const std::map<pid_t, Stat>& all,
+  Finder(const ProcessMatcher& matcher, const std::map<pid_t, Stat>& all,
          std::set<pid_t> in_cgroup)
-      : kin_(kin), all_(all), in_cgroup_(std::move(in_cgroup)) {
-    for (const FoundProcess& known : kin.processes) {
+      : matcher_(matcher), all_(all), in_cgroup_(std::move(in_cgroup)) {
+    for (const FoundProcess& known : matcher.processes) {
       known_.emplace(known.pid, known.start_ticks);
     }
   }
@@ -219,21 +219,21 @@ class Finder {
  private:
   bool Spared(pid_t pid) const {
     return pid == 1 || pid == getpid() ||
-           std::find(kin_.spared.begin(), kin_.spared.end(), pid) !=
-               kin_.spared.end();
+           std::find(matcher_.spared.begin(), matcher_.spared.end(), pid) !=
+               matcher_.spared.end();
   }
 
   bool Shows(const Stat& process) const {
     if (process.marked || in_cgroup_.contains(process.pid)) return true;
-    if (kin_.reparented && Reparented(process)) return true;
+    if (matcher_.reparented && Reparented(process)) return true;
     if (known_.contains({process.pid, process.start_ticks})) return true;
-    for (const RankSession& session : kin_.sessions) {
+    for (const RankSession& session : matcher_.sessions) {
       if (InSession(all_, process, session)) return true;
     }
     return false;
   }
 
-  const Kin& kin_;
+  const ProcessMatcher& matcher_;
   const std::map<pid_t, Stat>& all_;
   const std::set<pid_t> in_cgroup_;
   std::set<std::pair<pid_t, uint64_t>> known_;
@@ -277,33 +277,35 @@ uint64_t StartTicks(pid_t pid) {
   return stat ? stat->start_ticks : 0;
 }
 
-std::vector<FoundProcess> FindKin(const Kin& kin) {
-  const std::map<pid_t, Stat> all = AllProcesses(
-      Markers(kin.markers.begin(), kin.markers.end()), EarliestStart(kin));
+std::vector<FoundProcess> FindMatching(const ProcessMatcher& matcher) {
+  const std::map<pid_t, Stat> all =
+      AllProcesses(Markers(matcher.markers.begin(), matcher.markers.end()),
+                   EarliestStart(matcher));
   std::set<pid_t> in_cgroup;
-  for (const std::string& cgroup : kin.cgroups) {
+  for (const std::string& cgroup : matcher.cgroups) {
     for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup.insert(pid);
   }
-  return Finder(kin, all, std::move(in_cgroup)).Find();
+  return Finder(matcher, all, std::move(in_cgroup)).Find();
 }
 
-Look LookFor(const std::vector<Kin>& kins) {
+Look LookFor(const std::vector<ProcessMatcher>& matchers) {
   const std::map<pid_t, Stat> all = AllProcesses({}, 0);
   Look look;
-  for (const Kin& kin : kins) look.found.push_back(Finder(kin, all, {}).Find());
+  for (const ProcessMatcher& matcher : matchers)
+    look.found.push_back(Finder(matcher, all, {}).Find());
   for (const auto& [pid, stat] : all) {
     if (Reparented(stat) && !stat.Alive()) look.ended_children.push_back(pid);
   }
   return look;
 }
 
-SweepResult Sweep(const Kin& kin, absl::Duration patience) {
+SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience) {
   const absl::Time deadline = MonotonicNow() + patience;
   SweepResult result;
   std::map<pid_t, FoundProcess> denied;
-  for (const std::string& cgroup : kin.cgroups) KillCgroup(cgroup);
+  for (const std::string& cgroup : matcher.cgroups) KillCgroup(cgroup);
   for (int quiet = 0; quiet < kQuietScans;) {
-    std::vector<FoundProcess> found = FindKin(kin);
+    std::vector<FoundProcess> found = FindMatching(matcher);
     std::erase_if(found, [&](const FoundProcess& process) {
       const auto at = denied.find(process.pid);
       return at != denied.end() && at->second.Is(process);
@@ -325,7 +327,7 @@ SweepResult Sweep(const Kin& kin, absl::Duration patience) {
       if (shot == Shot::kHit) ++result.ended;
       if (shot == Shot::kDenied) denied[process.pid] = process;
       if (shot != Shot::kHit || !pidfd.open()) continue;
-      if (pidfds.size() < kAwaitedMost) pidfds.push_back(std::move(pidfd));
+      if (pidfds.size() < kAwaitedMax) pidfds.push_back(std::move(pidfd));
     }
     AwaitEnds(pidfds, deadline);
   }

@@ -3,10 +3,10 @@
 //
 // A process belongs to the ranks if it is in one of their sessions or cgroups,
 // has one of their markers in its environment, was found by an earlier sweep or
-// look, was reparented to the agent by the kernel (Kin::reparented), or
-// descends from such a process. Nothing else is killed: right before the signal
-// each process is verified by its start time behind a pidfd, so that a reused
-// pid is not hit.
+// look, was reparented to the agent by the kernel (ProcessMatcher::reparented),
+// or descends from such a process. Nothing else is killed: right before the
+// signal each process is verified by its start time behind a pidfd, so that a
+// reused pid is not hit.
 //
 // It does not reap, and sends no SIGTERM: the caller decides who gets time to
 // save first.
@@ -60,7 +60,7 @@ struct FoundProcess {
 };
 
 // The signs that identify the ranks' processes.
-struct Kin {
+struct ProcessMatcher {
   // Exact environment entries, "NAME=value"; one is enough.
   std::vector<std::string> markers;
   std::vector<RankSession> sessions;
@@ -80,12 +80,12 @@ struct Kin {
 };
 
 // All living processes that belong; zombies are left out.
-std::vector<FoundProcess> FindKin(const Kin& kin);
+std::vector<FoundProcess> FindMatching(const ProcessMatcher& matcher);
 
 // The result of one look at /proc.
 struct Look {
-  // For each Kin, in order, what FindKin finds by signs other than markers and
-  // cgroups.
+  // For each ProcessMatcher, in order, what FindMatching finds by signs other
+  // than markers and cgroups.
   std::vector<std::vector<FoundProcess>> found;
   // Ended and unreaped children of the calling process, without those in its
   // own session.
@@ -94,7 +94,7 @@ struct Look {
 
 // Reads no environment, so it never waits for another process's memory and can
 // be repeated while ranks run.
-Look LookFor(const std::vector<Kin>& kins);
+Look LookFor(const std::vector<ProcessMatcher>& matchers);
 
 struct SweepResult {
   size_t ended = 0;
@@ -104,9 +104,9 @@ struct SweepResult {
   std::vector<FoundProcess> denied;
 };
 
-// Sends SIGKILL to all kin, waits for their end, and looks again until none is
-// found or `patience` has passed. Safe to repeat.
-SweepResult Sweep(const Kin& kin, absl::Duration patience);
+// Sends SIGKILL to all matching processes, waits for their end, and looks again
+// until none is found or `patience` has passed. Safe to repeat.
+SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience);
 
 // The start time of process `pid`, in ticks since boot; 0: no such process.
 uint64_t StartTicks(pid_t pid);

@@ -244,7 +244,7 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
   v1::AgentReply reply;
   v1::RankWorld& world = *reply.mutable_world();
   *world.mutable_world() = open_->world;
-  *world.mutable_seal() = open_->seal;
+  *world.mutable_world_commit() = open_->world_commit;
   world.set_node_rank(open_->node_rank);
   world.set_local_rank(local_rank);
   world.set_rank(open_->world.members(open_->node_rank).first_rank() +
@@ -268,13 +268,14 @@ void RankService::Core::Gone(Stream* stream) {
   post_(RankUnlinked{*last->local_rank_});
 }
 
-void RankService::Core::SetWorld(const v1::World& world, const v1::Seal& seal,
+void RankService::Core::SetWorld(const v1::World& world,
+                                 const v1::WorldCommit& world_commit,
                                  uint32_t node_rank,
                                  const std::vector<uint32_t>& waiting) {
   std::vector<std::pair<StreamRef, v1::AgentReply>> told;
   {
     MutexLock lock(mutex_);
-    open_ = Open{world, seal, node_rank, {}};
+    open_ = Open{world, world_commit, node_rank, {}};
     for (const uint32_t local_rank : waiting) {
       const auto at = ranks_.find(local_rank);
       // A stream that has just broken: the event of its end will reach the

@@ -201,10 +201,11 @@ RankService::~RankService() {
   core_->server->Wait();
 }
 
-void RankService::SetWorld(const v1::World& world, const v1::Seal& seal,
+void RankService::SetWorld(const v1::World& world,
+                           const v1::WorldCommit& world_commit,
                            uint32_t node_rank,
                            const std::vector<uint32_t>& waiting) {
-  core_->SetWorld(world, seal, node_rank, waiting);
+  core_->SetWorld(world, world_commit, node_rank, waiting);
 }
 
 void RankService::EndWorld(uint64_t generation, v1::ReasonCode code,

@@ -46,7 +46,7 @@ class RankService {
 
   // Sets the world for ranks that attend from now on. `waiting`: local ranks
   // that attend and wait for it; they get it now.
-  void SetWorld(const v1::World& world, const v1::Seal& seal,
+  void SetWorld(const v1::World& world, const v1::WorldCommit& world_commit,
                 uint32_t node_rank, const std::vector<uint32_t>& waiting = {});
 
   // Ends a generation for the ranks: those that wait for a key get ABORTED, all

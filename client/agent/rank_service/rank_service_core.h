@@ -95,7 +95,7 @@ class RankService::Core : public v1::Rank::CallbackService {
                                      const v1::ExchangeRequest*,
                                      v1::ExchangeResponse*) override;
 
-  void SetWorld(const v1::World& world, const v1::Seal& seal,
+  void SetWorld(const v1::World& world, const v1::WorldCommit& world_commit,
                 uint32_t node_rank, const std::vector<uint32_t>& waiting);
   void EndWorld(uint64_t generation, v1::ReasonCode code,
                 const std::string& reason);
@@ -110,7 +110,7 @@ class RankService::Core : public v1::Rank::CallbackService {
  private:
   struct Open {
     v1::World world;
-    v1::Seal seal;
+    v1::WorldCommit world_commit;
     uint32_t node_rank;
     std::optional<v1::RankNotice> notice;
   };

@@ -61,12 +61,12 @@ absl::Status AdmitStalled(const v1::RankStalled& stalled) {
   return absl::OkStatus();
 }
 
-absl::Status AdmitHeld(const v1::Held& held) {
-  RETURN_IF_REFUSED(
-      AdmitGeneration("held.prepared_generation", held.prepared_generation()));
-  RETURN_IF_REFUSED(
-      AdmitGeneration("held.running_generation", held.running_generation()));
-  return AdmitCount("length of held.proof", held.proof().size(),
+absl::Status AdmitResumeState(const v1::ResumeState& resume_state) {
+  RETURN_IF_REFUSED(AdmitGeneration("resume_state.prepared_generation",
+                                    resume_state.prepared_generation()));
+  RETURN_IF_REFUSED(AdmitGeneration("resume_state.running_generation",
+                                    resume_state.running_generation()));
+  return AdmitCount("length of resume_state.proof", resume_state.proof().size(),
                     kSecretBytesMax);
 }
 
@@ -167,12 +167,12 @@ absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(
       AdmitCount("swept_nonces", hello.swept_nonces_size(), Limits::swept_max));
   for (const std::string& nonce : hello.swept_nonces()) {
-    if (nonce.size() == Limits::life_nonce_bytes) continue;
+    if (nonce.size() == Limits::incarnation_nonce_bytes) continue;
     return Unfit("length of swept_nonces",
-                 absl::StrCat(Limits::life_nonce_bytes, " bytes each"),
+                 absl::StrCat(Limits::incarnation_nonce_bytes, " bytes each"),
                  nonce.size());
   }
-  return AdmitHeld(hello.held());
+  return AdmitResumeState(hello.resume_state());
 }
 
 absl::Status AdmitMessage(const v1::AgentMessage& message) {

@@ -47,10 +47,11 @@ absl::Status AdmitFacts(const v1::Facts& facts);
 // A world's grammar and bounds: names, addresses, texts, counts, generation.
 // DecodeWorld checks that its ranks are dense.
 absl::Status AdmitWorld(const v1::World& world);
-// Checks a seal against its world: generation, node rank 0's address, port,
-// NCCL ids. The text that explains missing ids is cleaned, not refused:
-// CleanSeal.
-absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world);
+// Checks a world commit against its world: generation, node rank 0's address,
+// port, NCCL ids. The text that explains missing ids is cleaned, not refused:
+// CleanWorldCommit.
+absl::Status AdmitWorldCommit(const v1::WorldCommit& world_commit,
+                              const v1::World& world);
 absl::Status AdmitHello(const v1::Hello& hello);
 // All messages except Hello. Checks sizes and grammar; the core checks whether
 // a message fits the state of the job.
@@ -60,9 +61,9 @@ absl::Status AdmitMessage(const v1::AgentMessage& message);
 // bound.
 void CleanHello(v1::Hello& hello);
 void CleanMessage(v1::AgentMessage& message);
-void CleanSeal(v1::Seal& seal);
+void CleanWorldCommit(v1::WorldCommit& world_commit);
 // For the agent: cleans the texts of a daemon's messages about waiting, abort
-// and end. Worlds, seals and exchanged values pass unchanged.
+// and end. Worlds, world commits and exchanged values pass unchanged.
 void CleanDaemonMessage(v1::DaemonMessage& message);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// Admission of a world and of its seal.
+// Admission of a world and of its world commit.
 #include <cstdint>
 #include <string>
 
@@ -56,27 +56,32 @@ absl::Status AdmitMember(const v1::Member& member) {
 }
 
 // How members were admitted: one row for each, or none at all.
-absl::Status AdmitRows(const v1::Seal& seal, int members) {
+absl::Status AdmitRows(const v1::WorldCommit& world_commit, int members) {
   for (const int rows :
-       {seal.incarnations_size(), seal.epochs_size(), seal.token_of_size()}) {
+       {world_commit.incarnations_size(), world_commit.epochs_size(),
+        world_commit.token_of_size()}) {
     if (rows != 0 && rows != members) {
-      return Unfit("rows of seal", absl::StrCat("0 or ", members),
+      return Unfit("rows of world_commit", absl::StrCat("0 or ", members),
                    static_cast<uint64_t>(rows));
     }
   }
-  RETURN_IF_REFUSED(AdmitCount("seal.token_ids", seal.token_ids_size(),
+  RETURN_IF_REFUSED(AdmitCount("world_commit.token_ids",
+                               world_commit.token_ids_size(),
                                static_cast<uint64_t>(members)));
-  for (const std::string& id : seal.token_ids()) {
-    RETURN_IF_REFUSED(AdmitLowerId("seal.token_ids", id, kSecretBytesMax));
+  for (const std::string& id : world_commit.token_ids()) {
+    RETURN_IF_REFUSED(
+        AdmitLowerId("world_commit.token_ids", id, kSecretBytesMax));
   }
-  for (const uint32_t place : seal.token_of()) {
-    RETURN_IF_REFUSED(AdmitCount("seal.token_of", place,
-                                 static_cast<uint64_t>(seal.token_ids_size())));
+  for (const uint32_t place : world_commit.token_of()) {
+    RETURN_IF_REFUSED(
+        AdmitCount("world_commit.token_of", place,
+                   static_cast<uint64_t>(world_commit.token_ids_size())));
   }
-  for (const uint64_t epoch : seal.epochs()) {
-    RETURN_IF_REFUSED(AdmitGeneration("seal.epochs", epoch));
+  for (const uint64_t epoch : world_commit.epochs()) {
+    RETURN_IF_REFUSED(AdmitGeneration("world_commit.epochs", epoch));
   }
-  return AdmitGeneration("seal.epoch_highest", seal.epoch_highest());
+  return AdmitGeneration("world_commit.epoch_highest",
+                         world_commit.epoch_highest());
 }
 
 }  // namespace
@@ -109,27 +114,30 @@ absl::Status AdmitWorld(const v1::World& world) {
   return absl::OkStatus();
 }
 
-absl::Status AdmitSeal(const v1::Seal& seal, const v1::World& world) {
-  if (seal.generation() != world.generation()) {
-    return Unfit("seal.generation", absl::StrCat(world.generation()),
-                 seal.generation());
+absl::Status AdmitWorldCommit(const v1::WorldCommit& world_commit,
+                              const v1::World& world) {
+  if (world_commit.generation() != world.generation()) {
+    return Unfit("world_commit.generation", absl::StrCat(world.generation()),
+                 world_commit.generation());
   }
   const std::string expected =
       world.members().empty() ? "" : world.members(0).address();
-  if (seal.master_address() != expected) {
-    return Unfit("seal.master_address", expected, seal.master_address());
+  if (world_commit.master_address() != expected) {
+    return Unfit("world_commit.master_address", expected,
+                 world_commit.master_address());
   }
-  RETURN_IF_REFUSED(AdmitCount("seal.master_port", seal.master_port(), 65535));
-  if (seal.has_state_source() &&
-      seal.state_source().rank() >= world.world_size()) {
-    return Unfit("seal.state_source.rank",
+  RETURN_IF_REFUSED(AdmitCount("world_commit.master_port",
+                               world_commit.master_port(), 65535));
+  if (world_commit.has_state_source() &&
+      world_commit.state_source().rank() >= world.world_size()) {
+    return Unfit("world_commit.state_source.rank",
                  absl::StrCat("below ", world.world_size()),
-                 seal.state_source().rank());
+                 world_commit.state_source().rank());
   }
-  RETURN_IF_REFUSED(AdmitRows(seal, world.members_size()));
-  RETURN_IF_REFUSED(
-      AdmitDigest("length of seal.common_digest", seal.common_digest()));
-  return AdmitNcclIds(seal.nccl_ids());
+  RETURN_IF_REFUSED(AdmitRows(world_commit, world.members_size()));
+  RETURN_IF_REFUSED(AdmitDigest("length of world_commit.common_digest",
+                                world_commit.common_digest()));
+  return AdmitNcclIds(world_commit.nccl_ids());
 }
 
 }  // namespace rollcall

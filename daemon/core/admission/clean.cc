@@ -77,8 +77,8 @@ void CleanDaemonMessage(v1::DaemonMessage& message) {
   }
 }
 
-void CleanSeal(v1::Seal& seal) {
-  seal.set_nccl_absent(Reason(seal.nccl_absent()));
+void CleanWorldCommit(v1::WorldCommit& world_commit) {
+  world_commit.set_nccl_absent(Reason(world_commit.nccl_absent()));
 }
 
 void CleanMessage(v1::AgentMessage& message) {

@@ -11,7 +11,7 @@ namespace {
 
 // Far above what a run can reach, and so far below 2^63 that counting on from
 // it never overflows the journal's integers.
-constexpr uint64_t kGenerationMost = uint64_t{1} << 62;
+constexpr uint64_t kGenerationMax = uint64_t{1} << 62;
 constexpr size_t kShownBytesMax = 64;
 
 // 1 to 4 hexadecimal digits.
@@ -130,8 +130,8 @@ absl::Status AdmitLowerId(const char* field, std::string_view id,
 }
 
 absl::Status AdmitGeneration(const char* field, uint64_t generation) {
-  if (generation <= kGenerationMost) return absl::OkStatus();
-  return Unfit(field, absl::StrCat("at most ", kGenerationMost), generation);
+  if (generation <= kGenerationMax) return absl::OkStatus();
+  return Unfit(field, absl::StrCat("at most ", kGenerationMax), generation);
 }
 
 absl::Status AdmitDuration(const char* field,

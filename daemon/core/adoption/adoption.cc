@@ -22,8 +22,8 @@ Adoption::Taken Adoption::Take(const Attend& attend,
   }
   if (older.has_value()) Drop(*older);
   Attend& kept = claimants_[attend.session] = attend;
-  kept.hello.mutable_held()->clear_world();
-  kept.hello.mutable_held()->clear_seal();
+  kept.hello.mutable_resume_state()->clear_world();
+  kept.hello.mutable_resume_state()->clear_world_commit();
   return {Answer::kKept, older};
 }
 

@@ -11,23 +11,24 @@ namespace rollcall {
 namespace {
 
 // So far below what a journal may contain that the run can be restored again.
-constexpr uint64_t kAdoptedMost = uint64_t{1} << 60;
+constexpr uint64_t kAdoptedMax = uint64_t{1} << 60;
 
 // Whether this Hello is of a member of that world of this job: same name,
 // ranks, and the incarnation and epoch with which its row was committed.
-bool Fits(const v1::World& world, const v1::Seal& seal, const v1::Hello& hello,
-          uint64_t epoch) {
+bool Fits(const v1::World& world, const v1::WorldCommit& world_commit,
+          const v1::Hello& hello, uint64_t epoch) {
   if (world.job() != hello.job() || world.run() != hello.run() ||
-      world.generation() != hello.held().running_generation() ||
+      world.generation() != hello.resume_state().running_generation() ||
       hello.previous_incarnation() != 0) {
     return false;
   }
   for (int row = 0; row < world.members_size(); ++row) {
     if (world.members(row).node() != hello.node()) continue;
     return world.members(row).ranks() == hello.ranks() &&
-           row < seal.incarnations_size() && row < seal.epochs_size() &&
-           seal.incarnations(row) == hello.incarnation() &&
-           seal.epochs(row) == epoch;
+           row < world_commit.incarnations_size() &&
+           row < world_commit.epochs_size() &&
+           world_commit.incarnations(row) == hello.incarnation() &&
+           world_commit.epochs(row) == epoch;
   }
   return false;
 }
@@ -36,34 +37,39 @@ bool Fits(const v1::World& world, const v1::Seal& seal, const v1::Hello& hello,
 
 Claims::Claimed* Claims::Find(const v1::Hello& hello, uint64_t epoch,
                               uint32_t nodes_min, uint32_t nodes_max) {
-  const v1::Held& held = hello.held();
+  const v1::ResumeState& resume_state = hello.resume_state();
   for (Claimed& claimed : claimed_) {
-    if (claimed.world_bytes == held.world() &&
-        claimed.seal_bytes == held.seal()) {
-      return Fits(claimed.world, claimed.seal, hello, epoch) ? &claimed
-                                                             : nullptr;
+    if (claimed.world_bytes == resume_state.world() &&
+        claimed.world_commit_bytes == resume_state.world_commit()) {
+      return Fits(claimed.world, claimed.world_commit, hello, epoch) ? &claimed
+                                                                     : nullptr;
     }
   }
-  if (held.running_generation() == 0 ||
+  if (resume_state.running_generation() == 0 ||
       claimed_.size() >= Limits::claimed_worlds_max) {
     return nullptr;
   }
-  absl::StatusOr<v1::World> world = DecodeWorld(held.world());
-  v1::Seal seal;
-  if (!world.ok() || !seal.ParseFromString(held.seal())) return nullptr;
+  absl::StatusOr<v1::World> world = DecodeWorld(resume_state.world());
+  v1::WorldCommit world_commit;
+  if (!world.ok() || !world_commit.ParseFromString(resume_state.world_commit()))
+    return nullptr;
   // A world with a different number of nodes is of another job.
   const uint32_t members = static_cast<uint32_t>(world->members_size());
   bool fits =
       nodes_min <= members && members <= nodes_max &&
-      AdmitSeal(seal, *world).ok() && Fits(*world, seal, hello, epoch) &&
-      AdmitCount("generation", world->generation(), kAdoptedMost).ok() &&
-      AdmitCount("epoch", seal.epoch_highest(), kAdoptedMost).ok();
+      AdmitWorldCommit(world_commit, *world).ok() &&
+      Fits(*world, world_commit, hello, epoch) &&
+      AdmitCount("generation", world->generation(), kAdoptedMax).ok() &&
+      AdmitCount("epoch", world_commit.epoch_highest(), kAdoptedMax).ok();
   for (const v1::Member& row : world->members()) {
     fits = fits && row.seat() < nodes_max;
   }
   if (!fits) return nullptr;
-  claimed_.push_back(
-      {held.world(), held.seal(), *std::move(world), std::move(seal), {}});
+  claimed_.push_back({resume_state.world(),
+                      resume_state.world_commit(),
+                      *std::move(world),
+                      std::move(world_commit),
+                      {}});
   return &claimed_.back();
 }
 

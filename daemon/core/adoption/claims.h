@@ -27,9 +27,9 @@ class Claims {
   // A claimed world, stored once for all that claim it.
   struct Claimed {
     std::string world_bytes;
-    std::string seal_bytes;
+    std::string world_commit_bytes;
     v1::World world;
-    v1::Seal seal;
+    v1::WorldCommit world_commit;
     // The streams of the nodes that claim it, by node name.
     std::map<std::string, uint64_t> by;
 

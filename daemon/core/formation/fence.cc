@@ -13,11 +13,12 @@ namespace {
 // Most members named in a message.
 constexpr size_t kNamedMax = 4;
 
-bool IsLifeOf(const NodeLife& life, const Fence::Member& member) {
-  if (life.node != member.node) return false;
+bool IsLifeOf(const NodeIncarnation& node_incarnation,
+              const Fence::Member& member) {
+  if (node_incarnation.node != member.node) return false;
   if (member.incarnation == 0) return true;
-  return life.incarnation == member.incarnation ||
-         (member.latest != 0 && life.incarnation == member.latest);
+  return node_incarnation.incarnation == member.incarnation ||
+         (member.latest != 0 && node_incarnation.incarnation == member.latest);
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ Fence::Fence(uint64_t generation, std::vector<Member> members)
 
 // Members whose ranks have finished, or are not started (--once), do not keep
 // the world from training. They neither open the fence nor are waited for.
-Fence::Fence(const v1::World& world, const v1::Seal& seal,
+Fence::Fence(const v1::World& world, const v1::WorldCommit& world_commit,
              const std::set<uint32_t>& finished, const Membership& membership,
              absl::Time now)
     : generation_(world.generation()) {
@@ -37,23 +38,24 @@ Fence::Fence(const v1::World& world, const v1::Seal& seal,
     if (RanksStarted(member) == 0) continue;
     const Node* const node = membership.Find(member.node());
     const bool served = node != nullptr && node->served_in == generation_;
-    members_.push_back(
-        {member.node(),
-         row < seal.incarnations_size() ? seal.incarnations(row) : 0,
-         served ? node->heard_at : now});
+    members_.push_back({member.node(),
+                        row < world_commit.incarnations_size()
+                            ? world_commit.incarnations(row)
+                            : 0,
+                        served ? node->heard_at : now});
   }
 }
 
-void Fence::GoesOn(const NodeLife& from, uint64_t incarnation) {
+void Fence::GoesOn(const NodeIncarnation& from, uint64_t incarnation) {
   for (Member& member : members_) {
     if (IsLifeOf(from, member)) member.latest = incarnation;
   }
 }
 
-bool Fence::Gone(const NodeLife& life) {
+bool Fence::Gone(const NodeIncarnation& node_incarnation) {
   const bool known =
       std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
-        return member.incarnation != 0 && IsLifeOf(life, member);
+        return member.incarnation != 0 && IsLifeOf(node_incarnation, member);
       });
   if (!known) return false;
   members_.clear();
@@ -66,10 +68,10 @@ bool Fence::Gone(const std::string& node) {
   return true;
 }
 
-bool Fence::Has(const NodeLife& life) const {
+bool Fence::Has(const NodeIncarnation& node_incarnation) const {
   return std::any_of(
       members_.begin(), members_.end(),
-      [&](const Member& member) { return IsLifeOf(life, member); });
+      [&](const Member& member) { return IsLifeOf(node_incarnation, member); });
 }
 
 bool Fence::IsOf(const Node& node) const {

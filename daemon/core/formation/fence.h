@@ -24,7 +24,7 @@
 namespace rollcall {
 
 // One incarnation of a node's agent.
-struct NodeLife {
+struct NodeIncarnation {
   std::string node;
   uint64_t incarnation = 0;
 };
@@ -34,7 +34,7 @@ class Fence {
   struct Member {
     std::string node;
     // 0: not known (a journal of an older daemon). The node name is compared
-    // then, except that Gone(NodeLife) does not match.
+    // then, except that Gone(NodeIncarnation) does not match.
     uint64_t incarnation = 0;
     absl::Time heard_at;
     // The agent's current incarnation; 0: the same.
@@ -43,11 +43,11 @@ class Fence {
 
   // Open: no world of the run was committed yet.
   Fence() = default;
-  // For a world that has ended, which was committed with this seal. `finished`:
-  // node ranks of the members whose ranks have all exited 0. A member that is
-  // no longer in `membership`, or whose entry was not in this world, counts as
-  // heard at `now`, the latest possible time.
-  Fence(const v1::World& world, const v1::Seal& seal,
+  // For a world that has ended, which was committed with this world commit.
+  // `finished`: node ranks of the members whose ranks have all exited 0. A
+  // member that is no longer in `membership`, or whose entry was not in this
+  // world, counts as heard at `now`, the latest possible time.
+  Fence(const v1::World& world, const v1::WorldCommit& world_commit,
         const std::set<uint32_t>& finished, const Membership& membership,
         absl::Time now);
   // For a world that has ended. `members`: those whose ranks may still run.
@@ -56,16 +56,16 @@ class Fence {
   Fence(uint64_t generation, std::vector<Member> members);
 
   // The agent attends with a new incarnation (Hello.previous_incarnation).
-  void GoesOn(const NodeLife& from, uint64_t incarnation);
+  void GoesOn(const NodeIncarnation& from, uint64_t incarnation);
   // The ranks of this incarnation are known to be gone. Returns whether this
   // opened the fence.
-  bool Gone(const NodeLife& life);
+  bool Gone(const NodeIncarnation& node_incarnation);
   // The ranks of the member on this node are known to be gone, whatever its
   // incarnation. Returns whether this opened the fence.
   bool Gone(const std::string& node);
 
   // Whether it is the incarnation of a member, or its agent's current one.
-  bool Has(const NodeLife& life) const;
+  bool Has(const NodeIncarnation& node_incarnation) const;
   // Whether this agent had ranks in the world. An incarnation is not a secret,
   // so it counts only if the agent has attended with a credential, or if this
   // daemon has seen it in the world.

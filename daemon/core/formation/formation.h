@@ -25,7 +25,8 @@ class Formation {
   // Proposes this world: all of its members have to prepare.
   void Propose(v1::World world, absl::Time now, const Limits& limits);
   // A world that a former daemon has committed: no member has to prepare.
-  void TakeUp(v1::World world, v1::Proposal proposal, v1::Seal seal);
+  void TakeUp(v1::World world, v1::Proposal proposal,
+              v1::WorldCommit world_commit);
 
   // This member, which had not prepared before, has prepared.
   void Prepared(const Node& node, const v1::Prepared& prepared);
@@ -46,13 +47,14 @@ class Formation {
 
   // Commits the world with what node rank 0 has prepared. Requires that all
   // members are in `membership`.
-  const v1::Seal& Commit(const Membership& membership, const NodeEpochs& epochs,
-                         std::optional<v1::StateSource> source);
+  const v1::WorldCommit& Commit(const Membership& membership,
+                                const NodeEpochs& epochs,
+                                std::optional<v1::StateSource> source);
 
   // Makes the value of Commit.proof; see JobKeys. Unset: commits have none.
   using Prove = std::function<std::string(
       const std::string& run, uint64_t generation,
-      const std::string& world_bytes, const std::string& seal_bytes)>;
+      const std::string& world_bytes, const std::string& world_commit_bytes)>;
   void UseKey(Prove prove) { prove_ = std::move(prove); }
   // What members are sent. Requires that the world is committed.
   v1::DaemonMessage CommitMessage() const;
@@ -61,13 +63,15 @@ class Formation {
   const v1::World& world() const { return world_; }
   const v1::Proposal& proposal() const { return proposal_; }
   // nullopt: not committed.
-  const std::optional<v1::Seal>& seal() const { return seal_; }
+  const std::optional<v1::WorldCommit>& world_commit() const {
+    return world_commit_;
+  }
 
  private:
   v1::World world_;
   v1::Proposal proposal_;
   v1::Prepared first_prepared_;  // Of node rank 0.
-  std::optional<v1::Seal> seal_;
+  std::optional<v1::WorldCommit> world_commit_;
   size_t unprepared_ = 0;
   absl::Time deadline_ = absl::InfiniteFuture();
   Prove prove_;

@@ -103,7 +103,7 @@ bool Hangs::Take(uint32_t rank, const std::string& node, int node_rank,
 }
 
 void Hangs::WaitFrom(absl::Time now, const Limits& limits) {
-  until_ = now + limits.hang_settlement;
+  until_ = now + limits.hang_blame_window;
   at_latest_ = until_ + 2 * limits.lease;
 }
 

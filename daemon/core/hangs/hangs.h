@@ -3,7 +3,7 @@
 //
 // When one rank hangs, all others soon wait for it in a collective, and all are
 // reported as stalled. So no verdict is made before all have been reported, or
-// hang_settlement has passed; then HangVerdict says which one is to blame. No
+// hang_blame_window has passed; then HangVerdict says which one is to blame. No
 // rank is to blame if all ranks wait at one position: they wait for none of
 // these ranks, or for one that cannot be reported yet, for example before its
 // node attends.

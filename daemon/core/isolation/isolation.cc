@@ -15,7 +15,7 @@ std::vector<std::string> Isolation::NoteBreak(const std::string& node,
   }
   if (broke_.insert(node).second) breaks_.push_back({now, node});
   if (breaks_.size() <= members / 10 ||
-      breaks_.size() < Limits::mass_break_least) {
+      breaks_.size() < Limits::mass_break_min) {
     return {};
   }
   std::vector<std::string> waited_for = {node};

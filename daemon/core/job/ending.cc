@@ -12,10 +12,11 @@ namespace {
 
 // Whether all members of the last world ran one command and this node has
 // another one.
-bool HasOtherCommand(const Node& node, const std::optional<v1::Seal>& seal) {
+bool HasOtherCommand(const Node& node,
+                     const std::optional<v1::WorldCommit>& world_commit) {
   const std::string& own = node.hello.command_digest();
-  return seal.has_value() && !seal->common_digest().empty() && !own.empty() &&
-         own != seal->common_digest();
+  return world_commit.has_value() && !world_commit->common_digest().empty() &&
+         !own.empty() && own != world_commit->common_digest();
 }
 
 }  // namespace
@@ -40,15 +41,15 @@ bool Ending::StopAgain(bool now) {
 // A spare that never had a seat exits 0. If others finished a job of this name
 // with another command, its own command has not run, so it fails.
 v1::End Ending::For(const Node& node, bool excluded,
-                    const std::optional<v1::Seal>& seal, bool knows_all_worlds,
-                    absl::Time now) const {
+                    const std::optional<v1::WorldCommit>& world_commit,
+                    bool knows_all_worlds, absl::Time now) const {
   v1::End end = *end_;
   // The time that remains now, whenever the agent hears of the end.
   if (end.has_linger()) ToProto(LingerLeft(now), end.mutable_linger());
   if (node.served_in != 0 || excluded) return end;
   // It was in a world that this daemon has not seen, before a restart.
   if (!knows_all_worlds && node.hello.generation_seen() != 0) return end;
-  if (end.finished() && HasOtherCommand(node, seal)) {
+  if (end.finished() && HasOtherCommand(node, world_commit)) {
     end.set_finished(false);
     end.set_exit_code(kExitRendezvous);
     end.set_code(v1::REASON_CODE_OTHER_COMMAND);

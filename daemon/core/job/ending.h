@@ -29,11 +29,11 @@ class Ending {
 
   // What this node's agent is told. Requires that the job has ended.
   // `excluded`: the node is excluded; it gets the job's exit code, as a member
-  // does. `seal`: of the last world.
+  // does. `world_commit`: of the last world.
   // `knows_all_worlds`: the node was in no world that this daemon has not seen.
   v1::End For(const Node& node, bool excluded,
-              const std::optional<v1::Seal>& seal, bool knows_all_worlds,
-              absl::Time now) const;
+              const std::optional<v1::WorldCommit>& world_commit,
+              bool knows_all_worlds, absl::Time now) const;
 
   // The job has failed, and agents leave its running ranks alone for a while:
   // until no agent attends (`streams`: some do), or a person asks again to stop

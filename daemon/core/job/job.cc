@@ -180,7 +180,7 @@ void Job::On(const Tick& tick) {
   }
   if (MayEndAtBoundary() && now_ >= notices_.boundary_ends()) EndAtBoundary();
   if (now_ >= adoption_.until()) EndClaims();
-  MaybeSettle();
+  MaybeEndBlameWindow();
   MaybeEndHung();
   if (now_ >= waiting_.due()) TellWaiting();
 }
@@ -252,9 +252,9 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
     return;
   }
   node.stopped = true;
-  if (phase_ == Phase::kSettling) {
+  if (phase_ == Phase::kBlameWindow) {
     failures_.NoteStopped();
-    MaybeSettle();
+    MaybeEndBlameWindow();
   }
 }
 
@@ -377,7 +377,7 @@ absl::Time Job::NextDeadline() const {
   // While isolated, no node is given up because of a deadline, and no world is
   // formed.
   if (isolation_.on() && !HasEnded()) {
-    if (phase_ == Phase::kSettling)
+    if (phase_ == Phase::kBlameWindow)
       next = std::min(next, failures_.window_ends());
     return std::min(next, isolation_.until());
   }
@@ -410,7 +410,7 @@ absl::Time Job::NextDeadline() const {
     case Phase::kRunning:
       next = std::min(next, probes_.due());
       break;
-    case Phase::kSettling:
+    case Phase::kBlameWindow:
       next = std::min(next, failures_.window_ends());
       break;
     case Phase::kEnded:
@@ -441,7 +441,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(quarantine_.checking(), known);
   CHECK_LE(isolation_.silent(), known);
   CHECK_LE(hangs_.size(), world().world_size());
-  CHECK_LE(probes_.held(), known);
+  CHECK_LE(probes_.resume_state(), known);
   CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   adoption_.CheckInvariants();
 }

@@ -177,10 +177,10 @@ class Job {
   friend class JobReport;
 
   enum class Phase {
-    kGathering,  // Too few nodes, or the last call is running.
-    kForming,    // Proposed; members prepare.
-    kRunning,    // Committed.
-    kSettling,   // A failure without restarts left: waits for the root cause.
+    kGathering,    // Too few nodes, or the last call is running.
+    kForming,      // Proposed; members prepare.
+    kRunning,      // Committed.
+    kBlameWindow,  // A failure without restarts left: waits for the root cause.
     kEnded,
   };
 
@@ -204,10 +204,10 @@ class Job {
     Node& node;
     bool redialed = false;
     bool moved = false;  // Its addresses have changed.
-    bool probed_anew = false;
+    bool probed_again = false;
   };
   Entered Enter(const Attend& attend);
-  void TakeUp(Node& node, const v1::Held& held);
+  void TakeUp(Node& node, const v1::ResumeState& resume_state);
   void JournalNodeEpochs();
 
   // Messages of members (job.cc).
@@ -262,7 +262,7 @@ class Job {
                    Probing::Pairs which = Probing::Pairs::kUnknown);
   FactsChange TakeFacts(Node& node, const v1::Facts& facts);
   void TakeToldFacts();
-  void ProbeAnew(Node& node, bool moved);
+  void ProbeAgain(Node& node, bool moved);
   void MaybeProbe();
   void JudgeRound();
   void SetReached(Node& node);
@@ -287,7 +287,7 @@ class Job {
            const std::string& reason, bool again = false);
   bool NothingIsAsked(uint64_t of) const;
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
-  void AskAmidAChange();
+  void AskDuringChange();
   void TellNotice();
   void AtBoundary(Node& node);
   void EndAtBoundary();
@@ -326,9 +326,10 @@ class Job {
   void EndClaims();
   void RefuseClaims();
   // Takes over a world from the journal or from its members' claims; all
-  // members are waited for. `seal`: set if it was committed, so it runs.
+  // members are waited for. `world_commit`: set if it was committed, so it
+  // runs.
   void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
-                   const std::optional<v1::Seal>& seal);
+                   const std::optional<v1::WorldCommit>& world_commit);
 
   // Blame and its consequences for a node (job_blame.cc).
   void BlameNode(const v1::RootCause& cause, uint32_t times);
@@ -364,7 +365,7 @@ class Job {
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);
   void BlameInReform(const v1::RootCause& cause);
-  void MaybeSettle();
+  void MaybeEndBlameWindow();
   void FinishAll();
   void MaybeJournalFinished();
   void JournalFinished();

@@ -46,7 +46,7 @@ bool Job::TakeClaim(const Attend& attend) {
   out_.SayOf(attend.observed_address, Log::Level::kWarning,
              absl::StrCat("event=claim node=", attend.hello.node(),
                           " run=", attend.hello.run(), " generation=",
-                          attend.hello.held().running_generation(),
+                          attend.hello.resume_state().running_generation(),
                           " reason=\"it runs in a world that this daemon has "
                           "no memory of\""));
   MaybeAdopt(/*time_is_over=*/false);
@@ -75,7 +75,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   notices_.ForgetAll();
   probes_.Clear();
   gathering_.fence() = Fence();
-  credentials_.Adopt(world, taken.seal);
+  credentials_.Adopt(world, taken.world_commit);
   // Journaled as the highest generation that may have been proposed, so that
   // the next daemon continues above it too.
   const uint64_t unseen = world.generation() + kGenerationsUnseen;
@@ -92,12 +92,12 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   proposal.set_world_bytes(static_cast<uint32_t>(taken.world_bytes.size()));
   out_.Write(Journal::Kind::kRunStarted, 0, settings_);
   out_.Write(Journal::Kind::kProposed, unseen, proposal);
-  out_.WriteBytes(Journal::Kind::kCommitted, unseen, taken.seal_bytes);
+  out_.WriteBytes(Journal::Kind::kCommitted, unseen, taken.world_commit_bytes);
   out_.Say(Log::Level::kWarning,
            absl::StrCat(
                "event=adopt run=", run(), " generation=", world.generation(),
                " members=", world.members_size(), " claims=", claims.size()));
-  TakeUpWorld(world, proposal, taken.seal);
+  TakeUpWorld(world, proposal, taken.world_commit);
   out_.Changed();
   for (const Attend& claim : claims) {
     const std::string& node = claim.hello.node();

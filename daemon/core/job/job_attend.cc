@@ -38,8 +38,8 @@ bool Job::HasCredential(const v1::Hello& hello) const {
   const Node* const at = membership_.Find(hello.node());
   if (at == nullptr || at->gone) return false;
   const Node& node = *at;
-  // The incarnations of a committed world are in its seal, which every member
-  // has.
+  // The incarnations of a committed world are in its world commit, which every
+  // member has.
   if (node.restored()) {
     return node.incarnation_committed != 0 &&
            node.incarnation_committed == hello.incarnation();
@@ -60,7 +60,7 @@ void Job::On(const Attend& attend) {
                                    " reason=", Quoted(refused->text)));
   }
   generations_.Seen(attend.hello.generation_seen());
-  const auto [node, redialed, moved, probed_anew] = Enter(attend);
+  const auto [node, redialed, moved, probed_again] = Enter(attend);
   out_.SayOf(node, Log::Level::kInfo,
              absl::StrCat("event=attend node=", node.name(), " address=",
                           node.observed_address, " ranks=", node.hello.ranks(),
@@ -72,11 +72,11 @@ void Job::On(const Attend& attend) {
     *message.mutable_end() = EndFor(node);
     return out_.SendTo(node, std::move(message));
   }
-  TakeUp(node, attend.hello.held());
+  TakeUp(node, attend.hello.resume_state());
   if (IsRunning() && node.member() && starts_.expected()) {
     TellRanksLink({node.session});
   }
-  if (probed_anew) ProbeAnew(node, moved);
+  if (probed_again) ProbeAgain(node, moved);
 }
 
 // Why this agent may not attend; nullopt: it may. Makes room for it if it
@@ -142,7 +142,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   const bool redialed =
       known != nullptr && Names().Continues(attend.hello, *known);
   bool moved = false;
-  bool probed_anew = false;
+  bool probed_again = false;
   if (known != nullptr && !redialed && !known->gone) {
     Lose(*known, v1::REASON_CODE_REPLACED,
          absl::StrCat("a new agent attends in its place, from ",
@@ -153,7 +153,8 @@ Job::Entered Job::Enter(const Attend& attend) {
                               attend.hello.incarnation());
   }
   for (const uint64_t incarnation : attend.swept) {
-    if (gathering_.fence().Gone(NodeLife{name, incarnation})) FenceOpened();
+    if (gathering_.fence().Gone(NodeIncarnation{name, incarnation}))
+      FenceOpened();
   }
   Node& node = membership_.Add(name);
   if (!redialed) gathering_.Arrived(node.attended_at, now_, limits_);
@@ -164,7 +165,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     const bool restored = node.restored();  // Without facts.
     moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
             !restored;
-    probed_anew = moved || awaited;
+    probed_again = moved || awaited;
     if (node.session != 0) {
       out_.Close(node.session, absl::StatusCode::kAborted,
                  v1::REFUSAL_CODE_REDIALED,
@@ -205,7 +206,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.hello.clear_token();
   node.hello.clear_node_credential();
   node.hello.clear_previous_incarnation();
-  node.hello.clear_held();
+  node.hello.clear_resume_state();
   node.hello.clear_settings();
   node.observed_address = attend.observed_address;
   node.arrived_at = attend.arrived_at;
@@ -233,7 +234,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     if (to_probe && !membership_.IsExcluded(name)) GrowSoon(node);
   }
   out_.Changed();
-  return {node, redialed, moved, probed_anew};
+  return {node, redialed, moved, probed_again};
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {
@@ -248,20 +249,20 @@ v1::NodeState Job::StateByPhase(const Node& node) const {
 
 // Sends a node that came back what it has missed, and applies what its Hello
 // reports.
-void Job::TakeUp(Node& node, const v1::Held& held) {
+void Job::TakeUp(Node& node, const v1::ResumeState& resume_state) {
   v1::DaemonMessage message;
   // In a job that failed and has --linger, running ranks are left alone.
-  const bool left_alone = phase_ == Phase::kSettling && node.member() &&
+  const bool left_alone = phase_ == Phase::kBlameWindow && node.member() &&
                           limits_.linger > absl::ZeroDuration() &&
-                          held.running_generation() == generation();
-  if (held.running_generation() != 0 && !left_alone &&
-      (held.running_generation() != generation() || !node.member() ||
+                          resume_state.running_generation() == generation();
+  if (resume_state.running_generation() != 0 && !left_alone &&
+      (resume_state.running_generation() != generation() || !node.member() ||
        !IsRunning())) {
     v1::Abort& abort = *message.mutable_abort();
-    abort.set_generation(held.running_generation());
+    abort.set_generation(resume_state.running_generation());
     abort.set_code(failures_.reasons().next().code());
-    abort.set_reason(
-        absl::StrCat("generation ", held.running_generation(), " has ended"));
+    abort.set_reason(absl::StrCat(
+        "generation ", resume_state.running_generation(), " has ended"));
     out_.SendTo(node, message);
   }
   if (phase_ == Phase::kForming && node.member() && !node.prepared) {
@@ -269,8 +270,8 @@ void Job::TakeUp(Node& node, const v1::Held& held) {
     out_.SendTo(node, message);
   }
   if (IsRunning() && node.member() &&
-      held.running_generation() != generation()) {
-    if (held.prepared_generation() == generation()) {
+      resume_state.running_generation() != generation()) {
+    if (resume_state.prepared_generation() == generation()) {
       out_.SendTo(node, formation_.CommitMessage());
     } else {
       // The same agent, but it has lost what it had prepared. It may have a

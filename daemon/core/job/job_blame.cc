@@ -49,7 +49,7 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   if (!quarantine_.TakeResult(node, report.request())) {
     const bool moved = report.has_facts() && TakeFacts(node, report.facts()) ==
                                                  FactsChange::kAddresses;
-    if (moved) ProbeAnew(node, moved);
+    if (moved) ProbeAgain(node, moved);
     return;
   }
   const bool changed = report.has_facts() &&

@@ -55,13 +55,13 @@ void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
   }
   EndGeneration(cause.code(), Describe(cause), cause.node(),
                 limits_.linger == absl::ZeroDuration());
-  phase_ = Phase::kSettling;
+  phase_ = Phase::kBlameWindow;
   failures_.AwaitStops(membership_.MembersOf(world()).size());
 }
 
 // Ends the blame window when all members have stopped, or after one lease.
-void Job::MaybeSettle() {
-  if (phase_ != Phase::kSettling) return;
+void Job::MaybeEndBlameWindow() {
+  if (phase_ != Phase::kBlameWindow) return;
   if (!failures_.WindowIsOver(now_)) return;
   const v1::RootCause& cause = failures_.cause();
   // The job was asked to end anyway.
@@ -108,9 +108,9 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
                           CauseOfLostNode(name, code, reason, generation()),
                           now_, limits_);
       return Reform(code, text, name);
-    case Phase::kSettling:
+    case Phase::kBlameWindow:
       if (!stopped) failures_.NoteStopped();
-      return MaybeSettle();
+      return MaybeEndBlameWindow();
     case Phase::kGathering:
     case Phase::kEnded:
       return;
@@ -196,8 +196,9 @@ void Job::Finish(v1::End end) {
 }
 
 v1::End Job::EndFor(const Node& node) const {
-  return ending_.For(node, membership_.IsExcluded(node), formation_.seal(),
-                     generations_.knows_all_worlds(), now_);
+  return ending_.For(node, membership_.IsExcluded(node),
+                     formation_.world_commit(), generations_.knows_all_worlds(),
+                     now_);
 }
 
 void Job::SendEnd() {

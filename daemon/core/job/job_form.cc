@@ -368,7 +368,7 @@ void Job::MaybeCommit() {
 }
 
 void Job::Commit() {
-  const v1::Seal& seal =
+  const v1::WorldCommit& world_commit =
       formation_.Commit(membership_, credentials_.epochs(), FindStateSource());
   phase_ = Phase::kRunning;
   gathering_.fence() = Fence();
@@ -387,20 +387,23 @@ void Job::Commit() {
   }
   generations_.Committed();
   exchanges_.Begin(generation(), RanksOf(world()));
-  out_.Write(Journal::Kind::kCommitted, generation(), seal);
+  out_.Write(Journal::Kind::kCommitted, generation(), world_commit);
   out_.SendTo(membership_.StreamsOf(world()), formation_.CommitMessage());
   BeginStarts();
   out_.Say(Log::Level::kInfo,
            absl::StrCat(
                "event=run generation=", generation(), " world_size=",
-               world().world_size(), " master=", seal.master_address(), ":",
-               seal.master_port(), " nccl_ids=", seal.nccl_ids_size(),
-               seal.nccl_absent().empty()
+               world().world_size(), " master=", world_commit.master_address(),
+               ":", world_commit.master_port(),
+               " nccl_ids=", world_commit.nccl_ids_size(),
+               world_commit.nccl_absent().empty()
                    ? ""
-                   : absl::StrCat(" nccl_absent=", Quoted(seal.nccl_absent())),
-               seal.has_state_source()
-                   ? absl::StrCat(" state_of_rank=", seal.state_source().rank(),
-                                  " step=", seal.state_source().step())
+                   : absl::StrCat(" nccl_absent=",
+                                  Quoted(world_commit.nccl_absent())),
+               world_commit.has_state_source()
+                   ? absl::StrCat(
+                         " state_of_rank=", world_commit.state_source().rank(),
+                         " step=", world_commit.state_source().step())
                    : ""));
   for (auto& [name, node] : membership_.nodes()) {
     if (membership_.IsEligible(node) && !node.member()) GrowSoon(node);
@@ -432,7 +435,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   CHECK(HasWorld());
   if (IsRunning()) {
     // From now on the world's members may run unheard.
-    gathering_.fence() = Fence(world(), *formation_.seal(),
+    gathering_.fence() = Fence(world(), *formation_.world_commit(),
                                completion_.finished(), membership_, now_);
     // Journaling it with the end of the generation would be too late.
     if (completion_.record_due() != absl::InfiniteFuture()) JournalFinished();

@@ -23,7 +23,7 @@ struct JobKeys {
   // daemon adopts its runs.
   std::function<std::string(const std::string& run, uint64_t generation,
                             const std::string& world_bytes,
-                            const std::string& seal_bytes)>
+                            const std::string& world_commit_bytes)>
       commit_proof;
   // The secrets of a round of probes: 16 bytes. Equal arguments give equal
   // results within one life of the daemon only. Empty: probes prove no address.

@@ -187,7 +187,7 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     case Notices::Answer::kTell:
       return TellNotice();
     case Notices::Answer::kAsk:
-      return AskAmidAChange();
+      return AskDuringChange();
   }
 }
 
@@ -201,7 +201,7 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
   if (!IsRunning() || !node.member() || exited.generation() != generation()) {
     return;
   }
-  if (!notices_.pending()) AskAmidAChange();
+  if (!notices_.pending()) AskDuringChange();
   notices_.Bound(now_, limits_);
   if (exited.signal() != SIGKILL) return;
   notices_.Killed(RankOf(node, exited.local_rank()), node.name());
@@ -209,7 +209,7 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
 
 // For a notice of this daemon's previous life that was not journaled: ranks
 // wait at its boundary, or have ended because of it.
-void Job::AskAmidAChange() {
+void Job::AskDuringChange() {
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
       "the daemon was restarted during a change");
 }

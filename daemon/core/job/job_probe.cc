@@ -40,7 +40,7 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
 // The node's probe results are outdated. A node for which this happens
 // repeatedly is excluded; otherwise it would be probed each time and all others
 // would wait.
-void Job::ProbeAnew(Node& node, bool moved) {
+void Job::ProbeAgain(Node& node, bool moved) {
   if (HasEnded()) return;
   const std::string name = node.name();
   const bool proposed = phase_ == Phase::kForming && node.member();

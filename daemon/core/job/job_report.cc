@@ -18,7 +18,7 @@ v1::JobState JobReport::State() const {
     case Job::Phase::kForming:
       return v1::JOB_STATE_FORMING;
     case Job::Phase::kRunning:
-    case Job::Phase::kSettling:
+    case Job::Phase::kBlameWindow:
       return v1::JOB_STATE_RUNNING;
     case Job::Phase::kEnded:
       return job_.end()->finished() ? v1::JOB_STATE_FINISHED
@@ -163,7 +163,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
   }
   // While the next world is awaited, its reason is the latest one.
   const bool between = job_.phase_ == Job::Phase::kGathering ||
-                       job_.phase_ == Job::Phase::kSettling;
+                       job_.phase_ == Job::Phase::kBlameWindow;
   *status.mutable_last_reform() = between ? job_.failures_.reasons().next()
                                           : job_.failures_.reasons().current();
   const std::vector<v1::RootCause>& causes = job_.failures_.causes();

@@ -72,8 +72,8 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   for (const v1::Member& member : world->members()) {
     fits = fits && member.seat() < state.settings.nodes_max();
   }
-  if (state.seal.has_value()) {
-    fits = fits && AdmitSeal(*state.seal, *world).ok();
+  if (state.world_commit.has_value()) {
+    fits = fits && AdmitWorldCommit(*state.world_commit, *world).ok();
   }
   if (fits) return world;
   return absl::InvalidArgumentError("a world of another run or generation");
@@ -83,7 +83,8 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
 // members were last heard. The restart is the latest possible time.
 Fence FenceOf(const JournalState& state, const Membership& membership,
               absl::Time now) {
-  if (!state.ran_proposal.has_value() || !state.ran_seal.has_value()) return {};
+  if (!state.ran_proposal.has_value() || !state.ran_world_commit.has_value())
+    return {};
   const absl::StatusOr<v1::World> world =
       DecodeWorld(state.ran_proposal->world());
   if (!world.ok()) return {};
@@ -92,7 +93,7 @@ Fence FenceOf(const JournalState& state, const Membership& membership,
     finished.insert(state.ran_finished->node_ranks().begin(),
                     state.ran_finished->node_ranks().end());
   }
-  return Fence(*world, *state.ran_seal, finished, membership, now);
+  return Fence(*world, *state.ran_world_commit, finished, membership, now);
 }
 
 }  // namespace
@@ -142,7 +143,8 @@ Job Job::Restore(std::string job, const JournalState& state,
       Reasons(v1::REASON_CODE_DAEMON_RESTART, "the daemon was restarted");
   restored.credentials_.Restore(state.node_epochs);
   const absl::StatusOr<v1::World> world = WorldOf(state);
-  if (world.ok()) restored.TakeUpWorld(*world, *state.proposal, state.seal);
+  if (world.ok())
+    restored.TakeUpWorld(*world, *state.proposal, state.world_commit);
   if (restored.phase_ == Phase::kGathering) {
     restored.gathering_.fence() = FenceOf(state, restored.membership_, now);
   }
@@ -155,7 +157,7 @@ Job Job::Restore(std::string job, const JournalState& state,
 }
 
 void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
-                      const std::optional<v1::Seal>& seal) {
+                      const std::optional<v1::WorldCommit>& world_commit) {
   for (int row = 0; row < world.members_size(); ++row) {
     const v1::Member& member = world.members(row);
     Node& node = membership_.Add(member.node());
@@ -164,20 +166,21 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     node.observed_address = member.address();
     node.heard_at = now_;
     node.seat = static_cast<int>(member.seat());
-    if (seal.has_value()) node.node_rank = static_cast<int>(member.node_rank());
-    if (seal.has_value()) node.served_in = world.generation();
+    if (world_commit.has_value())
+      node.node_rank = static_cast<int>(member.node_rank());
+    if (world_commit.has_value()) node.served_in = world.generation();
     // It may have run for long, so its loss does not delay newcomers.
-    if (seal.has_value()) node.joined_at = absl::InfinitePast();
-    if (seal.has_value() && row < seal->incarnations_size()) {
-      node.incarnation_committed = seal->incarnations(row);
+    if (world_commit.has_value()) node.joined_at = absl::InfinitePast();
+    if (world_commit.has_value() && row < world_commit->incarnations_size()) {
+      node.incarnation_committed = world_commit->incarnations(row);
     }
     Await(node);
   }
-  if (!seal.has_value()) return;
+  if (!world_commit.has_value()) return;
   generations_.TakeUp(world.generation());
   // A committed world runs, even while members have not come back yet.
   phase_ = Phase::kRunning;
-  formation_.TakeUp(world, proposal, *seal);
+  formation_.TakeUp(world, proposal, *world_commit);
   completion_ = Completion(world, /*taken_up=*/true, now_, membership_);
   BeginStarts();
   probes_.PingLater(now_, limits_);

@@ -22,17 +22,17 @@ struct JournalState {
   uint64_t generation = 0;
   // The last generation, if it was proposed and has not ended.
   std::optional<v1::Proposal> proposal;
-  // Its seal, if it was committed.
-  std::optional<v1::Seal> seal;
+  // Its world commit, if it was committed.
+  std::optional<v1::WorldCommit> world_commit;
   // Nodes that are asked to leave and are still here, or that all ranks end.
   std::optional<v1::Notice> leaving;
   // Nodes whose ranks have all exited 0 in the last generation.
   std::optional<v1::FinishedNodes> finished;
   // The last committed world after its end, until the next one is committed:
-  // its proposal, its seal, and the nodes whose ranks had all exited 0 or were
-  // never started.
+  // its proposal, its world commit, and the nodes whose ranks had all exited 0
+  // or were never started.
   std::optional<v1::Proposal> ran_proposal;
-  std::optional<v1::Seal> ran_seal;
+  std::optional<v1::WorldCommit> ran_world_commit;
   std::optional<v1::FinishedNodes> ran_finished;
   // The run has ended.
   std::optional<v1::End> end;

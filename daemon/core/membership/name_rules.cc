@@ -69,9 +69,9 @@ absl::Duration NameRules::Grace(const Node& node) const {
 // incarnation of that agent. The shell has verified the credential. For an
 // agent that has attended this daemon, CredentialStands tells which incarnation
 // the credential is for. For a member that has not come back since the restart,
-// the seal tells it; any other incarnation may be one that was replaced before.
-// A credential of a run that adoption discarded counts as the token for which
-// it was given.
+// the world commit tells it; any other incarnation may be one that was replaced
+// before. A credential of a run that adoption discarded counts as the token for
+// which it was given.
 bool NameRules::ProvesToBeItsAgent(const v1::Hello& hello,
                                    const Node& node) const {
   if (!hello.has_node_credential() || hello.run() != moment_.run) return false;
@@ -131,8 +131,8 @@ bool NameRules::ContinuesRestored(const v1::Hello& hello,
       node.incarnation_committed != hello.incarnation()) {
     return false;
   }
-  return hello.held().running_generation() == moment_.running ||
-         hello.held().prepared_generation() == moment_.running;
+  return hello.resume_state().running_generation() == moment_.running ||
+         hello.resume_state().prepared_generation() == moment_.running;
 }
 
 Refused RefusalOfLost(const std::string& job, const std::string& node,

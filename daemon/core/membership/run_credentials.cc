@@ -19,15 +19,18 @@ std::string RunCredentials::Issue(Node& node, absl::Time now) const {
   return make_(run_, node.hello, epochs_.EpochOf(node.name()));
 }
 
-void RunCredentials::Adopt(const v1::World& world, const v1::Seal& seal) {
+void RunCredentials::Adopt(const v1::World& world,
+                           const v1::WorldCommit& world_commit) {
   former_run_ = std::exchange(run_, world.run());
   former_epochs_ = std::exchange(epochs_, NodeEpochs());
   for (int row = 0; row < world.members_size(); ++row) {
-    const uint32_t place = row < seal.token_of_size() ? seal.token_of(row) : 0;
-    epochs_.Set(world.members(row).node(), seal.epochs(row),
-                place > 0 ? seal.token_ids(static_cast<int>(place) - 1) : "");
+    const uint32_t place =
+        row < world_commit.token_of_size() ? world_commit.token_of(row) : 0;
+    epochs_.Set(
+        world.members(row).node(), world_commit.epochs(row),
+        place > 0 ? world_commit.token_ids(static_cast<int>(place) - 1) : "");
   }
-  epochs_.RaiseFloor(seal.epoch_highest() + kEpochsUnseen);
+  epochs_.RaiseFloor(world_commit.epoch_highest() + kEpochsUnseen);
 }
 
 void RunCredentials::Admit(const v1::Hello& hello, bool continues) {

@@ -54,9 +54,9 @@ class RunCredentials {
 
   // The run continues from its journal.
   void Restore(NodeEpochs epochs) { epochs_ = std::move(epochs); }
-  // The job continues the run of this world. Requires that its seal has the
-  // epoch of each member; Claims checks it.
-  void Adopt(const v1::World& world, const v1::Seal& seal);
+  // The job continues the run of this world. Requires that its world commit has
+  // the epoch of each member; Claims checks it.
+  void Adopt(const v1::World& world, const v1::WorldCommit& world_commit);
   // The agent of this Hello is admitted. `continues`: the same agent attended
   // before. If it is another one and shows no credential of this run, earlier
   // credentials of the node become invalid.

@@ -14,7 +14,7 @@ namespace {
 constexpr absl::Duration kReportTime = absl::Milliseconds(1);
 // While reports still arrive, a round of a large job may last longer: at most
 // this many times its normal time.
-constexpr int kLongerMost = 5;
+constexpr int kLongerMax = 5;
 
 // Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
 // splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
@@ -165,7 +165,7 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
   begun_ = now;
   const absl::Duration time = RoundTime(timeout, nodes.size());
   until_ = now + time;
-  longest_until_ = time > timeout ? now + kLongerMost * time : until_;
+  longest_until_ = time > timeout ? now + kLongerMax * time : until_;
   timeout_ = timeout;
   std::map<size_t, v1::Probe> probes;
   for (const auto& [prober, target] : pairs) {

@@ -14,7 +14,7 @@
 #include "daemon/base/printable.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/commit_proof.h"
-#include "daemon/security/life_nonce.h"
+#include "daemon/security/incarnation_nonce.h"
 #include "daemon/security/node_credential.h"
 #include "daemon/security/token.h"
 #include "daemon/server/loop/refusal.h"

@@ -1,6 +1,6 @@
 // AgentStream: represents the one stream of an agent's connection until its
 // last copy is destroyed. The reader of the stream adds one to it for each
-// whole message; Guests creates and reads it, see there.
+// whole message; UnauthenticatedConnections creates and reads it, see there.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_AGENT_STREAM_H_

@@ -16,11 +16,11 @@ namespace rollcall {
 
 class DelayedCalls {
  public:
-  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMax = 4096;
 
   // Calls `what` once: at `at`, or now if that is not later.
   void Add(absl::Time now, absl::Time at, std::function<void()> what) {
-    if (at <= now || calls_.size() >= kMost) return what();
+    if (at <= now || calls_.size() >= kMax) return what();
     calls_.emplace(at, std::move(what));
   }
 

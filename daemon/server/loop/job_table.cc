@@ -162,8 +162,9 @@ JobKeys JobTable::KeysOf(const std::string& job) const {
   if (keys_.proof.empty()) return keys;
   keys.commit_proof = [key = keys_.proof, job](
                           const std::string& run, uint64_t generation,
-                          const std::string& world, const std::string& seal) {
-    return CommitProof(key, job, run, generation, world, seal);
+                          const std::string& world,
+                          const std::string& world_commit) {
+    return CommitProof(key, job, run, generation, world, world_commit);
   };
   return keys;
 }

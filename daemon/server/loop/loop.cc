@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 // The shortest time between two Ticks, so that a job whose deadline stays in
 // the past does not make the loop spin.
-constexpr absl::Duration kTickLeast = absl::Milliseconds(10);
+constexpr absl::Duration kTickMin = absl::Milliseconds(10);
 // How long a job that was set back waits for an agent to trigger reading it,
 // before the loop reads it itself.
 constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
@@ -41,7 +41,9 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
             *options_.machine, options_.random),
       watches_(
           jobs_, options_.limits.watcher_patience,
-          [this](v1::JobStatus status) { return WithBooks(std::move(status)); },
+          [this](v1::JobStatus status) {
+            return WithCounters(std::move(status));
+          },
           [this] { return FailedConnections(); }),
       sessions_(options_.limits, logger) {}
 
@@ -142,7 +144,7 @@ absl::Time Loop::NextWake(absl::Time now) {
                 take_back_at_, sessions_.NextExpiry(), delayed_.NextDue()});
   for (auto& [name, live] : jobs_.live()) {
     live.due = live.job.NextDeadline();
-    if (live.due <= now) live.due = now + kTickLeast;
+    if (live.due <= now) live.due = now + kTickMin;
     wake = std::min(wake, live.due);
   }
   if (options_.beat) wake = std::min(wake, beat_at_);

@@ -64,16 +64,17 @@ class Loop {
     // As in ServerOptions; called on the loop's thread.
     KeepToken keep_token;
     // Counts of connections that ended before their first call; may be empty.
-    std::function<v1::Strangers()> strangers;
-    // A connection has authenticated; `viewer`: see Guests::Know. May be empty.
+    std::function<v1::UnauthenticatedCounts()> unauthenticated;
+    // A connection has authenticated; `viewer`: see
+    // UnauthenticatedConnections::Know. May be empty.
     std::function<void(const std::string& peer, const std::string& viewer)>
         known;
-    // A connection has shown the right to attend: see Guests::Attend. May be
-    // empty.
+    // A connection has shown the right to attend: see
+    // UnauthenticatedConnections::Attend. May be empty.
     std::function<absl::StatusOr<AgentStream>(const std::string& peer,
                                               const AgentRight& right)>
         attends;
-    // See Guests::ArrivedAt. May be empty.
+    // See UnauthenticatedConnections::ArrivedAt. May be empty.
     std::function<std::string(const std::string& peer)> arrived_at;
     // Whether this daemon leads, if several share a journal; empty: it is the
     // only one. Once it does not lead, this loop sends nothing more: queued
@@ -155,7 +156,7 @@ class Loop {
       std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
           answer);
   // Adds the counts of refusals.
-  v1::JobStatus WithBooks(v1::JobStatus status) const;
+  v1::JobStatus WithCounters(v1::JobStatus status) const;
   // What an authenticated Hello is admitted with. `live`: its job; may be null.
   AgentRight RightOf(const v1::Hello& hello, const LiveJob* live) const;
   // Ends a refused session, now or later.

@@ -15,9 +15,10 @@ namespace {
 
 constexpr size_t kReasonBytesMax = 512;
 
-uint64_t CountOf(const v1::Strangers& strangers) {
-  return strangers.silent() + strangers.garbage() + strangers.crowded() +
-         strangers.unknown() + strangers.hung_up();
+uint64_t CountOf(const v1::UnauthenticatedCounts& unauthenticated) {
+  return unauthenticated.silent() + unauthenticated.garbage() +
+         unauthenticated.crowded() + unauthenticated.unknown() +
+         unauthenticated.hung_up();
 }
 
 // Gives the response once the batch is durable, so that the caller can rely on
@@ -55,15 +56,16 @@ void Loop::Known(const Caller& caller) {
 }
 
 uint64_t Loop::FailedConnections() const {
-  if (!options_.strangers) return 0;
-  return CountOf(options_.strangers());
+  if (!options_.unauthenticated) return 0;
+  return CountOf(options_.unauthenticated());
 }
 
-v1::JobStatus Loop::WithBooks(v1::JobStatus status) const {
+v1::JobStatus Loop::WithCounters(v1::JobStatus status) const {
   for (const auto& [code, count] : access_.refused()) {
     (*status.mutable_refused())[code] = count;
   }
-  if (options_.strangers) *status.mutable_strangers() = options_.strangers();
+  if (options_.unauthenticated)
+    *status.mutable_unauthenticated() = options_.unauthenticated();
   ToProto(WallNow(), status.mutable_written_at());
   return status;
 }
@@ -89,7 +91,7 @@ void Loop::On(StatusAsked& asked) {
   if (asked.request.pings() && live != nullptr) {
     *status->mutable_pings() = live->job.Pings(Now());
   }
-  asked.reply(WithBooks(*std::move(status)));
+  asked.reply(WithCounters(*std::move(status)));
 }
 
 void Loop::On(StopCame& came) {

@@ -14,11 +14,11 @@ void SessionTable::Open(SessionId id, std::shared_ptr<Stream> stream,
   session.id = id;
   session.stream = std::move(stream);
   SetExpiry(session, now + limits_.hello_timeout);
-  strangers_.insert(id);
-  if (strangers_.size() <= limits_.strangers_max) return;
-  Close(sessions_.at(*strangers_.begin()),
+  without_hello_.insert(id);
+  if (without_hello_.size() <= limits_.streams_without_hello_max) return;
+  Close(sessions_.at(*without_hello_.begin()),
         absl::UnavailableError(absl::StrCat(
-            "more than ", limits_.strangers_max,
+            "more than ", limits_.streams_without_hello_max,
             " streams have not sent Hello yet, and this is the oldest of them; "
             "dial again")));
 }
@@ -35,14 +35,14 @@ Session* SessionTable::FindOpen(SessionId id) {
 
 void SessionTable::Greet(Session& session) {
   session.greeted = true;
-  strangers_.erase(session.id);
+  without_hello_.erase(session.id);
   SetExpiry(session, absl::InfiniteFuture());
 }
 
 void SessionTable::Remove(Session& session) {
   const SessionId id = session.id;
   SetExpiry(session, absl::InfiniteFuture());
-  strangers_.erase(id);
+  without_hello_.erase(id);
   sessions_.erase(id);
 }
 
@@ -75,7 +75,7 @@ void SessionTable::Close(Session& session, absl::StatusCode code,
   if (session.closed) return;
   session.closed = true;
   session.connection.reset();
-  strangers_.erase(session.id);
+  without_hello_.erase(session.id);
   session.stream->Close(code, refusal);
 }
 

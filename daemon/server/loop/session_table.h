@@ -2,7 +2,8 @@
 // each is to be ended, and how many bytes wait to be read.
 //
 // It checks no Hello and knows no jobs. It ends streams by its own rules alone:
-//   1. Of more than strangers_max streams without Hello, the oldest.
+//   1. Of more than streams_without_hello_max streams without Hello, the
+//   oldest.
 //   2. A stream whose expiry has passed.
 //   3. If more than unread_bytes_max bytes wait for all agents, the streams for
 //      which most of them wait.
@@ -103,7 +104,7 @@ class SessionTable {
   Logger& logger_;
   absl::flat_hash_map<SessionId, Session> sessions_;
   // Sessions that are not greeted yet, oldest first.
-  std::set<SessionId> strangers_;
+  std::set<SessionId> without_hello_;
   // Sessions with a finite expiry.
   std::set<std::pair<absl::Time, SessionId>> expiries_;
   const UnreadBytes unread_ = std::make_shared<std::atomic<size_t>>(0);

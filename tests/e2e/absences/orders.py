@@ -53,8 +53,8 @@ def orders(files, root="DaemonMessage"):
                 if part in known and part not in seen:
                     seen.add(part)
                     todo.append(part)
-    # A World travels as bytes in a Proposal, a Seal in a Commit.
+    # A World travels as bytes in a Proposal, a WorldCommit in a Commit.
     if root == "DaemonMessage":
-        for inner in ("World", "Seal"):
+        for inner in ("World", "WorldCommit"):
             found += orders(files, inner) if inner in known else []
     return sorted(set(found))

@@ -224,7 +224,7 @@ void Jobs(Corpus& corpus) {
   hello.mutable_token()->set_id("abc123");
   hello.mutable_token()->set_secret("0123456789abcdef");
   hello.mutable_facts()->set_hostname("raw");
-  hello.mutable_held()->set_proof("proof");
+  hello.mutable_resume_state()->set_proof("proof");
   v1::AgentMessage message;
   v1::ProbeResult& result = *message.mutable_probed()->add_results();
   result.set_node("a");

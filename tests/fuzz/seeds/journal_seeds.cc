@@ -15,11 +15,11 @@ void Journals(Corpus& corpus) {
     script.Text("b").Bytes({seat, ranks, 1});
     return script;
   };
-  v1::Seal seal;
-  seal.set_generation(5);
-  seal.set_master_address("10.7.0.1");
-  seal.set_master_port(23456);
-  const std::string sealed = seal.SerializeAsString();
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(5);
+  world_commit.set_master_address("10.7.0.1");
+  world_commit.set_master_port(23456);
+  const std::string sealed = world_commit.SerializeAsString();
   corpus.Add("restore", "runs",
              world(1, 1)
                  .Bytes({1})

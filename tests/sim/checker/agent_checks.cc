@@ -53,10 +53,10 @@ void InvariantChecker::Says(LifeRecord& life, const v1::AgentMessage& m,
   }
   if (m.has_hello()) {
     life.incarnation = m.hello().incarnation();
-    const v1::Held& held = m.hello().held();
-    if (!held.world().empty()) Tested(Invariant::kBounded);
-    if (held.world().size() + held.seal().size() >
-        Limits::held_world_bytes_max) {
+    const v1::ResumeState& resume_state = m.hello().resume_state();
+    if (!resume_state.world().empty()) Tested(Invariant::kBounded);
+    if (resume_state.world().size() + resume_state.world_commit().size() >
+        Limits::resume_state_world_bytes_max) {
       Broken(Invariant::kBounded, absl::StrCat(life.name, " holds too much"));
     }
     if (m.hello().generation_seen() < life.started) {
@@ -128,11 +128,11 @@ void InvariantChecker::Starts(LifeRecord& life, const StartRanks& start,
   started_.insert(generation);
   const Told& told = told_[generation];
   if (EncodeWorld(start.world) != told.world ||
-      start.seal.SerializeAsString() != told.seal) {
+      start.world_commit.SerializeAsString() != told.world_commit) {
     Broken(Invariant::kSameBytes, who);
   }
   CheckStateSource(who, start);
-  for (const std::string& id : start.seal.nccl_ids()) {
+  for (const std::string& id : start.world_commit.nccl_ids()) {
     const auto at = ids_.find(id);
     if (at == ids_.end() || at->second != generation) {
       Broken(Invariant::kFreshIds, who);
@@ -140,9 +140,9 @@ void InvariantChecker::Starts(LifeRecord& life, const StartRanks& start,
   }
   const auto minted = minted_.find(generation);
   if (minted == minted_.end() ||
-      minted->second.second != start.seal.master_port()) {
+      minted->second.second != start.world_commit.master_port()) {
     Broken(Invariant::kFreshIds,
-           absl::StrCat(who, ", port ", start.seal.master_port()));
+           absl::StrCat(who, ", port ", start.world_commit.master_port()));
   }
 }
 
@@ -154,7 +154,7 @@ void InvariantChecker::CheckStateSource(const std::string& who,
   int64_t most = -1;
   bool held = false;
   std::vector<int64_t> claims;  // For each node, the least that it reported.
-  const v1::StateSource& source = start.seal.state_source();
+  const v1::StateSource& source = start.world_commit.state_source();
   for (const v1::Member& member : start.world.members()) {
     int64_t worst = INT64_MAX;
     for (const v1::Prepared& said :
@@ -183,7 +183,7 @@ void InvariantChecker::CheckStateSource(const std::string& who,
     passed_over = step >= median && least > median + 1;
   }
   if (most >= 0) Tested(Invariant::kStateGoesOn);
-  const bool fits = start.seal.has_state_source()
+  const bool fits = start.world_commit.has_state_source()
                         ? held && (step >= least || passed_over) && step <= most
                         : least < 0;
   if (fits) return;
@@ -259,10 +259,10 @@ void InvariantChecker::AgentTicked(const LifeRecord& life, const Agent& agent,
 std::optional<v1::Commit> InvariantChecker::LatestCommit(
     const LifeRecord& life) const {
   const auto at = told_.find(life.started);
-  if (at == told_.end() || at->second.seal.empty()) return std::nullopt;
+  if (at == told_.end() || at->second.world_commit.empty()) return std::nullopt;
   v1::Commit commit;
   commit.set_generation(life.started);
-  commit.set_seal(at->second.seal);
+  commit.set_world_commit(at->second.world_commit);
   return commit;
 }
 

@@ -18,7 +18,7 @@ bool InvariantChecker::IsRetry(const Job& job, const Attend& attend,
   if (in == in_.end() || in->second != hello.incarnation()) return false;
   const v1::JobStatus status = job.Status(now);
   if (job.state() == v1::JOB_STATE_RUNNING) {
-    return hello.held().running_generation() == status.generation();
+    return hello.resume_state().running_generation() == status.generation();
   }
   // A node with another address than in the proposed world causes another
   // proposal.
@@ -130,7 +130,7 @@ void InvariantChecker::Tries(const v1::Hello& hello,
 // it.
 void InvariantChecker::NoteVouched(const std::string& name) {
   for (const auto& [generation, told] : told_) {
-    if (told.seal.empty() || vouched_.contains(generation)) continue;
+    if (told.world_commit.empty() || vouched_.contains(generation)) continue;
     const auto world = DecodeWorld(told.world);
     CHECK(world.ok());
     for (const v1::Member& member : world->members()) {
@@ -145,20 +145,21 @@ void InvariantChecker::NoteVouched(const std::string& name) {
 void InvariantChecker::ForgetEvictions() {
   std::vector<const Told*> adoptable;
   for (const auto& [generation, told] : told_) {
-    if (told.seal.empty()) continue;
+    if (told.world_commit.empty()) continue;
     if (!end_journaled_) adoptable.clear();
     adoptable.push_back(&told);
   }
   if (adoptable.empty()) return evicted_.clear();
   for (const Told* told : adoptable) {
     const auto world = DecodeWorld(told->world);
-    v1::Seal seal;
-    CHECK(world.ok() && seal.ParseFromString(told->seal));
+    v1::WorldCommit world_commit;
+    CHECK(world.ok() && world_commit.ParseFromString(told->world_commit));
     std::erase_if(evicted_, [&](const auto& entry) {
       const auto& [run_and_name, epoch] = entry;
       for (int row = 0; row < world->members_size(); ++row) {
         if (world->members(row).node() == run_and_name.second) {
-          return row >= seal.epochs_size() || seal.epochs(row) < epoch;
+          return row >= world_commit.epochs_size() ||
+                 world_commit.epochs(row) < epoch;
         }
       }
       return false;
@@ -174,7 +175,7 @@ void InvariantChecker::NoteClaim(const Job& job, const Attend& attend) {
       !hello.has_node_credential() || !attend.commit_proven) {
     return;
   }
-  claims_[attend.session] = {hello.held().world(), hello.node(),
+  claims_[attend.session] = {hello.resume_state().world(), hello.node(),
                              hello.incarnation()};
 }
 
@@ -201,7 +202,7 @@ void InvariantChecker::CheckAdoption(const v1::Proposal& proposal) {
 void InvariantChecker::CheckToldItEnded(const Job& job, const Attend& attend,
                                         absl::Time now,
                                         const std::vector<Action>& actions) {
-  const uint64_t generation = attend.hello.held().running_generation();
+  const uint64_t generation = attend.hello.resume_state().running_generation();
   if (generation == 0 || !job.Attends(attend.session)) return;
   const v1::JobStatus status = job.Status(now);
   const bool runs = job.state() == v1::JOB_STATE_RUNNING ||

@@ -17,8 +17,8 @@
 
 #include "absl/time/time.h"
 #include "client/agent/core/agent.h"
-#include "daemon/core/invariants.h"
 #include "daemon/core/events.h"
+#include "daemon/core/invariants.h"
 #include "daemon/core/job/job.h"
 #include "tests/sim/checker/finding.h"
 #include "tests/sim/checker/hang_checks.h"
@@ -123,7 +123,7 @@ class InvariantChecker {
  private:
   struct Told {
     std::string world;
-    std::string seal;
+    std::string world_commit;
   };
   struct Seat {
     uint64_t incarnation;

@@ -48,13 +48,15 @@ void InvariantChecker::OnJournal(const Journal& entry, absl::Time now) {
     proposed_ = entry.generation;
     open_ = true;
   } else if (entry.kind == Journal::Kind::kCommitted) {
-    v1::Seal seal;
-    CHECK(seal.ParseFromString(entry.body));
-    if (adopts_ && told_[seal.generation()].seal != entry.body) {
-      Broken(Invariant::kOneWorld, "an adopted seal is none that was told");
+    v1::WorldCommit world_commit;
+    CHECK(world_commit.ParseFromString(entry.body));
+    if (adopts_ &&
+        told_[world_commit.generation()].world_commit != entry.body) {
+      Broken(Invariant::kOneWorld,
+             "an adopted world commit is none that was told");
     }
     adopts_ = false;
-    committed_ = seal.generation();
+    committed_ = world_commit.generation();
   } else if (entry.kind == Journal::Kind::kEnded) {
     OnGenerationEnded(entry, now);
     open_ = false;
@@ -122,19 +124,19 @@ void InvariantChecker::Sent(const v1::DaemonMessage& m,
     const uint64_t generation = m.commit().generation();
     const bool open = durable.proposal.has_value() &&
                       durable.proposal->generation() == generation;
-    if (open && !durable.seal.has_value()) {
+    if (open && !durable.world_commit.has_value()) {
       Broken(Invariant::kJournalFirst,
              absl::StrCat("commit ", generation, " is told and not durable"));
     }
     Told& told = told_[generation];
-    if (told.seal.empty()) {
-      told.seal = m.commit().seal();
+    if (told.world_commit.empty()) {
+      told.world_commit = m.commit().world_commit();
     } else {
       Tested(Invariant::kOneWorld);
     }
-    if (told.seal != m.commit().seal()) {
+    if (told.world_commit != m.commit().world_commit()) {
       Broken(Invariant::kOneWorld,
-             absl::StrCat("generation ", generation, " has two seals"));
+             absl::StrCat("generation ", generation, " has two world commits"));
     }
   } else if (m.has_abort()) {
     const auto outsiders = outsiders_.find(m.abort().generation());
@@ -165,8 +167,9 @@ void InvariantChecker::Restored(const JournalState& durable) {
     at = lost ? evicted_.erase(at) : std::next(at);
   }
   proposed_ = durable.generation;
-  open_ = durable.seal.has_value();
-  committed_ = durable.seal.has_value() ? durable.seal->generation() : 0;
+  open_ = durable.world_commit.has_value();
+  committed_ =
+      durable.world_commit.has_value() ? durable.world_commit->generation() : 0;
   end_journaled_ = durable.end.has_value();
   if (durable.end.has_value()) ends_told_[durable.run] = *durable.end;
   // Only the seats of the open world survive the daemon, if it is the world
@@ -197,14 +200,14 @@ void InvariantChecker::TookUp(const Job& job, const JournalState& durable,
   Tested(Invariant::kJournalRestores);
   if (durable.generation > 0) Tested(Invariant::kSurvives);
   const uint64_t generation = job.Status(now).generation();
-  const uint64_t expected = durable.seal.has_value()
+  const uint64_t expected = durable.world_commit.has_value()
                                 ? durable.proposal->generation()
                                 : durable.generation;
-  if (generation != expected ||
-      (durable.seal.has_value() && job.state() != v1::JOB_STATE_RUNNING)) {
+  if (generation != expected || (durable.world_commit.has_value() &&
+                                 job.state() != v1::JOB_STATE_RUNNING)) {
     Broken(Invariant::kSurvives,
            absl::StrCat("generation ", durable.generation,
-                        durable.seal.has_value() ? " is committed" : "",
+                        durable.world_commit.has_value() ? " is committed" : "",
                         ", and the daemon goes on with ", generation, " ",
                         v1::JobState_Name(job.state())));
   }

@@ -100,7 +100,7 @@ TEST(AgentLink, ACredentialThatCountsNoMoreGivesWayToTheTokenOnce) {
       {2.6, StreamUp{}, "hello i11"},
   });
   EXPECT_EQ(story.hello().token().secret(), "s");
-  EXPECT_EQ(story.hello().held().running_generation(), 1u);
+  EXPECT_EQ(story.hello().resume_state().running_generation(), 1u);
   story.Tell({
       {2.7, refused, "ABORT 1; STOP 0,1 15s"},
       {2.8, Gone(1), "EXIT 77"},

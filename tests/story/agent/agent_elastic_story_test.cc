@@ -184,7 +184,7 @@ TEST(AgentElastic, TheDeathOfASourceIsSaidAgainAfterARedial) {
       {2.3, AbortOf(2), "UNDO 2; stopped 2"},
   });
   // So the daemon sends the commit again, and does not give the node up.
-  EXPECT_EQ(story.hello().held().prepared_generation(), 2);
+  EXPECT_EQ(story.hello().resume_state().prepared_generation(), 2);
 }
 
 TEST(AgentElastic, OneThatWaitsUnlinkedIsStopped) {

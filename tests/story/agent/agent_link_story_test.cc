@@ -33,9 +33,9 @@ TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
   });
   EXPECT_EQ(story.hello().run(), "run1");
   EXPECT_EQ(story.hello().generation_seen(), 1u);
-  EXPECT_EQ(story.hello().held().running_generation(), 1u);
-  EXPECT_FALSE(story.hello().held().seal().empty());
-  EXPECT_EQ(story.hello().held().proof(), "proof of 1");
+  EXPECT_EQ(story.hello().resume_state().running_generation(), 1u);
+  EXPECT_FALSE(story.hello().resume_state().world_commit().empty());
+  EXPECT_EQ(story.hello().resume_state().proof(), "proof of 1");
 }
 
 TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
@@ -102,7 +102,7 @@ TEST(AgentLink, WhatWasPreparedIsSaidAgain) {
       {0.5, Welcome(), "prepared 1"},
       {0.6, CommitOf(1), "START 1 port 23456"},
   });
-  EXPECT_EQ(story.hello().held().prepared_generation(), 1u);
+  EXPECT_EQ(story.hello().resume_state().prepared_generation(), 1u);
 }
 
 TEST(AgentLink, TheDaemonsGraceIsNotForEver) {
@@ -130,7 +130,7 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
       {10.4, PreparationDone{2}, ""},
       {10.5, Gone(1), "prepared 2"},
   });
-  EXPECT_EQ(story.hello().held().running_generation(), 0u);
+  EXPECT_EQ(story.hello().resume_state().running_generation(), 0u);
   // A world without it may wait for its ranks.
   AgentStory seatless;
   seatless.Tell(Running(1));
@@ -178,11 +178,11 @@ TEST(AgentLink, OfARunThatNeverRanItComesToTheNext) {
 
 TEST(AgentLink, AStrangerEndsItWhenThereIsNoHope) {
   AgentStory story;
-  StreamDown stranger = Down(absl::StatusCode::kUnauthenticated);
-  stranger.stranger = true;
+  StreamDown other_daemon = Down(absl::StatusCode::kUnauthenticated);
+  other_daemon.other_daemon = true;
   story.Tell({
       {0.0, StreamUp{}, "hello i11"},
-      {0.1, stranger, "EXIT 77"},
+      {0.1, other_daemon, "EXIT 77"},
   });
 }
 

@@ -20,10 +20,11 @@ v1::Hello HelloOfThisNode(bool once) {
   return hello;
 }
 
-std::string TextOf(const std::vector<RankLife>& ranks) {
-  return absl::StrJoin(ranks, ",", [](std::string* out, const RankLife& life) {
-    absl::StrAppend(out, life.local_rank);
-  });
+std::string TextOf(const std::vector<RankIncarnation>& ranks) {
+  return absl::StrJoin(
+      ranks, ",", [](std::string* out, const RankIncarnation& incarnation) {
+        absl::StrAppend(out, incarnation.local_rank);
+      });
 }
 
 // Ranks that wait, as RANK@STEP; "?" after it: not the whole state.
@@ -54,7 +55,8 @@ std::string TextOf(const v1::RankStalled& stalled) {
 std::string TextOf(const StartRanks& start) {
   const bool all_fresh = start.fresh.size() == 2;
   return absl::StrCat(
-      "START ", start.world.generation(), " port ", start.seal.master_port(),
+      "START ", start.world.generation(), " port ",
+      start.world_commit.master_port(),
       all_fresh ? ""
                 : absl::StrCat(" fresh ", absl::StrJoin(start.fresh, ","),
                                " waiting ", TextOf(start.waiting)));
@@ -145,7 +147,7 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
       told.push_back(absl::StrCat("NOTICE ", tell->notice.notice(), " ",
                                   absl::FormatDuration(tell->deadline)));
     } else if (const auto* look = std::get_if<LookAtRank>(&action)) {
-      told.push_back(absl::StrCat("LOOK ", look->life.local_rank));
+      told.push_back(absl::StrCat("LOOK ", look->incarnation.local_rank));
     } else if (const auto* run = std::get_if<RunChecks>(&action)) {
       told.push_back(absl::StrCat("CHECK ", run->request));
     } else if (const auto* run = std::get_if<RunProbe>(&action)) {
@@ -229,14 +231,16 @@ FromDaemon ProposalOnce(uint64_t generation, bool first) {
 }
 
 FromDaemon CommitOf(uint64_t generation, std::optional<uint32_t> source) {
-  v1::Seal seal;
-  seal.set_generation(generation);
-  seal.set_master_address("10.7.0.1");
-  seal.set_master_port(23456);
-  if (source.has_value()) seal.mutable_state_source()->set_rank(*source);
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(generation);
+  world_commit.set_master_address("10.7.0.1");
+  world_commit.set_master_port(23456);
+  if (source.has_value())
+    world_commit.mutable_state_source()->set_rank(*source);
   FromDaemon from;
   from.message.mutable_commit()->set_generation(generation);
-  from.message.mutable_commit()->set_seal(seal.SerializeAsString());
+  from.message.mutable_commit()->set_world_commit(
+      world_commit.SerializeAsString());
   from.message.mutable_commit()->set_proof(
       absl::StrCat("proof of ", generation));
   return from;

@@ -13,26 +13,28 @@ namespace {
 
 struct Remembered {
   JobStory before{"2:3"};
-  HelloOptions held;
+  HelloOptions resumed;
 
   Remembered() {
     before.Tell(ThreeRun());
-    held = HoldsAllOf(before);
+    resumed = HoldsAllOf(before);
   }
   // What a member of this story's world shows in its Hello.
   static HelloOptions HoldsAllOf(const JobStory& story) {
     const JournalState state = StateOf(story, true);
     const uint64_t generation = state.proposal->generation();
-    HelloOptions held = Holds(0, generation);
-    held.held.set_world(state.proposal->world());
-    held.held.set_seal(state.seal->SerializeAsString());
-    Prove(held);
-    return held;
+    HelloOptions resumed = Holds(0, generation);
+    resumed.resume_state.set_world(state.proposal->world());
+    resumed.resume_state.set_world_commit(
+        state.world_commit->SerializeAsString());
+    Prove(resumed);
+    return resumed;
   }
   // With the proof that a daemon with the same secret makes.
-  static void Prove(HelloOptions& held) {
-    held.held.set_proof(ProofOf(held.run, held.held.running_generation(),
-                                held.held.world(), held.held.seal()));
+  static void Prove(HelloOptions& resumed) {
+    resumed.resume_state.set_proof(ProofOf(
+        resumed.run, resumed.resume_state.running_generation(),
+        resumed.resume_state.world(), resumed.resume_state.world_commit()));
   }
   static JobStory Blank(bool may_adopt = true) {
     v1::JobSettings settings;
@@ -48,9 +50,9 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   Remembered run;
   JobStory story = Remembered::Blank();
   story.Tell({
-      {0.0, Attends("a", 1, run.held), ""},
-      {0.1, Attends("a", 1, run.held), "refuse a REDIALED"},
-      {0.2, Attends("b", 1, run.held), ""},
+      {0.0, Attends("a", 1, run.resumed), ""},
+      {0.1, Attends("a", 1, run.resumed), "refuse a REDIALED"},
+      {0.2, Attends("b", 1, run.resumed), ""},
   });
   EXPECT_EQ(story.job().run(), "run1");
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
@@ -67,7 +69,7 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
       Limits(), story.now());
   EXPECT_EQ(next.Status(story.now()).generation(), 1u);
   story.Tell({
-      {0.5, Attends("c", 1, run.held), ""},
+      {0.5, Attends("c", 1, run.resumed), ""},
       // Their ranks stand at a boundary for a notice of the lost daemon.
       {0.55, Sees("a", 7), "notice 8 GROW"},
       // Above all that the lost daemon can have proposed.
@@ -82,11 +84,11 @@ TEST(Adoption, MembersThatRunNothingFormNoWorldBesideTheOneThatRuns) {
                {0.0, Attends("b", 1, {.once = true}), ""},
                {0.0, Attends("c", 1, {.once = true}), "form g1 a,b,c"},
                {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"}});
-  HelloOptions held = Remembered::HoldsAllOf(before);
-  held.once = true;
+  HelloOptions resumed = Remembered::HoldsAllOf(before);
+  resumed.once = true;
   JobStory story = Remembered::Blank();
-  story.Tell(
-      {{0.0, Attends("b", 1, held), ""}, {0.2, Attends("c", 1, held), ""}});
+  story.Tell({{0.0, Attends("b", 1, resumed), ""},
+              {0.2, Attends("c", 1, resumed), ""}});
   EXPECT_EQ(story.job().run(), "run1");
   TellBeats(story, {"b", "c"}, 60, 2);
   story.Tell({{60.3, Ticks(), "abort g1 LOST_STREAM"},
@@ -104,13 +106,13 @@ TEST(Adoption, WhoCameMeanwhileDialsAgainAndIsASpare) {
   told.run = "run2";
   story.Tell({
       {0.0, Attends("x"), ""},
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {0.2, Attends("y"), ""},
       {2.0, Ticks(), ""},  // Two attend, but no world is formed.
-      {2.1, Attends("b", 1, run.held),
+      {2.1, Attends("b", 1, run.resumed),
        "refuse x UNSPECIFIED; refuse y UNSPECIFIED"},
       {2.2, Attends("x", 1, told), ""},
-      {2.2, Attends("c", 1, run.held), ""},
+      {2.2, Attends("c", 1, run.resumed), ""},
   });
   EXPECT_EQ(RowOf(story.job().Status(story.now()), "x").state(),
             v1::NODE_STATE_SPARE);
@@ -119,25 +121,25 @@ TEST(Adoption, WhoCameMeanwhileDialsAgainAndIsASpare) {
 TEST(Adoption, OtherBytesAreNoMajority) {
   Remembered run;
   JobStory story = Remembered::Blank();
-  HelloOptions other = run.held;
-  v1::Seal seal;
-  ASSERT_TRUE(seal.ParseFromString(other.held.seal()));
-  seal.set_master_port(1);
-  other.held.set_seal(seal.SerializeAsString());
+  HelloOptions other = run.resumed;
+  v1::WorldCommit world_commit;
+  ASSERT_TRUE(world_commit.ParseFromString(other.resume_state.world_commit()));
+  world_commit.set_master_port(1);
+  other.resume_state.set_world_commit(world_commit.SerializeAsString());
   Remembered::Prove(other);
   story.Tell({
-      {0.0, Attends("a", 1, run.held), ""},
+      {0.0, Attends("a", 1, run.resumed), ""},
       {0.1, Attends("b", 1, other), ""},
       {59.9, Ticks(), ""},
       {60.0, Ticks(), "refuse a OTHER_RUN; refuse b OTHER_RUN"},
-      {60.1, Attends("c", 1, run.held), "refuse c OTHER_RUN"},
+      {60.1, Attends("c", 1, run.resumed), "refuse c OTHER_RUN"},
   });
 }
 
 TEST(Adoption, AJournalThatKnowsTheJobAdoptsNothing) {
   Remembered run;
   JobStory story = Remembered::Blank(/*may_adopt=*/false);
-  story.Tell({{0.0, Attends("a", 1, run.held), "refuse a OTHER_RUN"}});
+  story.Tell({{0.0, Attends("a", 1, run.resumed), "refuse a OTHER_RUN"}});
 }
 
 // Each of these is told to dial again, like every agent of a run that may still
@@ -146,33 +148,33 @@ TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
   Remembered run;
   JobStory story = Remembered::Blank();
   const auto changed = [&](const std::function<void(HelloOptions&)>& change) {
-    HelloOptions held = run.held;
-    change(held);
-    return held;
+    HelloOptions resumed = run.resumed;
+    change(resumed);
+    return resumed;
   };
   const HelloOptions garbage = changed([](HelloOptions& h) {
-    h.held.set_world("\x01\x02");
+    h.resume_state.set_world("\x01\x02");
     Remembered::Prove(h);
   });
   const HelloOptions unproven =
-      changed([](HelloOptions& h) { h.held.set_proof("made up"); });
+      changed([](HelloOptions& h) { h.resume_state.set_proof("made up"); });
   const HelloOptions no_proof =
-      changed([](HelloOptions& h) { h.held.clear_proof(); });
+      changed([](HelloOptions& h) { h.resume_state.clear_proof(); });
   const HelloOptions ranks = changed([](HelloOptions& h) { h.ranks = 2; });
   const HelloOptions epoch = changed([](HelloOptions& h) { h.epoch = 1; });
   const HelloOptions next_life =
       changed([](HelloOptions& h) { h.previous_incarnation = 1; });
   story.Tell({
-      {0.0, Attends("zz", 1, run.held), "refuse zz UNSPECIFIED"},
+      {0.0, Attends("zz", 1, run.resumed), "refuse zz UNSPECIFIED"},
       {0.1, Attends("a", 1, garbage), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 1, unproven), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 1, no_proof), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 1, ranks), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 1, epoch), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 2, next_life), "refuse a UNSPECIFIED"},
-      {0.1, Attends("a", 2, run.held), "refuse a UNSPECIFIED"},
+      {0.1, Attends("a", 2, run.resumed), "refuse a UNSPECIFIED"},
       // One of three is no majority, and the others were no claims.
-      {0.2, Attends("b", 1, run.held), ""},
+      {0.2, Attends("b", 1, run.resumed), ""},
       {60.0, Ticks(), "refuse b OTHER_RUN"},
       {60.1, Attends("c", 1, unproven), "refuse c OTHER_RUN"},
   });
@@ -181,7 +183,7 @@ TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
 TEST(Adoption, ATokenClaimsNoWorld) {
   Remembered run;
   JobStory story = Remembered::Blank();
-  HelloOptions token = run.held;
+  HelloOptions token = run.resumed;
   token.by_credential = false;
   story.Tell({
       {0.0, Attends("a", 1, token), "refuse a OTHER_RUN"},
@@ -198,8 +200,8 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
   HelloOptions spare = Holds(0, 0);
   story.Tell({
       {0.0, Attends("s", 1, spare), "refuse s UNSPECIFIED"},
-      {0.1, Attends("a", 1, run.held), ""},
-      {0.2, Attends("b", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
+      {0.2, Attends("b", 1, run.resumed), ""},
   });
   // The lost daemon may have evicted it, so its credential is not valid any
   // more. Those of the world's members are.
@@ -252,10 +254,10 @@ TEST(Adoption, WhoCameByATokenMeanwhileTakesNoMembersPlace) {
   told.by_credential = true;
   story.Tell({
       {0.0, Attends("c", 7), ""},
-      {0.1, Attends("a", 1, run.held), ""},
-      {0.2, Attends("b", 1, run.held), "refuse c UNSPECIFIED"},
+      {0.1, Attends("a", 1, run.resumed), ""},
+      {0.2, Attends("b", 1, run.resumed), "refuse c UNSPECIFIED"},
       {0.3, Attends("c", 7, told), "refuse c UNSPECIFIED"},
-      {0.4, Attends("c", 1, run.held), ""},
+      {0.4, Attends("c", 1, run.resumed), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
@@ -265,10 +267,10 @@ TEST(Adoption, AJobThatHasEndedBecomesNoOther) {
   JobStory story = Remembered::Blank();
   story.Tell({
       {0.0, Attends("x"), ""},
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {0.2, StopIsAsked(3), "refuse a OTHER_RUN; end 3 STOPPED"},
-      {0.3, Attends("a", 1, run.held), "refuse a OTHER_RUN"},
-      {0.3, Attends("b", 1, run.held), "refuse b OTHER_RUN"},
+      {0.3, Attends("a", 1, run.resumed), "refuse a OTHER_RUN"},
+      {0.3, Attends("b", 1, run.resumed), "refuse b OTHER_RUN"},
   });
   EXPECT_EQ(story.job().run(), "run2");
 }
@@ -279,7 +281,7 @@ TEST(Adoption, NothingIsDueWhileTheRestIsWaitedFor) {
   story.Tell({
       {0.0, Attends("x"), ""},
       {0.0, Attends("y"), ""},
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {4.0, BeatsAll({"x", "y"}), ""},
       {4.1, Ticks(), ""},
   });
@@ -293,7 +295,7 @@ TEST(Adoption, AFormedWorldAdoptsNoOther) {
       {0.0, Attends("x"), ""},
       {0.0, Attends("y"), ""},
       {1.0, Ticks(), "form g1 x,y"},
-      {1.1, Attends("a", 1, run.held), "refuse a OTHER_RUN"},
+      {1.1, Attends("a", 1, run.resumed), "refuse a OTHER_RUN"},
   });
 }
 
@@ -310,7 +312,7 @@ TEST(Adoption, ClaimsAreWaitedForWithoutSpinning) {
   story.Tell({
       {0.0, Attends("x"), ""},
       {0.0, Attends("y"), ""},
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {1.5, Ticks(), ""},
   });
   EXPECT_GT(story.job().NextDeadline(), story.now());
@@ -321,9 +323,9 @@ TEST(Adoption, WhoComesAndGoesIsNotWaitedForAnew) {
   JobStory story = Remembered::Blank();
   story.Tell({
       {0.0, Attends("x"), ""},
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {59.0, Breaks("a"), ""},
-      {59.5, Attends("a", 1, run.held), ""},
+      {59.5, Attends("a", 1, run.resumed), ""},
       {60.1, Beats("x"), ""},
       {60.1, Ticks(), "refuse a OTHER_RUN"},
   });
@@ -333,8 +335,8 @@ TEST(Adoption, WhatTheLostDaemonMayHaveProposedOutlivesTheNextOne) {
   Remembered run;
   JobStory story = Remembered::Blank();
   story.Tell({
-      {0.0, Attends("a", 1, run.held), ""},
-      {0.1, Attends("b", 1, run.held), ""},
+      {0.0, Attends("a", 1, run.resumed), ""},
+      {0.1, Attends("b", 1, run.resumed), ""},
   });
   JobStory after = RestartOf(story);
   after.Tell({
@@ -349,7 +351,7 @@ TEST(Adoption, AStopIsForThemToo) {
   Remembered run;
   JobStory story = Remembered::Blank();
   story.Tell({
-      {0.1, Attends("a", 1, run.held), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
       {1.0, StopIsAsked(3), "refuse a OTHER_RUN; forget"},
   });
 }

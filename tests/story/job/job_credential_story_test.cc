@@ -21,8 +21,8 @@ JournalState CommittedState(const JobStory& story) {
   state.generation = proposed.generation;
   state.proposal.emplace();
   EXPECT_TRUE(state.proposal->ParseFromString(proposed.body));
-  state.seal.emplace();
-  EXPECT_TRUE(state.seal->ParseFromString(
+  state.world_commit.emplace();
+  EXPECT_TRUE(state.world_commit->ParseFromString(
       story.journal().at(Journal::Kind::kCommitted).body));
   return state;
 }
@@ -109,7 +109,7 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
   HelloOptions holds;
   holds.run = "run1";
-  holds.held.set_running_generation(1);
+  holds.resume_state.set_running_generation(1);
   holds.by_credential = true;
   story.Tell({{0.2, Attends("a", 7, holds), ""}});
   // It has shown its credential: no token speaks for it from now on.

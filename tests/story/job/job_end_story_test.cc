@@ -53,8 +53,8 @@ TEST(Ending, WhoHasHeardOfItCountsAmongThoseThatAreRemembered) {
   JobStory story("1");
   story.Tell({{0.0, Attends("a"), "form g1 a"},
               {0.1, StopIsAsked(3), "end 3 STOPPED"}});
-  constexpr size_t kMost = Limits::nodes_max + Limits::lost_names_max;
-  for (size_t i = 1; i < kMost; ++i) {
+  constexpr size_t kMax = Limits::nodes_max + Limits::lost_names_max;
+  for (size_t i = 1; i < kMax; ++i) {
     const std::string name = absl::StrCat("n", i);
     ASSERT_EQ(Attends(name)(story), "end 3 STOPPED");
     ASSERT_EQ(SeesEnd(name)(story), "");

@@ -57,7 +57,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   } else {
     hello.mutable_token()->set_id(options.token_id);
   }
-  *hello.mutable_held() = options.held;
+  *hello.mutable_resume_state() = options.resume_state;
   *hello.mutable_settings() = options.settings;
   v1::Facts& facts = *hello.mutable_facts();
   facts.set_boot_id(absl::StrCat("boot-", node));
@@ -127,11 +127,12 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
     attend.observed_address = AddressOf(node);
     attend.epoch = options.epoch;
     attend.swept = options.swept;
-    const v1::Held& held = attend.hello.held();
+    const v1::ResumeState& resume_state = attend.hello.resume_state();
     attend.commit_proven =
-        !held.proof().empty() &&
-        held.proof() == ProofOf(attend.hello.run(), held.running_generation(),
-                                held.world(), held.seal());
+        !resume_state.proof().empty() &&
+        resume_state.proof() ==
+            ProofOf(attend.hello.run(), resume_state.running_generation(),
+                    resume_state.world(), resume_state.world_commit());
     const SessionId before = story.SessionOf(node);
     attend.session = story.NewSession(node);
     const std::string answer = story.Step(attend);
@@ -362,8 +363,8 @@ JournalState StateOf(const JobStory& story, bool committed) {
         state.finished.emplace().ParseFromString(finished->second.body));
   }
   if (committed) {
-    state.seal.emplace();
-    EXPECT_TRUE(state.seal->ParseFromString(
+    state.world_commit.emplace();
+    EXPECT_TRUE(state.world_commit->ParseFromString(
         story.journal().at(Journal::Kind::kCommitted).body));
   }
   return state;
@@ -385,18 +386,18 @@ const v1::NodeStatus& RowOf(const v1::JobStatus& status,
 }
 
 std::string ProofOf(const std::string& run, uint64_t generation,
-                    const std::string& world, const std::string& seal) {
+                    const std::string& world, const std::string& world_commit) {
   return absl::StrCat(
       std::hash<std::string>()(absl::StrCat(run, "/", generation, "/", world)),
-      "/", std::hash<std::string>()(seal));
+      "/", std::hash<std::string>()(world_commit));
 }
 
 HelloOptions Holds(uint64_t prepared, uint64_t running) {
   HelloOptions options;
   options.run = "run1";
   options.generation_seen = 1;
-  options.held.set_prepared_generation(prepared);
-  options.held.set_running_generation(running);
+  options.resume_state.set_prepared_generation(prepared);
+  options.resume_state.set_running_generation(running);
   options.by_credential = true;
   return options;
 }

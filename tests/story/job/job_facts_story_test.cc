@@ -147,7 +147,7 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnAddressThatChanges) {
 
 TEST(FactsStory, AnAgentThatComesBackFromAnotherAddressIsProbedThere) {
   HelloOptions again = ComesBack();
-  again.held.set_running_generation(1);
+  again.resume_state.set_running_generation(1);
   again.claims_address_of = "elsewhere";
   JobStory story("2");
   story.Tell(TwoRunProbed());

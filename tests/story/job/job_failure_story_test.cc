@@ -28,12 +28,12 @@ TEST(Loss, ABrokenStreamIsLostAfterTheGrace) {
 
 TEST(Loss, AStreamThatIsBackInTimeCostsNothing) {
   JobStory story = ThreeRunning("2:3");
-  HelloOptions held;
-  held.run = "run1";
-  held.held.set_running_generation(1);
+  HelloOptions resumed;
+  resumed.run = "run1";
+  resumed.resume_state.set_running_generation(1);
   story.Tell({
       {1.0, Breaks("b"), ""},
-      {1.5, Attends("b", 1, held), ""},
+      {1.5, Attends("b", 1, resumed), ""},
       {2.5, Ticks(), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
@@ -74,8 +74,8 @@ TEST(Loss, BelowMinTheRestGathersAndTheLostAreNamed) {
 
 TEST(Loss, SeatsAreStickyAndASpareTakesTheEmptyOne) {
   JobStory story = ThreeRunning("2:3");
-  HelloOptions held;
-  held.run = "run1";
+  HelloOptions resumed;
+  resumed.run = "run1";
   story.Tell({
       {0.2, Attends("d"), ""},  // A spare: the world is full.
       {1.0, Breaks("a"), ""},

@@ -49,10 +49,10 @@ std::string FenceOf(JobStory& story) {
 JournalState Ended(const JobStory& story) {
   JournalState state = StateOf(story, /*committed=*/true);
   state.ran_proposal = std::move(state.proposal);
-  state.ran_seal = std::move(state.seal);
+  state.ran_world_commit = std::move(state.world_commit);
   state.ran_finished = std::move(state.finished);
   state.proposal.reset();
-  state.seal.reset();
+  state.world_commit.reset();
   state.finished.reset();
   return state;
 }

@@ -134,12 +134,12 @@ TEST(Silence, AnIsolatedDaemonSettlesAFailure) {
 TEST(Silence, OneThatBreaksAgainAndAgainIsStillOne) {
   JobStory story("2:4");
   story.Tell(FourRun());
-  HelloOptions held = Holds(0, 1);
+  HelloOptions resumed = Holds(0, 1);
   story.Tell({
       {1.0, Breaks("a"), ""},
-      {1.1, Attends("a", 1, held), ""},
+      {1.1, Attends("a", 1, resumed), ""},
       {1.2, Breaks("a"), ""},
-      {1.3, Attends("a", 1, held), ""},
+      {1.3, Attends("a", 1, resumed), ""},
       {1.4, Breaks("a"), ""},
       {2.3, Ticks(), ""},
       {2.4, Ticks(), "abort g1 LOST_STREAM; form g2 b,c,d"},
@@ -149,15 +149,15 @@ TEST(Silence, OneThatBreaksAgainAndAgainIsStillOne) {
 TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
   JobStory story("2:4");
   story.Tell(FourRun());
-  HelloOptions held = Holds(0, 1);
+  HelloOptions resumed = Holds(0, 1);
   story.Tell({
       {1.0, Breaks("a"), ""},
       {1.1, Breaks("b"), ""},
       {1.2, Breaks("c"), ""},
       {2.5, Ticks(), ""},  // Beyond reconnect_grace.
-      {3.0, Attends("a", 1, held), ""},
-      {3.0, Attends("b", 1, held), ""},
-      {3.0, Attends("c", 1, held), ""},
+      {3.0, Attends("a", 1, resumed), ""},
+      {3.0, Attends("b", 1, resumed), ""},
+      {3.0, Attends("c", 1, resumed), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }

@@ -24,11 +24,11 @@ v1::RankState Has(uint32_t local_rank, uint64_t step, bool whole = true) {
   return state;
 }
 
-v1::Seal SealOf(const JobStory& story) {
-  v1::Seal seal;
-  EXPECT_TRUE(
-      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
-  return seal;
+v1::WorldCommit WorldCommitOf(const JobStory& story) {
+  v1::WorldCommit world_commit;
+  EXPECT_TRUE(world_commit.ParseFromString(
+      story.journal().at(Journal::Kind::kCommitted).body));
+  return world_commit;
 }
 
 // Generation 1 runs with these nodes and z, whose stream breaks: generation 2
@@ -57,11 +57,11 @@ TEST(State, TheHighestStepThenTheLowestSeatIsTheSource) {
               {0.1, PreparesWith("a", 1, {Has(0, 6), Has(1, 9, false)}), ""},
               {0.1, PreparesWith("b", 1, {Has(0, 6), Has(1, 7)}), ""},
               {0.1, PreparesWith("c", 1, {Has(0, 7)}), "run g1"}});
-  v1::Seal seal;
-  ASSERT_TRUE(
-      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
-  EXPECT_EQ(seal.state_source().rank(), 3u);
-  EXPECT_EQ(seal.state_source().step(), 7u);
+  v1::WorldCommit world_commit;
+  ASSERT_TRUE(world_commit.ParseFromString(
+      story.journal().at(Journal::Kind::kCommitted).body));
+  EXPECT_EQ(world_commit.state_source().rank(), 3u);
+  EXPECT_EQ(world_commit.state_source().step(), 7u);
 }
 
 TEST(State, OneThatDiedSinceIsNotTheSource) {
@@ -71,11 +71,11 @@ TEST(State, OneThatDiedSinceIsNotTheSource) {
               {0.1, PreparesWith("a", 1, {Has(0, 9)}), ""},
               {0.2, PreparesWith("a", 1, {}), ""},
               {0.3, PreparesWith("b", 1, {Has(0, 8)}), "run g1"}});
-  v1::Seal seal;
-  ASSERT_TRUE(
-      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
-  EXPECT_EQ(seal.state_source().rank(), 1u);
-  EXPECT_EQ(seal.state_source().step(), 8u);
+  v1::WorldCommit world_commit;
+  ASSERT_TRUE(world_commit.ParseFromString(
+      story.journal().at(Journal::Kind::kCommitted).body));
+  EXPECT_EQ(world_commit.state_source().rank(), 1u);
+  EXPECT_EQ(world_commit.state_source().step(), 8u);
 }
 
 // One node's claim does not discard the work of all others.
@@ -85,8 +85,8 @@ TEST(State, OneThatStandsFarAboveTheMedianIsNoSourceAndIsNamed) {
   story.Tell({{2.0, PreparesWith("a", 2, {Has(0, 100)}), ""},
               {2.0, PreparesWith("b", 2, {Has(0, ~uint64_t{0})}), ""},
               {2.0, PreparesWith("c", 2, {Has(0, 101)}), "run g2"}});
-  EXPECT_EQ(SealOf(story).state_source().rank(), 2u);
-  EXPECT_EQ(SealOf(story).state_source().step(), 101u);
+  EXPECT_EQ(WorldCommitOf(story).state_source().rank(), 2u);
+  EXPECT_EQ(WorldCommitOf(story).state_source().step(), 101u);
   EXPECT_TRUE(absl::StrContains(story.logs(), "event=warning node=b"))
       << story.logs();
   EXPECT_FALSE(absl::StrContains(story.logs(), "event=warning node=c"));
@@ -105,8 +105,8 @@ TEST(State, ANewcomerHasNoStateThatGoesBeforeThatOfAMember) {
               {2.5, PreparesWith("a", 2, {Has(0, 7)}), ""},
               {2.5, PreparesWith("b", 2, {Has(0, 7)}), ""},
               {2.5, PreparesWith("c", 2, {Has(0, 9)}), "run g2"}});
-  EXPECT_EQ(SealOf(story).state_source().rank(), 0u);
-  EXPECT_EQ(SealOf(story).state_source().step(), 7u);
+  EXPECT_EQ(WorldCommitOf(story).state_source().rank(), 0u);
+  EXPECT_EQ(WorldCommitOf(story).state_source().step(), 7u);
   EXPECT_TRUE(absl::StrContains(story.logs(), "event=warning node=c"));
 }
 
@@ -114,10 +114,10 @@ TEST(State, NobodyHasAny) {
   JobStory story("1");
   story.Tell({{0.0, Attends("a"), "form g1 a"},
               {0.1, PreparesWith("a", 1, {Has(0, 3, false)}), "run g1"}});
-  v1::Seal seal;
-  ASSERT_TRUE(
-      seal.ParseFromString(story.journal().at(Journal::Kind::kCommitted).body));
-  EXPECT_FALSE(seal.has_state_source());
+  v1::WorldCommit world_commit;
+  ASSERT_TRUE(world_commit.ParseFromString(
+      story.journal().at(Journal::Kind::kCommitted).body));
+  EXPECT_FALSE(world_commit.has_state_source());
 }
 
 // --- Exchange ----------------------------------------------------------------

@@ -99,7 +99,7 @@ struct HelloOptions {
   bool launcher = false;
   // Hello.once.
   bool once = false;
-  v1::Held held;
+  v1::ResumeState resume_state;
   v1::JobSettings settings;
   uint64_t generation_seen = 0;
   // It also claims the address by which this node connects.
@@ -180,7 +180,7 @@ const v1::NodeStatus& RowOf(const v1::JobStatus& status,
                             const std::string& node);
 // The proof of a commit, the same by each daemon.
 std::string ProofOf(const std::string& run, uint64_t generation,
-                    const std::string& world, const std::string& seal);
+                    const std::string& world, const std::string& world_commit);
 // The secrets of a round of probes.
 std::string ProbeSecretOf(uint64_t round, const std::string& word);
 // An agent that comes back to run1 from generation 1, by its credential.

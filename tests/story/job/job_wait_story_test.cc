@@ -103,11 +103,13 @@ TEST(TakenUp, AJobThatHasFormedNoWorldWaitsForTheReattachGrace) {
 TEST(Claims, ALateLoopPutsOffTheEndOfAdoption) {
   JobStory before = ThreeRunning("2:3");
   const JournalState state = StateOf(before, true);
-  HelloOptions held = Holds(0, 1);
-  held.held.set_world(state.proposal->world());
-  held.held.set_seal(state.seal->SerializeAsString());
-  held.held.set_proof(
-      ProofOf(held.run, 1, held.held.world(), held.held.seal()));
+  HelloOptions resumed = Holds(0, 1);
+  resumed.resume_state.set_world(state.proposal->world());
+  resumed.resume_state.set_world_commit(
+      state.world_commit->SerializeAsString());
+  resumed.resume_state.set_proof(ProofOf(resumed.run, 1,
+                                         resumed.resume_state.world(),
+                                         resumed.resume_state.world_commit()));
   v1::JobSettings settings;
   settings.set_nodes_min(2);
   settings.set_nodes_max(3);
@@ -115,11 +117,11 @@ TEST(Claims, ALateLoopPutsOffTheEndOfAdoption) {
   blank.AllowAdoption();
   JobStory story(std::move(blank), JobStory("1"));
   story.Tell({
-      {0.0, Attends("a", 1, held), ""},
+      {0.0, Attends("a", 1, resumed), ""},
       {1.0, Ticks(), ""},
       {102.0, Ticks(100), ""},
       {159.9, Ticks(), ""},
-      {159.9, Attends("b", 1, held), ""},
+      {159.9, Attends("b", 1, resumed), ""},
   });
   EXPECT_EQ(story.job().run(), "run1");
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);

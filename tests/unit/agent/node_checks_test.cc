@@ -118,7 +118,7 @@ class RankFoldersTest : public testing::Test {
  protected:
   RankFoldersTest() : run_(*RunFolder::Make(folder_.path())), folders_(*run_) {}
 
-  void Begin(uint64_t generation, const std::vector<RankLife>& waiting) {
+  void Begin(uint64_t generation, const std::vector<RankIncarnation>& waiting) {
     const std::string path =
         run_->path() + "/gen-" + std::to_string(generation);
     std::filesystem::create_directory(path);

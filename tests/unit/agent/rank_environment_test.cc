@@ -54,25 +54,25 @@ v1::World MakeWorld() {
   return world;
 }
 
-v1::Seal MakeSeal(int ids = 1) {
-  v1::Seal seal;
-  seal.set_generation(4);
-  seal.set_master_address("10.0.0.1");
-  seal.set_master_port(23456);
+v1::WorldCommit MakeWorldCommit(int ids = 1) {
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(4);
+  world_commit.set_master_address("10.0.0.1");
+  world_commit.set_master_port(23456);
   for (int i = 0; i < ids; ++i) {
-    seal.add_nccl_ids(std::string(128, static_cast<char>('A' + i)));
+    world_commit.add_nccl_ids(std::string(128, static_cast<char>('A' + i)));
   }
-  return seal;
+  return world_commit;
 }
 
 Environment Get(const std::vector<std::string>& inherited,
                 const v1::World& world = MakeWorld(),
-                const v1::Seal& seal = MakeSeal(), uint32_t node_rank = 1,
-                uint32_t local_rank = 2) {
+                const v1::WorldCommit& world_commit = MakeWorldCommit(),
+                uint32_t node_rank = 1, uint32_t local_rank = 2) {
   const RankFiles files =
-      NameRankFiles("/run/x", "/run/x/socket", world, seal, node_rank);
-  return ByName(RankEnvironment(inherited, NetworkOptions(), files, world, seal,
-                                node_rank, local_rank));
+      NameRankFiles("/run/x", "/run/x/socket", world, world_commit, node_rank);
+  return ByName(RankEnvironment(inherited, NetworkOptions(), files, world,
+                                world_commit, node_rank, local_rank));
 }
 
 TEST(RankEnvironment, IsTheWholeContract) {
@@ -177,13 +177,13 @@ TEST(RankEnvironment, OfThePlanOnlyNetworkSettingsAreTaken) {
   EXPECT_EQ(environment.at("NCCL_SOCKET_IFNAME"), "=eth0");
   EXPECT_EQ(environment.at("NCCL_HOSTID"), "a-1");
   // Another node's plan is not this one's.
-  EXPECT_FALSE(Get({}, world, MakeSeal(), 0, 0).contains("NCCL_IB_HCA"));
+  EXPECT_FALSE(Get({}, world, MakeWorldCommit(), 0, 0).contains("NCCL_IB_HCA"));
 }
 
 TEST(RankEnvironment, OneRankKeepsItsThreadsAndNoIdsNoFile) {
   v1::World world = MakeWorld();
   world.mutable_members(1)->set_ranks(1);
-  const Environment environment = Get({}, world, MakeSeal(0), 1, 0);
+  const Environment environment = Get({}, world, MakeWorldCommit(0), 1, 0);
   EXPECT_FALSE(environment.contains("OMP_NUM_THREADS"));
   EXPECT_FALSE(environment.contains("ROLLCALL_NCCL_ID_FILE"));
 }
@@ -199,7 +199,7 @@ TEST(WorldFiles, TheWorldAsJson) {
   world.mutable_members(0)->set_hostname("host");
   world.mutable_members(1)->add_gpus()->set_model("H200");
   world.mutable_members(1)->mutable_gpus(0)->set_count(8);
-  const auto json = nlohmann::json::parse(WorldJson(world, MakeSeal()));
+  const auto json = nlohmann::json::parse(WorldJson(world, MakeWorldCommit()));
   std::set<std::string> fields;
   for (const auto& [name, value] : json.items()) fields.insert(name);
   EXPECT_EQ(fields,
@@ -233,7 +233,8 @@ TEST(WorldFiles, TextThatIsNoUtf8DoesNotThrow) {
   world.mutable_members(0)->set_node("a");
   // As a peer's bytes could be, past a decoder that does not look.
   world.mutable_members(0)->mutable_address()->assign("\xff\xfe");
-  EXPECT_FALSE(nlohmann::json::parse(WorldJson(world, MakeSeal())).empty());
+  EXPECT_FALSE(
+      nlohmann::json::parse(WorldJson(world, MakeWorldCommit())).empty());
 }
 
 TEST(WorldFiles, TheHostfile) {
@@ -265,12 +266,13 @@ class RankFilesTest : public testing::Test {
 
 TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
   const v1::World world = MakeWorld();
-  const v1::Seal seal = MakeSeal(2);
-  const RankFiles files = NameRankFiles(folder_ + "/run", "/s", world, seal, 1);
+  const v1::WorldCommit world_commit = MakeWorldCommit(2);
+  const RankFiles files =
+      NameRankFiles(folder_ + "/run", "/s", world, world_commit, 1);
   EXPECT_EQ(files.progress_files.size(), 3u);
   EXPECT_EQ(files.error_files.size(), 3u);
   const mode_t old = umask(0);
-  ASSERT_TRUE(WriteRankFiles(files, world, seal).ok());
+  ASSERT_TRUE(WriteRankFiles(files, world, world_commit).ok());
   umask(old);
   EXPECT_EQ(Mode(folder_ + "/run"), 0700u);
   EXPECT_EQ(Mode(files.folder), 0700u);
@@ -282,9 +284,9 @@ TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
   hex += "\n";
   for (int i = 0; i < 128; ++i) hex += "42";
   EXPECT_EQ(Read(files.nccl_id_file), hex + "\n");
-  EXPECT_EQ(Read(files.world_file), WorldJson(world, seal));
+  EXPECT_EQ(Read(files.world_file), WorldJson(world, world_commit));
   // Again, as after a retry, and nothing is left over.
-  ASSERT_TRUE(WriteRankFiles(files, world, seal).ok());
+  ASSERT_TRUE(WriteRankFiles(files, world, world_commit).ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(files.folder),
                           std::filesystem::directory_iterator()),
             3);
@@ -293,12 +295,13 @@ TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
 TEST_F(RankFilesTest, OfAnotherUserAreThatUsers) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   const v1::World world = MakeWorld();
-  const v1::Seal seal = MakeSeal(1);
+  const v1::WorldCommit world_commit = MakeWorldCommit(1);
   const SystemUser user = {.uid = 31337, .gid = 31338};
   chmod(folder_.c_str(), 0755);
   ASSERT_EQ(mkdir((folder_ + "/run").c_str(), 0755), 0);
-  const RankFiles files = NameRankFiles(folder_ + "/run", "/s", world, seal, 1);
-  ASSERT_TRUE(WriteRankFiles(files, world, seal, &user).ok());
+  const RankFiles files =
+      NameRankFiles(folder_ + "/run", "/s", world, world_commit, 1);
+  ASSERT_TRUE(WriteRankFiles(files, world, world_commit, &user).ok());
   for (const std::string& path :
        {files.folder, files.world_file, files.hostfile, files.nccl_id_file}) {
     struct stat info;
@@ -322,9 +325,9 @@ TEST_F(RankFilesTest, OfAnotherUserAreThatUsers) {
 
 TEST_F(RankFilesTest, ErrorsNameThePath) {
   const v1::World world = MakeWorld();
-  const absl::Status status =
-      WriteRankFiles(NameRankFiles("/proc/nowhere", "/s", world, MakeSeal(), 0),
-                     world, MakeSeal());
+  const absl::Status status = WriteRankFiles(
+      NameRankFiles("/proc/nowhere", "/s", world, MakeWorldCommit(), 0), world,
+      MakeWorldCommit());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(std::string(status.message()).find("/proc/nowhere"),
             std::string::npos);

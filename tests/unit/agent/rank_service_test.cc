@@ -56,9 +56,9 @@ class RankServiceTest : public testing::Test {
       member.set_first_rank(2 * node);
       member.set_ranks(2);
     }
-    v1::Seal seal;
-    seal.set_master_port(1234);
-    service_->SetWorld(world, seal, 1, waiting);
+    v1::WorldCommit world_commit;
+    world_commit.set_master_port(1234);
+    service_->SetWorld(world, world_commit, 1, waiting);
   }
 
   struct Answered {
@@ -231,7 +231,7 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   ASSERT_TRUE(rank.stream->Read(&reply));
   EXPECT_EQ(reply.world().rank(), 3u);
   EXPECT_EQ(reply.world().world().generation(), 5u);
-  EXPECT_EQ(reply.world().seal().master_port(), 1234u);
+  EXPECT_EQ(reply.world().world_commit().master_port(), 1234u);
 
   v1::RankMessage message;
   message.mutable_progress()->set_generation(5);

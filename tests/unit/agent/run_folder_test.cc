@@ -142,7 +142,7 @@ bool IsZombie(pid_t pid) {
 
 // A nonce of 16 bytes, and the same in hex.
 std::string Nonce(char byte) {
-  return std::string(Limits::life_nonce_bytes, byte);
+  return std::string(Limits::incarnation_nonce_bytes, byte);
 }
 std::string Hex(char byte) { return absl::BytesToHexString(Nonce(byte)); }
 
@@ -219,26 +219,26 @@ TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
       {"nobody knows of its end",
        [](RunFolder& f) {
          std::ofstream(f.path() + "/world.json") << "{}";
-         f.RecordLife(Nonce('a'));
-         f.RecordLife(Nonce('a'));
-         f.RecordLife(Nonce('b'));
+         f.RecordIncarnation(Nonce('a'));
+         f.RecordIncarnation(Nonce('a'));
+         f.RecordIncarnation(Nonce('b'));
        },
        {Nonce('a'), Nonce('b')}},
       {"nor of the next one's", [](RunFolder&) {}, {Nonce('a'), Nonce('b')}},
       {"nor of one that had a world",
-       [](RunFolder& f) { f.RecordLife(Nonce('c')); },
+       [](RunFolder& f) { f.RecordIncarnation(Nonce('c')); },
        {Nonce('a'), Nonce('b'), Nonce('c')}},
       {"too many",
        [](RunFolder& f) {
          for (int i = 0; i < Limits::swept_max - 1; ++i) {
-           f.RecordLife(Nonce(static_cast<char>('A' + i)));
+           f.RecordIncarnation(Nonce(static_cast<char>('A' + i)));
          }
        },
        {Nonce('c'), Nonce('A'), Nonce('B'), Nonce('C'), Nonce('D'), Nonce('E'),
         Nonce('F'), Nonce('G'), Nonce('H'), Nonce('I'), Nonce('J'), Nonce('K'),
         Nonce('L'), Nonce('M'), Nonce('N'), Nonce('O')}},
       {"the daemon knows of its end",
-       [](RunFolder& f) { f.ForgetLives(); },
+       [](RunFolder& f) { f.ForgetIncarnations(); },
        {}},
   };
   for (const auto& row : kRows) {
@@ -272,7 +272,7 @@ TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
 TEST_F(RunFolderTest, ALivingAgentOfTheNodeIsNamedAndLeftAlone) {
   const auto living = RunFolder::Make(parent_, "job", "node");
   ASSERT_TRUE(living.ok()) << living.status();
-  (*living)->RecordLife(Nonce('a'));
+  (*living)->RecordIncarnation(Nonce('a'));
   std::filesystem::create_directories((*living)->path() + "/gen-3");
   std::ofstream((*living)->path() + "/gen-3/world.json")
       << R"({"run": "run-7"})";

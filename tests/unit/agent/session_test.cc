@@ -175,25 +175,25 @@ int NodesAt(const Server& server, const v1::JoinToken& token) {
 }
 
 TEST_F(SessionTest, AStrangerEndsItAndIsToldNothing) {
-  const std::unique_ptr<Server> stranger = Stranger(token_);
+  const std::unique_ptr<Server> other_daemon = Stranger(token_);
   AgentOptions options = Options("touch $OUT/ran");
-  options.endpoints = {absl::StrCat("127.0.0.1:", stranger->port())};
+  options.endpoints = {absl::StrCat("127.0.0.1:", other_daemon->port())};
   const std::string endpoint = options.endpoints[0];
   const AgentResult result = RunAgent(std::move(options));
   EXPECT_EQ(result.exit_code, 77) << result.reason;
   EXPECT_TRUE(absl::StrContains(result.reason, endpoint)) << result.reason;
-  EXPECT_EQ(NodesAt(*stranger, token_), 0);
+  EXPECT_EQ(NodesAt(*other_daemon, token_), 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/ran"));
 }
 
 TEST_F(SessionTest, BehindAStrangerTheDaemonIsFound) {
-  const std::unique_ptr<Server> stranger = Stranger(token_);
+  const std::unique_ptr<Server> other_daemon = Stranger(token_);
   AgentOptions options = Options("true");
   options.endpoints.insert(options.endpoints.begin(),
-                           absl::StrCat("127.0.0.1:", stranger->port()));
+                           absl::StrCat("127.0.0.1:", other_daemon->port()));
   const AgentResult result = RunAgent(std::move(options));
   EXPECT_EQ(result.exit_code, 0) << result.reason;
-  EXPECT_EQ(NodesAt(*stranger, token_), 0);
+  EXPECT_EQ(NodesAt(*other_daemon, token_), 0);
 }
 
 TEST_F(SessionTest, AWrongPinIsAsGoodAsAStranger) {

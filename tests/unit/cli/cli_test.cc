@@ -8,16 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/admin/addresses.h"
+#include "client/cli/argv.h"
 #include "client/cli/flags.h"
-#include "client/cli/place.h"
-#include "client/cli/words.h"
+#include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
 
 namespace rollcall {
 namespace {
 
 // `line` as a shell would split it, after the program's name.
-Words Split(const std::string& line) {
+Argv Split(const std::string& line) {
   std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   words.insert(words.begin(), "rollcall");
   std::vector<char*> argv;
@@ -46,12 +46,12 @@ std::string Complaint(const std::string& line) {
   return std::string(invocation.status().message());
 }
 
-TEST(Words, CommandIsKeptByteForByte) {
-  const Words words =
+TEST(Argv, CommandIsKeptByteForByte) {
+  const Argv args =
       Split("launch --nproc_per_node=a_b -- sh -c [1,2] -- --x_y");
-  EXPECT_EQ(words.flags,
+  EXPECT_EQ(args.flags,
             (std::vector<std::string>{"launch", "--nproc-per-node=a_b"}));
-  EXPECT_EQ(words.command,
+  EXPECT_EQ(args.command,
             (std::vector<std::string>{"sh", "-c", "[1,2]", "--", "--x_y"}));
 }
 
@@ -138,11 +138,11 @@ TEST(WrittenFolders, AreThoseThatAreNamedAndThoseOfEveryCommand) {
 
 // `line` with '' for a word that is empty.
 std::string ComplaintWithEmpty(const std::string& line) {
-  Words words = Split(line);
-  for (std::string& flag : words.flags) {
+  Argv args = Split(line);
+  for (std::string& flag : args.flags) {
     if (flag == "''") flag.clear();
   }
-  const auto invocation = ParseFlags(words);
+  const auto invocation = ParseFlags(args);
   return invocation.ok() ? "" : std::string(invocation.status().message());
 }
 

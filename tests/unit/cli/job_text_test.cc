@@ -30,8 +30,8 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
             (Names{"job", "run", "state", "generation", "world_size",
                    "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
                    "root_cause", "differences", "waited_s", "step", "loss",
-                   "tokens_per_second", "refused", "strangers"}));
-  EXPECT_EQ(keys(json["strangers"]),
+                   "tokens_per_second", "refused", "unauthenticated"}));
+  EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(keys(json["nodes"][0]),
             (Names{"node", "state", "node_rank", "incarnation", "address",

@@ -52,7 +52,7 @@ TEST(Exchanges, KeptAnswersGoOldestFirst) {
     ASSERT_TRUE(exchanges.In(0, InOf(1, absl::StrCat(i), {"x"})).ok());
     ASSERT_TRUE(exchanges.In(1, InOf(1, absl::StrCat(i), {"y"}))->complete);
   }
-  // A forgotten key begins anew.
+  // A forgotten key begins again.
   EXPECT_EQ(exchanges.In(1, InOf(1, "0", {"y"}))->out, nullptr);
   const auto again = exchanges.In(1, InOf(1, "5", {"y"}));
   EXPECT_NE(again->out, nullptr);

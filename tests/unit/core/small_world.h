@@ -1,4 +1,5 @@
-// A world of a few nodes, its seal, and the Hello of a member that comes back.
+// A world of a few nodes, its world commit, and the Hello of a member that
+// comes back.
 #ifndef ROLLCALL_TESTS_UNIT_CORE_SMALL_WORLD_H_
 #define ROLLCALL_TESTS_UNIT_CORE_SMALL_WORLD_H_
 
@@ -33,18 +34,18 @@ inline v1::World WorldOf(uint64_t generation,
 }
 
 // Row n: incarnation 100 + n, epoch 1, no token.
-inline v1::Seal SealOf(const v1::World& world) {
-  v1::Seal seal;
-  seal.set_generation(world.generation());
-  seal.set_master_address("10.0.0.1");
-  seal.set_master_port(4000);
+inline v1::WorldCommit WorldCommitOf(const v1::World& world) {
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(world.generation());
+  world_commit.set_master_address("10.0.0.1");
+  world_commit.set_master_port(4000);
   for (int row = 0; row < world.members_size(); ++row) {
-    seal.add_incarnations(100 + static_cast<uint64_t>(row));
-    seal.add_epochs(1);
-    seal.add_token_of(0);
+    world_commit.add_incarnations(100 + static_cast<uint64_t>(row));
+    world_commit.add_epochs(1);
+    world_commit.add_token_of(0);
   }
-  seal.set_epoch_highest(1);
-  return seal;
+  world_commit.set_epoch_highest(1);
+  return world_commit;
 }
 
 // Of the agent of this row, which runs in the world.
@@ -55,9 +56,10 @@ inline v1::Hello HelloOf(const v1::World& world, int row) {
   hello.set_node(world.members(row).node());
   hello.set_ranks(1);
   hello.set_incarnation(100 + static_cast<uint64_t>(row));
-  hello.mutable_held()->set_running_generation(world.generation());
-  hello.mutable_held()->set_world(EncodeWorld(world));
-  hello.mutable_held()->set_seal(SealOf(world).SerializeAsString());
+  hello.mutable_resume_state()->set_running_generation(world.generation());
+  hello.mutable_resume_state()->set_world(EncodeWorld(world));
+  hello.mutable_resume_state()->set_world_commit(
+      WorldCommitOf(world).SerializeAsString());
   return hello;
 }
 

@@ -129,7 +129,7 @@ class EtcdFaultsTest : public testing::Test {
     writes.set_value(WritesValue(kLease, 0));
     const auto elected = client_->Txn(txn, absl::Seconds(30));
     ASSERT_TRUE(elected.ok()) << elected.status();
-    reign_ = Reign{kLease, elected->header().revision()};
+    leader_term_ = LeaderTerm{kLease, elected->header().revision()};
     journal_ = Open();
     ASSERT_TRUE(Append(Kind::kRunStarted, 0).ok());
   }
@@ -137,7 +137,7 @@ class EtcdFaultsTest : public testing::Test {
   std::unique_ptr<EtcdJournal> Open() {
     auto journal = EtcdJournal::Open(
         *client_,
-        {kPrefix, reign_, [this] { return lost_.empty(); },
+        {kPrefix, leader_term_, [this] { return lost_.empty(); },
          [this](std::string why) { lost_ = std::move(why); }, TestSealer()});
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
@@ -156,7 +156,7 @@ class EtcdFaultsTest : public testing::Test {
   std::unique_ptr<RealEtcd> etcd_;
   std::unique_ptr<Unreliable> between_;
   std::unique_ptr<EtcdClient> client_;
-  Reign reign_;
+  LeaderTerm leader_term_;
   std::string lost_;
   std::unique_ptr<EtcdJournal> journal_;
 };
@@ -186,7 +186,8 @@ TEST_F(EtcdFaultsTest, AWriteOfUnknownFateEndsTheReign) {
   between_->Next(Fault::kDrop, 1000);
   EXPECT_EQ(Append(Kind::kProposed, 1).code(), absl::StatusCode::kAborted);
   EXPECT_NE(lost_, "");
-  // It may come through yet, and the next Reign has begun by then: the fence.
+  // It may come through yet, and the next LeaderTerm has begun by then: the
+  // fence.
   between_->Next(Fault::kNone, 0);
   TxnRequest txn;
   txn.add_success()->mutable_request_delete_range()->set_key(

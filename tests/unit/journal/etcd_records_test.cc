@@ -4,15 +4,15 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "daemon/journal/etcd_place.h"
-#include "daemon/journal/tenure.h"
+#include "daemon/journal/etcd_location.h"
+#include "daemon/journal/leader_lease.h"
 
 namespace rollcall {
 namespace {
 
 const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
 
-TEST(EtcdPlaceTest, Grammar) {
+TEST(EtcdLocationTest, Grammar) {
   struct Row {
     const char* url;
     const char* expect;  // Empty: refused.
@@ -38,31 +38,31 @@ TEST(EtcdPlaceTest, Grammar) {
       {"/var/lib", ""},
   };
   for (const Row& row : kRows) {
-    const auto place = EtcdPlace::Parse(row.url);
+    const auto place = EtcdLocation::Parse(row.url);
     EXPECT_EQ(place.ok() ? place->Text() : "", row.expect) << row.url;
     if (place.ok()) continue;
     EXPECT_EQ(place.status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
-TEST(TenureTest, EndsBeforeTheLeaseCan) {
+TEST(LeaderLeaseTest, EndsBeforeTheLeaseCan) {
   const absl::Time t = kThen;
   const auto s = [](double seconds) { return absl::Seconds(seconds); };
-  Tenure tenure;
-  EXPECT_FALSE(tenure.Holds(t));
-  tenure.Renewed(t, s(2));
-  EXPECT_TRUE(tenure.Holds(t + s(1.79)));
-  EXPECT_FALSE(tenure.Holds(t + s(1.8)));
-  EXPECT_EQ(tenure.renew_at(), t + s(0.5));
-  tenure.Renewed(t + s(1), s(2));
-  EXPECT_TRUE(tenure.Holds(t + s(2.79)));
+  LeaderLease leader_lease;
+  EXPECT_FALSE(leader_lease.Holds(t));
+  leader_lease.Renewed(t, s(2));
+  EXPECT_TRUE(leader_lease.Holds(t + s(1.79)));
+  EXPECT_FALSE(leader_lease.Holds(t + s(1.8)));
+  EXPECT_EQ(leader_lease.renew_at(), t + s(0.5));
+  leader_lease.Renewed(t + s(1), s(2));
+  EXPECT_TRUE(leader_lease.Holds(t + s(2.79)));
   // An answer to an older question adds nothing.
-  tenure.Renewed(t + s(0.5), s(2));
-  EXPECT_EQ(tenure.until(), t + s(2.8));
+  leader_lease.Renewed(t + s(0.5), s(2));
+  EXPECT_EQ(leader_lease.until(), t + s(2.8));
   // What etcd says has ended has ended.
-  tenure.Renewed(t + s(1.5), s(0));
-  EXPECT_FALSE(tenure.Holds(t + s(1.5)));
-  EXPECT_FALSE(tenure.Holds(t));
+  leader_lease.Renewed(t + s(1.5), s(0));
+  EXPECT_FALSE(leader_lease.Holds(t + s(1.5)));
+  EXPECT_FALSE(leader_lease.Holds(t));
 }
 
 }  // namespace

@@ -48,22 +48,25 @@ class EtcdTest : public testing::Test {
 // One daemon's part in it, and what it was told.
 class Candidate {
  public:
-  struct Deposed {
+  struct LostLeadership {
     std::string why;
   };
   struct Other {
     std::vector<std::string> endpoints;
   };
-  using Told = std::variant<Reign, Deposed, Other>;
+  using Told = std::variant<LeaderTerm, LostLeadership, Other>;
 
   Candidate(EtcdClient& client, const std::string& endpoint)
-      : leadership_(
-            client, kPrefix, {endpoint}, TestSealer(),
-            {[this](const Reign& reign) { told_.PostAlways(reign); },
-             [this](const std::string& why) { told_.PostAlways(Deposed{why}); },
-             [this](const std::vector<std::string>& endpoints) {
-               told_.PostAlways(Other{endpoints});
-             }}) {}
+      : leadership_(client, kPrefix, {endpoint}, TestSealer(),
+                    {[this](const LeaderTerm& leader_term) {
+                       told_.PostAlways(leader_term);
+                     },
+                     [this](const std::string& why) {
+                       told_.PostAlways(LostLeadership{why});
+                     },
+                     [this](const std::vector<std::string>& endpoints) {
+                       told_.PostAlways(Other{endpoints});
+                     }}) {}
 
   // What it is told next that is a T; others are passed over.
   template <typename T>
@@ -87,7 +90,7 @@ class Candidate {
 
 TEST_F(EtcdTest, OneLeadsAndAnotherTakesOver) {
   auto a = std::make_unique<Candidate>(*client_, "a:1");
-  const auto first = a->Await<Reign>();
+  const auto first = a->Await<LeaderTerm>();
   ASSERT_TRUE(first.has_value());
   EXPECT_TRUE(a->leadership().Leads(*first));
   Candidate b(*client_, "b:1");
@@ -96,7 +99,7 @@ TEST_F(EtcdTest, OneLeadsAndAnotherTakesOver) {
   EXPECT_EQ(other->endpoints, std::vector<std::string>{"a:1"});
   // One that goes in order gives the lead up at once.
   a.reset();
-  const auto second = b.Await<Reign>();
+  const auto second = b.Await<LeaderTerm>();
   ASSERT_TRUE(second.has_value());
   EXPECT_GT(second->create_revision, first->create_revision);
   EXPECT_TRUE(b.leadership().Leads(*second));
@@ -105,41 +108,41 @@ TEST_F(EtcdTest, OneLeadsAndAnotherTakesOver) {
 
 TEST_F(EtcdTest, WhoAbdicatesBeginsAnew) {
   Candidate a(*client_, "a:1");
-  const auto first = a.Await<Reign>();
+  const auto first = a.Await<LeaderTerm>();
   ASSERT_TRUE(first.has_value());
-  a.leadership().Abdicate(*first, "a test");
+  a.leadership().Resign(*first, "a test");
   EXPECT_FALSE(a.leadership().Leads(*first));
-  const auto deposed = a.Await<Candidate::Deposed>();
-  ASSERT_TRUE(deposed.has_value());
-  EXPECT_EQ(deposed->why, "a test");
-  const auto second = a.Await<Reign>();
+  const auto lost_leadership = a.Await<Candidate::LostLeadership>();
+  ASSERT_TRUE(lost_leadership.has_value());
+  EXPECT_EQ(lost_leadership->why, "a test");
+  const auto second = a.Await<LeaderTerm>();
   ASSERT_TRUE(second.has_value());
   EXPECT_GT(second->create_revision, first->create_revision);
-  // A word about a Reign that is over changes nothing.
-  a.leadership().Abdicate(*first, "late");
+  // A word about a LeaderTerm that is over changes nothing.
+  a.leadership().Resign(*first, "late");
   EXPECT_TRUE(a.leadership().Leads(*second));
 }
 
 TEST_F(EtcdTest, AKeyThatIsRemovedDeposes) {
   Candidate a(*client_, "a:1");
-  ASSERT_TRUE(a.Await<Reign>().has_value());
+  ASSERT_TRUE(a.Await<LeaderTerm>().has_value());
   etcdserverpb::TxnRequest txn;
   txn.add_success()->mutable_request_delete_range()->set_key(
       absl::StrCat(kPrefix, kLeaderKey));
   ASSERT_TRUE(client_->Txn(txn, kDeadline).ok());
-  EXPECT_TRUE(a.Await<Candidate::Deposed>().has_value());
-  EXPECT_TRUE(a.Await<Reign>().has_value());
+  EXPECT_TRUE(a.Await<Candidate::LostLeadership>().has_value());
+  EXPECT_TRUE(a.Await<LeaderTerm>().has_value());
 }
 
 TEST_F(EtcdTest, AnEtcdThatIsSilentDeposesInTime) {
   Candidate a(*client_, "a:1");
-  const auto reign = a.Await<Reign>();
-  ASSERT_TRUE(reign.has_value());
+  const auto leader_term = a.Await<LeaderTerm>();
+  ASSERT_TRUE(leader_term.has_value());
   etcd_->Signal(SIGSTOP);
-  EXPECT_TRUE(a.Await<Candidate::Deposed>().has_value());
-  EXPECT_FALSE(a.leadership().Leads(*reign));
+  EXPECT_TRUE(a.Await<Candidate::LostLeadership>().has_value());
+  EXPECT_FALSE(a.leadership().Leads(*leader_term));
   etcd_->Signal(SIGCONT);
-  EXPECT_TRUE(a.Await<Reign>().has_value());
+  EXPECT_TRUE(a.Await<LeaderTerm>().has_value());
 }
 
 // --- The journal -------------------------------------------------------------
@@ -150,38 +153,38 @@ class EtcdJournalTest : public EtcdTest {
     EtcdTest::SetUp();
     if (etcd_ == nullptr) return;
     leader_ = std::make_unique<Candidate>(*client_, "a:1");
-    const auto reign = leader_->Await<Reign>();
-    ASSERT_TRUE(reign.has_value());
-    reign_ = *reign;
+    const auto leader_term = leader_->Await<LeaderTerm>();
+    ASSERT_TRUE(leader_term.has_value());
+    leader_term_ = *leader_term;
   }
 
-  std::unique_ptr<EtcdJournal> MustOpen(const Reign& reign) {
-    auto journal =
-        EtcdJournal::Open(*client_, {kPrefix, reign, [this] { return !over_; },
-                                     [this](const std::string& why) {
-                                       over_ = true;
-                                       lost_ = why;
-                                     },
-                                     TestSealer()});
+  std::unique_ptr<EtcdJournal> MustOpen(const LeaderTerm& leader_term) {
+    auto journal = EtcdJournal::Open(
+        *client_, {kPrefix, leader_term, [this] { return !over_; },
+                   [this](const std::string& why) {
+                     over_ = true;
+                     lost_ = why;
+                   },
+                   TestSealer()});
     EXPECT_TRUE(journal.ok()) << journal.status();
     return journal.ok() ? *std::move(journal) : nullptr;
   }
-  Reign Again() {
-    leader_->leadership().Abdicate(reign_, "a test");
-    const auto reign = leader_->Await<Reign>();
-    EXPECT_TRUE(reign.has_value());
+  LeaderTerm Again() {
+    leader_->leadership().Resign(leader_term_, "a test");
+    const auto leader_term = leader_->Await<LeaderTerm>();
+    EXPECT_TRUE(leader_term.has_value());
     over_ = false;
-    return reign_ = reign.value_or(Reign());
+    return leader_term_ = leader_term.value_or(LeaderTerm());
   }
 
   std::unique_ptr<Candidate> leader_;
-  Reign reign_;
+  LeaderTerm leader_term_;
   std::atomic<bool> over_ = false;
   std::string lost_;
 };
 
 TEST_F(EtcdJournalTest, TheNextLeaderReadsWhatTheLastOneWrote) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   absl::Status s = journal->Append({{Entry(Kind::kRunStarted, 0, Settings(3)),
                                      Entry(Kind::kProposed, 1, ProposalOf(1)),
                                      Entry(Kind::kCommitted, 1, "")}},
@@ -204,7 +207,7 @@ TEST_F(EtcdJournalTest, TheNextLeaderReadsWhatTheLastOneWrote) {
   EXPECT_EQ((*all)[0].state.run, "r1");
   EXPECT_EQ((*all)[0].state.settings.nodes_min(), 3u);
   EXPECT_EQ((*all)[0].state.generation, 1u);
-  EXPECT_TRUE((*all)[0].state.seal.has_value());
+  EXPECT_TRUE((*all)[0].state.world_commit.has_value());
   EXPECT_EQ((*all)[1].state.end->exit_code(), 7);
   const auto tokens = next->LoadTokens();
   ASSERT_TRUE(tokens.ok());
@@ -220,10 +223,10 @@ TEST_F(EtcdJournalTest, EachStepOfARunLeavesItsState) {
 }
 
 TEST_F(EtcdJournalTest, AFormerLeaderCanWriteNothing) {
-  const auto old = MustOpen(reign_);
+  const auto old = MustOpen(leader_term_);
   ASSERT_TRUE(
       old->Append({{Entry(Kind::kRunStarted, 0, Settings(3))}}, kThen).ok());
-  const Reign next = Again();
+  const LeaderTerm next = Again();
   // By its own word it leads still: its clock is as wrong as can be.
   const std::function<absl::Status()> kWrites[] = {
       [&] {
@@ -243,7 +246,7 @@ TEST_F(EtcdJournalTest, AFormerLeaderCanWriteNothing) {
 }
 
 TEST_F(EtcdJournalTest, ARunThatIsNotThereIsNoRun) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   EXPECT_EQ(journal->Append({{Entry(Kind::kProposed, 1, ProposalOf(1))}}, kThen)
                 .code(),
             absl::StatusCode::kFailedPrecondition);
@@ -270,7 +273,7 @@ std::string Noise(size_t bytes) {
 }
 
 TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   // Incompressible: as near to the bound as it goes, in three jobs at once.
   const std::string world = Noise(Limits::etcd_value_bytes_max - 2'000);
   std::vector<JournalEntry> entries;
@@ -296,7 +299,7 @@ TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
 }
 
 TEST_F(EtcdJournalTest, ManyTokensAtOnce) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   std::vector<v1::TokenRecord> tokens(Limits::tokens_max);
   std::vector<std::string> ids;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -310,7 +313,7 @@ TEST_F(EtcdJournalTest, ManyTokensAtOnce) {
 }
 
 TEST_F(EtcdJournalTest, EndedRunsAreForgotten) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   for (size_t i = 0; i < EtcdJournal::kEndedRunsKept + 3; ++i) {
     const std::string job = absl::StrCat("j", i);
     ASSERT_TRUE(journal
@@ -336,7 +339,7 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
                     .ok());
   };
   {
-    const auto journal = MustOpen(reign_);
+    const auto journal = MustOpen(leader_term_);
     // By name the other way round.
     for (size_t i = EtcdJournal::kEndedRunsKept; i > 0; --i) {
       end(*journal, absl::StrCat("j", i), kThen);
@@ -357,11 +360,11 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
 }
 
 TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
-  const auto journal = MustOpen(reign_);
+  const auto journal = MustOpen(leader_term_);
   etcd_->Signal(SIGSTOP);
   // As the lease would say by then.
-  const auto deposed = leader_->Await<Candidate::Deposed>();
-  EXPECT_TRUE(deposed.has_value());
+  const auto lost_leadership = leader_->Await<Candidate::LostLeadership>();
+  EXPECT_TRUE(lost_leadership.has_value());
   over_ = true;
   EXPECT_EQ(journal->Append({{Entry(Kind::kRunStarted, 0, Settings(1))}}, kThen)
                 .code(),
@@ -408,17 +411,18 @@ TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
   };
   const auto expect_named = [&](const std::string& key) {
     const auto journal =
-        EtcdJournal::Open(*client_, {kPrefix, reign_, [] { return true; },
+        EtcdJournal::Open(*client_, {kPrefix, leader_term_, [] { return true; },
                                      [](std::string) {}, TestSealer()});
     EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_NE(journal.status().message().find(key), absl::string_view::npos);
   };
-  const auto seal = [&](const std::string& name, const std::string& value) {
+  const auto world_commit = [&](const std::string& name,
+                                const std::string& value) {
     write(name, TestSealer().Seal(absl::StrCat(kPrefix, name), value));
   };
   write("jobs/j", "garbage");
   expect_named("jobs/j");
-  seal("jobs/j", "garbage");
+  world_commit("jobs/j", "garbage");
   expect_named("jobs/j");
   JournaledRun run;
   run.state.run = "r";
@@ -429,8 +433,8 @@ TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
   write("jobs/j",
         TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), *PackRun(run)));
   expect_named("jobs/j");
-  seal("jobs/j", *PackRun(run));
-  seal("jobs/NO/JOB", *PackRun(run));
+  world_commit("jobs/j", *PackRun(run));
+  world_commit("jobs/NO/JOB", *PackRun(run));
   expect_named("jobs/NO/JOB");
 }
 

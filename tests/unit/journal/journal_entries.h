@@ -40,11 +40,11 @@ inline std::string ProposalOf(uint64_t generation,
   proposal.set_world(std::move(world));
   return proposal.SerializeAsString();
 }
-inline std::string SealOf(uint64_t generation) {
-  v1::Seal seal;
-  seal.set_generation(generation);
-  seal.set_master_port(1234);
-  return seal.SerializeAsString();
+inline std::string WorldCommitOf(uint64_t generation) {
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(generation);
+  world_commit.set_master_port(1234);
+  return world_commit.SerializeAsString();
 }
 inline std::string ReformOf(v1::ReasonCode code, uint32_t charged) {
   v1::Reform reform;
@@ -105,13 +105,13 @@ inline std::string Text(const JournalState& state) {
     return absl::StrJoin(finished.node_ranks(), ",");
   };
   add("proposed", state.proposal, generation);
-  add("sealed", state.seal, generation);
+  add("sealed", state.world_commit, generation);
   add("finished:", state.finished, ranks);
   add("leaving:", state.leaving, [](const v1::Notice& leaving) {
     return absl::StrJoin(leaving.nodes(), ",");
   });
   add("ran", state.ran_proposal, generation);
-  add("ran_sealed", state.ran_seal, generation);
+  add("ran_sealed", state.ran_world_commit, generation);
   add("ran_finished:", state.ran_finished, ranks);
   if (state.restarts_charged != 0) {
     absl::StrAppend(&text, " charged", state.restarts_charged);
@@ -153,9 +153,9 @@ void ExpectEachStepLeavesItsState(const Open& open) {
       {Entry(Kind::kProposed, 1, ProposalOf(1)), "r1 g1 proposed1"},
       // Superseded before it was committed.
       {Entry(Kind::kProposed, 2, ProposalOf(2)), "r1 g2 proposed2"},
-      {Entry(Kind::kCommitted, 1, SealOf(1)), "r1 g2 proposed2",
+      {Entry(Kind::kCommitted, 1, WorldCommitOf(1)), "r1 g2 proposed2",
        absl::StatusCode::kFailedPrecondition},
-      {Entry(Kind::kCommitted, 2, SealOf(2)), "r1 g2 proposed2 sealed2"},
+      {Entry(Kind::kCommitted, 2, WorldCommitOf(2)), "r1 g2 proposed2 sealed2"},
       {Entry(Kind::kFinished, 2, "\xff"), "r1 g2 proposed2 sealed2",
        absl::StatusCode::kInvalidArgument},
       {Entry(Kind::kFinished, 2, FinishedOf(1)),
@@ -174,13 +174,13 @@ void ExpectEachStepLeavesItsState(const Open& open) {
       {Entry(Kind::kFenceOpen, 3), "r1 g3 leaving: charged1"},
       {Entry(Kind::kProposed, 4, ProposalOf(4)),
        "r1 g4 proposed4 leaving: charged1"},
-      {Entry(Kind::kCommitted, 4, SealOf(4)),
+      {Entry(Kind::kCommitted, 4, WorldCommitOf(4)),
        "r1 g4 proposed4 sealed4 leaving: charged1"},
       {ended(4, v1::REASON_CODE_HANG, 2),
        "r1 g4 leaving: ran4 ran_sealed4 charged2"},
       {Entry(Kind::kProposed, 5, ProposalOf(5)),
        "r1 g5 proposed5 leaving: ran4 ran_sealed4 charged2"},
-      {Entry(Kind::kCommitted, 5, SealOf(5)),
+      {Entry(Kind::kCommitted, 5, WorldCommitOf(5)),
        "r1 g5 proposed5 sealed5 leaving: charged2"},
       // Progress, or a node that was to blame, has given charges back.
       {ended(5, v1::REASON_CODE_RANK_EXIT, 1),

@@ -18,7 +18,7 @@ TEST_F(JournalTest, RestoresWhatJobNeeds) {
     const auto journal = MustOpen();
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3)),
                           Entry(Kind::kProposed, 1, ProposalOf(1)),
-                          Entry(Kind::kCommitted, 1, SealOf(1))});
+                          Entry(Kind::kCommitted, 1, WorldCommitOf(1))});
   }
   const auto journal = MustOpen();
   const auto run = journal->Load("j");
@@ -30,8 +30,8 @@ TEST_F(JournalTest, RestoresWhatJobNeeds) {
   EXPECT_EQ(state.generation, 1u);
   ASSERT_TRUE(state.proposal.has_value());
   EXPECT_EQ(state.proposal->world(), std::string("w\0rld", 5));
-  ASSERT_TRUE(state.seal.has_value());
-  EXPECT_EQ(state.seal->master_port(), 1234u);
+  ASSERT_TRUE(state.world_commit.has_value());
+  EXPECT_EQ(state.world_commit->master_port(), 1234u);
   EXPECT_FALSE(state.end.has_value());
   EXPECT_EQ(state.restarts_charged, 0u);
 }
@@ -227,8 +227,8 @@ TEST_F(JournalTest, EpochsComeBackAndGoWithTheirRun) {
 TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
   v1::Proposal proposal;
   proposal.set_generation(1);
-  v1::Seal seal;
-  seal.set_generation(1);
+  v1::WorldCommit world_commit;
+  world_commit.set_generation(1);
   v1::FinishedNodes finished;
   finished.add_node_ranks(1);
   const auto journal = MustOpen();
@@ -241,7 +241,7 @@ TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
     MustAppend(*journal,
                {Entry(Kind::kRunStarted, 0, Settings(3)),
                 Entry(Kind::kProposed, 1, proposal.SerializeAsString()),
-                Entry(Kind::kCommitted, 1, seal.SerializeAsString()),
+                Entry(Kind::kCommitted, 1, world_commit.SerializeAsString()),
                 Entry(Kind::kFinished, 1, finished.SerializeAsString()),
                 Entry(Kind::kEnded, 1, "")});
   };
@@ -251,12 +251,12 @@ TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
              {Entry(Kind::kProposed, 2, ""), Entry(Kind::kEnded, 2, "")});
   ASSERT_TRUE(state().ran_proposal.has_value());
   EXPECT_EQ(state().ran_proposal->generation(), 1u);
-  EXPECT_EQ(state().ran_seal->generation(), 1u);
+  EXPECT_EQ(state().ran_world_commit->generation(), 1u);
   EXPECT_EQ(state().ran_finished->node_ranks(0), 1u);
   EXPECT_FALSE(state().proposal.has_value());
   MustAppend(*journal, {Entry(Kind::kFenceOpen, 1, "")});
   EXPECT_FALSE(state().ran_proposal.has_value());
-  EXPECT_FALSE(state().ran_seal.has_value());
+  EXPECT_FALSE(state().ran_world_commit.has_value());
   run_first();
   MustAppend(*journal,
              {Entry(Kind::kProposed, 2, ""), Entry(Kind::kCommitted, 2, "")});

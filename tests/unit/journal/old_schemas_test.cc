@@ -98,11 +98,11 @@ class OldSchemasTest : public JournalTest {
                        " WHERE job = 'j'"));
     };
     set(1, "proposal", ProposalOf(7));
-    set(1, "seal", SealOf(7));
+    set(1, "world commit", WorldCommitOf(7));
     set(3, "leaving", LeavingOf("b"));
     set(5, "finished", FinishedOf(1));
     set(6, "ran_proposal", ProposalOf(6));
-    set(6, "ran_seal", SealOf(6));
+    set(6, "ran_seal", WorldCommitOf(6));
     set(6, "ran_finished", FinishedOf(2));
     if (schema >= 2) {
       Sql(absl::StrCat("INSERT INTO tokens VALUES ('a', ",
@@ -143,7 +143,7 @@ TEST_F(OldSchemasTest, NothingOfAnOldFileIsLost) {
       EXPECT_EQ(run->written_at, kThen);
       EXPECT_EQ(run->state.settings.nodes_max(), 3u);
       EXPECT_EQ(run->state.proposal->world(), std::string("w\0rld", 5));
-      EXPECT_EQ(run->state.seal->master_port(), 1234u);
+      EXPECT_EQ(run->state.world_commit->master_port(), 1234u);
       EXPECT_EQ(TokensIn(*journal), schema < 2 ? "" : "a=1");
     }
     EXPECT_EQ(Sql("PRAGMA user_version"), 7);
@@ -182,8 +182,8 @@ TEST_F(OldSchemasTest, EndedRunsAreTrimmedInTheirOldOrder) {
 // Every field of every old schema is read, so none of them may be damaged.
 TEST_F(OldSchemasTest, AnOldRunThatCannotBeReadIsRefusedAndLeftAsItIs) {
   for (const char* column :
-       {"settings", "proposal", "seal", "run_end", "leaving", "finished",
-        "ran_proposal", "ran_seal", "ran_finished"}) {
+       {"settings", "proposal", "world commit", "run_end", "leaving",
+        "finished", "ran_proposal", "ran_seal", "ran_finished"}) {
     SCOPED_TRACE(column);
     MakeFile(kLastOldSchema);
     AddRun("a", 1, EndOf(0), 2);

@@ -34,11 +34,11 @@ TEST(RunRecordTest, ComesBackWhole) {
   run.state.settings.set_nodes_max(7);
   run.state.generation = 9;
   run.state.proposal.emplace().set_world(std::string(10'000, 'w'));
-  run.state.seal.emplace().set_master_port(1);
+  run.state.world_commit.emplace().set_master_port(1);
   run.state.leaving.emplace().set_notice(3);
   run.state.finished.emplace().add_node_ranks(4);
   run.state.ran_proposal.emplace().set_generation(8);
-  run.state.ran_seal.emplace().set_generation(8);
+  run.state.ran_world_commit.emplace().set_generation(8);
   run.state.ran_finished.emplace().add_node_ranks(5);
   run.state.restarts_charged = 2;
   run.state.node_epochs.Admit("a", "t1");
@@ -53,12 +53,12 @@ TEST(RunRecordTest, ComesBackWhole) {
   EXPECT_EQ(back->state.settings.nodes_max(), 7u);
   EXPECT_EQ(back->state.generation, 9u);
   EXPECT_EQ(back->state.proposal->world().size(), 10'000u);
-  EXPECT_EQ(back->state.seal->master_port(), 1u);
+  EXPECT_EQ(back->state.world_commit->master_port(), 1u);
   EXPECT_EQ(back->state.leaving->notice(), 3u);
   ASSERT_EQ(back->state.finished->node_ranks_size(), 1);
   EXPECT_EQ(back->state.finished->node_ranks(0), 4u);
   EXPECT_EQ(back->state.ran_proposal->generation(), 8u);
-  EXPECT_EQ(back->state.ran_seal->generation(), 8u);
+  EXPECT_EQ(back->state.ran_world_commit->generation(), 8u);
   EXPECT_EQ(back->state.ran_finished->node_ranks(0), 5u);
   EXPECT_FALSE(back->state.end.has_value());
   EXPECT_EQ(back->state.restarts_charged, 2u);

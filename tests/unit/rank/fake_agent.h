@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "client/rank/place.h"
+#include "client/rank/rank_location.h"
 #include "daemon/base/mutex.h"
 #include "rollcall/v1/rank.grpc.pb.h"
 
@@ -45,8 +45,8 @@ class FakeAgent {
   }
 
   std::string socket() const { return folder_ + "/agent"; }
-  RankPlace place(uint32_t local_rank) const {
-    return RankPlace{socket(), local_rank, kGeneration};
+  RankLocation place(uint32_t local_rank) const {
+    return RankLocation{socket(), local_rank, kGeneration};
   }
 
   // Blocks until the rank's stream is there, then writes to it.
@@ -141,7 +141,7 @@ class FakeAgent {
       v1::RankWorld* mine = reply.mutable_world();
       mine->set_local_rank(local_rank);
       mine->set_rank(local_rank);
-      mine->mutable_seal()->set_generation(generation);
+      mine->mutable_world_commit()->set_generation(generation);
       v1::World* world = mine->mutable_world();
       world->set_generation(generation);
       world->set_world_size(ranks_);

@@ -21,7 +21,7 @@ void AwaitTrue(Condition condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-TEST(RankPlace, IsReadFromTheEnvironment) {
+TEST(RankLocation, IsReadFromTheEnvironment) {
   struct Row {
     const char* socket;
     const char* local_rank;
@@ -47,7 +47,7 @@ TEST(RankPlace, IsReadFromTheEnvironment) {
     set("ROLLCALL_SOCKET", row.socket);
     set("LOCAL_RANK", row.local_rank);
     set("ROLLCALL_GENERATION", row.generation);
-    const auto place = RankPlace::FromEnvironment();
+    const auto place = RankLocation::FromEnvironment();
     EXPECT_EQ(place.status().code(), row.expect) << place.status();
     if (!place.ok()) continue;
     EXPECT_EQ(place->local_rank, 3u);

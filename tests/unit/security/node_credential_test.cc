@@ -118,26 +118,28 @@ TEST(CommitProof, IsBoundToAllThatItProves) {
   v1::Hello hello;
   hello.set_job("train");
   hello.set_run("run1");
-  hello.mutable_held()->set_running_generation(3);
-  hello.mutable_held()->set_world("world");
-  hello.mutable_held()->set_seal("seal");
-  hello.mutable_held()->set_proof(
-      CommitProof(kKey, "train", "run1", 3, "world", "seal"));
+  hello.mutable_resume_state()->set_running_generation(3);
+  hello.mutable_resume_state()->set_world("world");
+  hello.mutable_resume_state()->set_world_commit("world commit");
+  hello.mutable_resume_state()->set_proof(
+      CommitProof(kKey, "train", "run1", 3, "world", "world commit"));
   EXPECT_TRUE(HoldsCommitProof(kKey, hello));
   EXPECT_FALSE(HoldsCommitProof(std::string(32, 'l'), hello));
   EXPECT_FALSE(HoldsCommitProof("", hello));
   const std::function<void(v1::Hello&)> changes[] = {
       [](v1::Hello& h) { h.set_job("train2"); },
       [](v1::Hello& h) { h.set_run("run2"); },
-      [](v1::Hello& h) { h.mutable_held()->set_running_generation(4); },
-      [](v1::Hello& h) { h.mutable_held()->set_world("worl"); },
-      [](v1::Hello& h) { h.mutable_held()->set_seal("sea"); },
+      [](v1::Hello& h) { h.mutable_resume_state()->set_running_generation(4); },
+      [](v1::Hello& h) { h.mutable_resume_state()->set_world("worl"); },
+      [](v1::Hello& h) { h.mutable_resume_state()->set_world_commit("sea"); },
       [](v1::Hello& h) {
-        h.mutable_held()->set_world("worlds");
-        h.mutable_held()->set_seal("eal");
+        h.mutable_resume_state()->set_world("worlds");
+        h.mutable_resume_state()->set_world_commit("eal");
       },
-      [](v1::Hello& h) { h.mutable_held()->clear_proof(); },
-      [](v1::Hello& h) { h.mutable_held()->mutable_proof()->back() ^= 1; },
+      [](v1::Hello& h) { h.mutable_resume_state()->clear_proof(); },
+      [](v1::Hello& h) {
+        h.mutable_resume_state()->mutable_proof()->back() ^= 1;
+      },
   };
   int number = 0;
   for (const auto& change : changes) {

@@ -104,7 +104,7 @@ TEST(DelayedCalls, AreMadeWhenTheyAreDue) {
 TEST(DelayedCalls, AreMadeAtOnceWhereTooManyWait) {
   DelayedCalls calls;
   size_t made = 0;
-  for (size_t i = 0; i <= DelayedCalls::kMost; ++i) {
+  for (size_t i = 0; i <= DelayedCalls::kMax; ++i) {
     calls.Add(kStart, kStart + absl::Seconds(1), [&] { ++made; });
   }
   EXPECT_EQ(made, 1u);

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/front_door/listener.h"
+#include "daemon/server/connections/listener.h"
 #include "rollcall/v1/admin.grpc.pb.h"
-#include "tests/unit/server/door_client.h"
+#include "tests/unit/server/listener_client.h"
 
 namespace rollcall {
 namespace {
@@ -88,7 +88,7 @@ class Served {
         plain ? grpc::InsecureServerCredentials()
               : grpc::SslServerCredentials(tls));
     server_ = builder.BuildAndStart();
-    listener_->Start([this](int fd, int listener_fd, Doorkeeper::Id) {
+    listener_->Start([this](int fd, int listener_fd, HandshakeLimiter::Id) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
           connection;
       connection.fd = fd;
@@ -161,7 +161,7 @@ TEST_P(ListenerGrpcTest, ManyConnectionsReachTheServer) {
 
 TEST_P(ListenerGrpcTest, StrangersDoNotReachIt) {
   Served served(GetParam());
-  std::vector<DoorClient> strangers;
+  std::vector<ListenerClient> unauthenticated;
   for (int i = 0; i < 300; ++i) {
     strangers.emplace_back(served.listener().port());
     if (i % 3 == 0) {
@@ -179,7 +179,7 @@ TEST_P(ListenerGrpcTest, StopsWhileConnectionsArePending) {
   Served served(GetParam());
   const auto channel = served.NewChannel();
   ASSERT_EQ(Served::Call(channel), grpc::StatusCode::UNIMPLEMENTED);
-  std::vector<DoorClient> pending;
+  std::vector<ListenerClient> pending;
   for (int i = 0; i < 300; ++i) {
     pending.emplace_back(served.listener().port());
     if (i % 3 == 0) {

@@ -1,7 +1,7 @@
 // The front door on real sockets, on loopback and ports that the kernel picks.
 // What is timed here is only awaited; the times themselves are the
-// Doorkeeper's, tested without a clock.
-#include "daemon/server/front_door/listener.h"
+// HandshakeLimiter's, tested without a clock.
+#include "daemon/server/connections/listener.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
-#include "tests/unit/server/door_client.h"
+#include "tests/unit/server/listener_client.h"
 
 namespace rollcall {
 namespace {
@@ -42,7 +42,8 @@ class Door {
       std::exit(1);
     }
     listener_ = *std::move(opened);
-    const auto hand_on = [this](int fd, int listener_fd, Doorkeeper::Id id) {
+    const auto hand_on = [this](int fd, int listener_fd,
+                                HandshakeLimiter::Id id) {
       {
         MutexLock lock(mutex_);
         fds_.push_back(fd);
@@ -53,7 +54,7 @@ class Door {
       ASSERT_EQ(write(handed_, &one, sizeof one), ssize_t{sizeof one});
     };
     listener_->Start(
-        hand_on, [](Doorkeeper::Id) {}, [agents] { return agents; });
+        hand_on, [](HandshakeLimiter::Id) {}, [agents] { return agents; });
   }
   ~Door() {
     listener_->Stop();
@@ -76,14 +77,14 @@ class Door {
   // Lets one client in. Whoever had connected and spoken before was looked at
   // before it.
   void Pass(std::string_view hello) {
-    DoorClient client(listener_->port());
+    ListenerClient client(listener_->port());
     ASSERT_TRUE(client.Say(hello));
     const int fd = Next();
     ASSERT_GE(fd, 0);
     close(fd);
   }
   // Counts of all that happened before.
-  DoorCounts CountsNow(std::string_view hello) {
+  HandshakeCounts CountsNow(std::string_view hello) {
     Pass(hello);
     return listener_->counts();
   }
@@ -95,7 +96,7 @@ class Door {
     return listener_fd_;
   }
   // Of those that were handed on.
-  Doorkeeper::Id newest() {
+  HandshakeLimiter::Id newest() {
     MutexLock lock(mutex_);
     return newest_;
   }
@@ -106,7 +107,7 @@ class Door {
   Mutex mutex_;
   std::deque<int> fds_ ABSL_GUARDED_BY(mutex_);
   int listener_fd_ ABSL_GUARDED_BY(mutex_) = -1;
-  Doorkeeper::Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
+  HandshakeLimiter::Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Listener::Options Plain() { return {.listen = "127.0.0.1:0", .plain = true}; }
@@ -248,7 +249,7 @@ TEST(ListenerTest, HandsOnWhoBeginsAHandshake) {
   for (const bool plain : {false, true}) {
     Door door(plain ? Plain() : Tls());
     const std::string_view hello = plain ? kHttp2Preface : kTlsHello;
-    DoorClient client(door->port());
+    ListenerClient client(door->port());
     ASSERT_TRUE(client.Say(hello));
     const int fd = door.Next();
     ASSERT_GE(fd, 0);
@@ -276,7 +277,7 @@ TEST(ListenerTest, BytesMayComeOneByOne) {
   for (const bool plain : {false, true}) {
     Door door(plain ? Plain() : Tls());
     const std::string_view hello = plain ? kHttp2Preface : kTlsHello;
-    DoorClient client(door->port());
+    ListenerClient client(door->port());
     for (const char& byte : hello) {
       ASSERT_TRUE(client.Say({&byte, 1}));
     }
@@ -303,7 +304,7 @@ TEST(ListenerTest, GarbageIsClosedAtOnce) {
   Door tls(Tls());
   Door plain(Plain());
   for (const auto& row : kRows) {
-    DoorClient client((row.plain ? plain : tls)->port());
+    ListenerClient client((row.plain ? plain : tls)->port());
     ASSERT_TRUE(client.Say(row.said));
     EXPECT_EQ(client.Hear(), "end") << row.said;
   }
@@ -315,8 +316,8 @@ TEST(ListenerTest, SilenceIsClosedAndCostsNoTimeMeanwhile) {
   Listener::Options options = Tls();
   options.limits.silence = absl::Milliseconds(500);
   Door door(std::move(options));
-  DoorClient silent(door->port());
-  DoorClient one_byte(door->port());
+  ListenerClient silent(door->port());
+  ListenerClient one_byte(door->port());
   ASSERT_TRUE(one_byte.Say("\x16"));
   const absl::Duration before = CpuTime();
   EXPECT_EQ(silent.Hear(), "end");
@@ -327,11 +328,11 @@ TEST(ListenerTest, SilenceIsClosedAndCostsNoTimeMeanwhile) {
 
 TEST(ListenerTest, WhoHangsUpIsForgotten) {
   Door door(Tls());
-  DoorClient(door->port()).Close();
-  DoorClient one_byte(door->port());
+  ListenerClient(door->port()).Close();
+  ListenerClient one_byte(door->port());
   ASSERT_TRUE(one_byte.Say("\x16"));
   one_byte.Close();
-  const DoorCounts counts = door.CountsNow(kTlsHello);
+  const HandshakeCounts counts = door.CountsNow(kTlsHello);
   EXPECT_EQ(counts.hung_up, 2u);
   EXPECT_EQ(counts.waiting, 0u);
 }
@@ -340,10 +341,10 @@ TEST(ListenerTest, ACrowdClosesItsOwnOldest) {
   Listener::Options options = Tls();
   options.limits.waiting_per_address_max = 2;
   Door door(std::move(options));
-  DoorClient other;
+  ListenerClient other;
   ASSERT_TRUE(other.From("127.0.0.2"));
   ASSERT_TRUE(other.Connect(door->port()));
-  std::vector<DoorClient> crowd;
+  std::vector<ListenerClient> crowd;
   for (int i = 0; i < 3; ++i) crowd.emplace_back(door->port());
   EXPECT_EQ(crowd[0].Hear(), "end");
   // The other is still there.
@@ -359,7 +360,7 @@ TEST(ListenerTest, AboveTheRateTheyWaitAndAreHandedOnInTime) {
   options.limits.handshakes_per_address_burst = 1;
   Door door(std::move(options));
   const absl::Time start = MonotonicNow();
-  std::vector<DoorClient> clients;
+  std::vector<ListenerClient> clients;
   for (int i = 0; i < 3; ++i) {
     clients.emplace_back(door->port());
     ASSERT_TRUE(clients.back().Say(kTlsHello));
@@ -379,7 +380,7 @@ TEST(ListenerTest, WhereHandshakesAreFewOneBeginsWhereAnotherEnds) {
   options.limits.handshake_time = absl::Hours(1);
   options.limits.patience = absl::Hours(1);
   Door door(std::move(options));
-  std::vector<DoorClient> clients;
+  std::vector<ListenerClient> clients;
   for (int i = 0; i < 3; ++i) {
     clients.emplace_back(door->port());
     ASSERT_TRUE(clients.back().Say(kTlsHello));
@@ -398,7 +399,7 @@ TEST(ListenerTest, AsManyWaitAsAgentsLeaveRoomFor) {
   options.limits.waiting_and_agents_max = 5;
   options.limits.silence = absl::Hours(1);
   Door door(std::move(options), /*agents=*/3);
-  std::vector<DoorClient> clients;
+  std::vector<ListenerClient> clients;
   for (int i = 0; i < 3; ++i) clients.emplace_back(door->port());
   EXPECT_EQ(clients[0].Hear(), "end");
   for (int i = 1; i < 3; ++i) {
@@ -411,28 +412,28 @@ TEST(ListenerTest, AsManyWaitAsAgentsLeaveRoomFor) {
 
 TEST(ListenerTest, StrangersDoNotKeepAnybodyOut) {
   Door door(Tls());
-  std::vector<DoorClient> silent;
+  std::vector<ListenerClient> silent;
   for (int i = 0; i < 1500; ++i) silent.emplace_back(door->port());
-  std::vector<DoorClient> loud;
+  std::vector<ListenerClient> loud;
   for (int i = 0; i < 500; ++i) {
     loud.emplace_back(door->port());
     ASSERT_TRUE(loud.back().Say("garbage"));
   }
   door.Pass(kTlsHello);
-  for (DoorClient& client : loud) EXPECT_EQ(client.Hear(), "end");
-  const DoorCounts counts = door.CountsNow(kTlsHello);
+  for (ListenerClient& client : loud) EXPECT_EQ(client.Hear(), "end");
+  const HandshakeCounts counts = door.CountsNow(kTlsHello);
   EXPECT_EQ(counts.arrived, 1500u + 500u + 2u);
   EXPECT_EQ(counts.handed_on, 2u);
   // Each of the rest was crowded out or is known for what it is.
   EXPECT_EQ(counts.garbage + counts.crowded + counts.silent + counts.waiting,
             2000u);
-  EXPECT_LE(counts.waiting, DoorLimits{}.waiting_per_address_max);
+  EXPECT_LE(counts.waiting, ConnectionLimits{}.waiting_per_address_max);
 }
 
 TEST(ListenerTest, WithoutDescriptorsTheLongestWaitingGoes) {
   Door door(Tls());
-  DoorClient first;
-  DoorClient second;
+  ListenerClient first;
+  ListenerClient second;
   DescriptorLimit one_more(NextDescriptor() + 1);
   ASSERT_TRUE(first.Connect(door->port()));
   ASSERT_TRUE(second.Connect(door->port()));
@@ -447,7 +448,7 @@ TEST(ListenerTest, WithoutAnyDescriptorItWaitsForOne) {
   Listener::Options options = Tls();
   options.limits.descriptor_pause = absl::Milliseconds(10);
   Door door(std::move(options));
-  DoorClient client;
+  ListenerClient client;
   DescriptorLimit none(NextDescriptor());
   ASSERT_TRUE(client.Connect(door->port()));
   ASSERT_TRUE(client.Say(kTlsHello));
@@ -465,15 +466,15 @@ TEST(ListenerTest, WithoutAnyDescriptorItWaitsForOne) {
 TEST(ListenerTest, StopFreesThePortAndClosesWhatWaits) {
   auto listener = Listener::Open(Tls());
   ASSERT_TRUE(listener.ok());
-  (*listener)->Start([](int fd, int, Doorkeeper::Id) {
+  (*listener)->Start([](int fd, int, HandshakeLimiter::Id) {
     ADD_FAILURE() << "handed on";
     close(fd);
   });
-  std::vector<DoorClient> clients;
+  std::vector<ListenerClient> clients;
   for (int i = 0; i < 200; ++i) clients.emplace_back((*listener)->port());
   (*listener)->Stop();
   (*listener)->Stop();
-  for (DoorClient& client : clients) {
+  for (ListenerClient& client : clients) {
     // A reset: the kernel still had it.
     const std::string heard = client.Hear();
     EXPECT_TRUE(heard == "end" || heard == "reset") << heard;
@@ -485,7 +486,7 @@ TEST(ListenerTest, StopFreesThePortAndClosesWhatWaits) {
 TEST(ListenerTest, StopWithoutStart) {
   auto listener = Listener::Open(Tls());
   ASSERT_TRUE(listener.ok());
-  DoorClient client((*listener)->port());
+  ListenerClient client((*listener)->port());
   (*listener)->Stop();
   EXPECT_EQ(client.Hear(), "reset");
 }

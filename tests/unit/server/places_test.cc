@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/front_door/agent_places.h"
-#include "daemon/server/front_door/viewer_places.h"
+#include "daemon/server/connections/agent_places.h"
+#include "daemon/server/connections/viewer_places.h"
 
 namespace rollcall {
 namespace {
@@ -93,8 +93,8 @@ TEST(AgentPlaces, AConnectionThatIsGoneLeavesNothing) {
   EXPECT_EQ(places.size(), 0u);
 }
 
-// At most 2 of one token, and 4 in all. What has to go is removed, as Guests
-// does.
+// At most 2 of one token, and 4 in all. What has to go is removed, as
+// UnauthenticatedConnections does.
 TEST(ViewerPlaces, SelectsTheConnectionThatHasToGo) {
   const struct {
     const char* added;

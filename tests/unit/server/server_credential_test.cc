@@ -209,12 +209,12 @@ class ClaimTest : public AccessTest {
       HandAgent& agent = i == 0 ? a : b;
       const auto proposal = agent.HearKind(v1::DaemonMessage::kProposal);
       EXPECT_TRUE(proposal.has_value());
-      v1::Held& held = *hellos[i].mutable_held();
-      held.set_running_generation(1);
+      v1::ResumeState& resume_state = *hellos[i].mutable_resume_state();
+      resume_state.set_running_generation(1);
       if (proposal.has_value()) {
         v1::Proposal plain = proposal->proposal();
         EXPECT_TRUE(ExpandWorld(plain).ok());
-        held.set_world(plain.world());
+        resume_state.set_world(plain.world());
       }
       v1::AgentMessage prepared;
       prepared.mutable_prepared()->set_generation(1);
@@ -225,8 +225,9 @@ class ClaimTest : public AccessTest {
       const auto commit = (i == 0 ? a : b).HearKind(v1::DaemonMessage::kCommit);
       EXPECT_TRUE(commit.has_value());
       if (!commit.has_value()) continue;
-      hellos[i].mutable_held()->set_seal(commit->commit().seal());
-      hellos[i].mutable_held()->set_proof(commit->commit().proof());
+      hellos[i].mutable_resume_state()->set_world_commit(
+          commit->commit().world_commit());
+      hellos[i].mutable_resume_state()->set_proof(commit->commit().proof());
       hellos[i].set_generation_seen(1);
     }
     return hellos;
@@ -238,7 +239,7 @@ class ClaimTest : public AccessTest {
 TEST_F(ClaimTest, WithTheSecretItsMembersBringItBack) {
   StartFresh();
   const std::vector<v1::Hello> hellos = RunAWorld();
-  EXPECT_EQ(hellos[0].held().proof().size(), 32u);
+  EXPECT_EQ(hellos[0].resume_state().proof().size(), 32u);
   server_.reset();
   StartFresh();
   HandAgent a(Dial()), b(Dial());
@@ -277,17 +278,18 @@ TEST_F(ClaimTest, WhatIsNotProvenIsNotBelieved) {
        grpc::StatusCode::ABORTED, v1::REFUSAL_CODE_OTHER_RUN},
       {"another's credential", [](auto& h) { h.set_node("b"); },
        grpc::StatusCode::UNAUTHENTICATED, v1::REFUSAL_CODE_CREDENTIAL},
-      {"no proof", [](auto& h) { h.mutable_held()->clear_proof(); }, again,
-       v1::REFUSAL_CODE_UNSPECIFIED},
+      {"no proof", [](auto& h) { h.mutable_resume_state()->clear_proof(); },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
       {"a changed proof",
-       [](auto& h) { h.mutable_held()->mutable_proof()->front() ^= 1; }, again,
-       v1::REFUSAL_CODE_UNSPECIFIED},
-      {"a changed seal",
+       [](auto& h) { h.mutable_resume_state()->mutable_proof()->front() ^= 1; },
+       again, v1::REFUSAL_CODE_UNSPECIFIED},
+      {"a changed world commit",
        [](auto& h) {
-         v1::Seal seal;
-         seal.ParseFromString(h.held().seal());
-         seal.set_master_port(1);
-         h.mutable_held()->set_seal(seal.SerializeAsString());
+         v1::WorldCommit world_commit;
+         world_commit.ParseFromString(h.resume_state().world_commit());
+         world_commit.set_master_port(1);
+         h.mutable_resume_state()->set_world_commit(
+             world_commit.SerializeAsString());
        },
        again, v1::REFUSAL_CODE_UNSPECIFIED},
       {"another life",
@@ -319,7 +321,7 @@ TEST_F(ClaimTest, WithoutASecretNothingIsAdopted) {
   options.state_dir = folder_ + "/state";
   StartJob(2, options);
   const std::vector<v1::Hello> hellos = RunAWorld();
-  EXPECT_EQ(hellos[0].held().proof(), "");
+  EXPECT_EQ(hellos[0].resume_state().proof(), "");
   server_.reset();
   // Its keys are there, and its journal is not.
   for (const char* file : {"journal.db", "journal.db-wal", "journal.db-shm"}) {

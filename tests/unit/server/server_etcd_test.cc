@@ -26,8 +26,8 @@ class Rival {
  public:
   Rival(EtcdClient& client, const std::string& prefix)
       : leadership_(client, prefix, {"rival:1"}, TestSealer(),
-                    {[this](const Reign& reign) {
-                       reigns_.PostAlways(reign);
+                    {[this](const LeaderTerm& leader_term) {
+                       leader_terms_.PostAlways(leader_term);
                        leads_.PostAlways("rival:1");
                      },
                      [](const std::string&) {},
@@ -46,13 +46,14 @@ class Rival {
     return next;
   }
   // Its own, once it leads.
-  Reign AwaitReign() {
-    const std::vector<Reign> reigns = reigns_.Take(absl::Seconds(30));
-    return reigns.empty() ? Reign() : reigns.back();
+  LeaderTerm AwaitLeaderTerm() {
+    const std::vector<LeaderTerm> leader_terms =
+        leader_terms_.Take(absl::Seconds(30));
+    return leader_terms.empty() ? LeaderTerm() : leader_terms.back();
   }
 
  private:
-  Inbox<Reign> reigns_{64};
+  Inbox<LeaderTerm> leader_terms_{64};
   Inbox<std::string> leads_{64};
   std::vector<std::string> heard_;
   Leadership leadership_;
@@ -77,7 +78,7 @@ class EtcdServerTest : public ServerTest {
     options.log_level = Log::Level::kInfo;
     options.insecure = true;
     options.etcd_key = TestSealingKey();
-    options.etcd = *EtcdPlace::Parse("etcd://" + etcd_->endpoint() + "/t");
+    options.etcd = *EtcdLocation::Parse("etcd://" + etcd_->endpoint() + "/t");
     options.endpoints = [](int port) {
       return std::vector<std::string>{absl::StrCat("127.0.0.1:", port)};
     };
@@ -187,7 +188,7 @@ size_t Count(const std::string& text, const std::string& part) {
 TEST_F(EtcdServerTest, ASuccessorWhoseClockIsBehindRunsNoEndedRunAgain) {
   auto rival = MakeRival();
   const auto journal = EtcdJournal::Open(
-      *client_, {"/rollcall/t/", rival->AwaitReign(), [] { return true; },
+      *client_, {"/rollcall/t/", rival->AwaitLeaderTerm(), [] { return true; },
                  [](const std::string&) {}, TestSealer()});
   ASSERT_TRUE(journal.ok()) << journal.status();
   v1::JobSettings settings;

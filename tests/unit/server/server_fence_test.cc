@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/core/limits.h"
-#include "daemon/security/life_nonce.h"
+#include "daemon/security/incarnation_nonce.h"
 #include "tests/unit/server/access_fixture.h"
 
 namespace rollcall {
@@ -73,7 +73,7 @@ TEST_F(FenceTest, OpensForAMembersNonceAndNotForItsIncarnation) {
   options.limits.reconnect_grace = absl::ZeroDuration();
   options.limits.lease = absl::Minutes(5);
   StartJob(1, std::move(options));
-  const std::string nonce = DrawLifeNonce();
+  const std::string nonce = DrawIncarnationNonce();
   HandAgent b(Dial());
   BeginWorld(b, nonce);
   AwaitFence();
@@ -89,7 +89,7 @@ TEST_F(FenceTest, OpensForAMembersNonceAndNotForItsIncarnation) {
   old.GetReflection()->MutableUnknownFields(&old)->AddLengthDelimited(
       17, low_first);
   EXPECT_TRUE(WaitsAfter(old));
-  EXPECT_TRUE(WaitsAfter(Sweeps(DrawLifeNonce())));
+  EXPECT_TRUE(WaitsAfter(Sweeps(DrawIncarnationNonce())));
   EXPECT_FALSE(WaitsAfter(Sweeps(nonce)));
 }
 
@@ -98,7 +98,7 @@ TEST_F(FenceTest, AnotherNodesNonceIsNone) {
   options.limits.reconnect_grace = absl::ZeroDuration();
   options.limits.lease = absl::Minutes(5);
   StartJob(1, std::move(options));
-  const std::string nonce = DrawLifeNonce();
+  const std::string nonce = DrawIncarnationNonce();
   HandAgent b(Dial());
   BeginWorld(b, nonce);
   AwaitFence();

@@ -188,7 +188,7 @@ TEST_F(ServerTest, GarbageOnThePortDisturbsNobody) {
       Poke(port(), bytes, false);
     }
     ExpectUndisturbed(good);
-    EXPECT_GT(StatusOf("train").strangers().garbage(), 0u);
+    EXPECT_GT(StatusOf("train").unauthenticated().garbage(), 0u);
   }
 }
 

@@ -17,7 +17,8 @@
 namespace rollcall {
 namespace {
 
-// --- What strangers may cost -------------------------------------------------
+// --- What unauthenticated peers may cost
+// -------------------------------------------------
 
 TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
   ServerOptions options = Options();
@@ -123,7 +124,7 @@ class SilentCrowd {
 TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
   ServerOptions options = Options();
   options.limits.hello_timeout = absl::Hours(1);
-  options.limits.strangers_max = 2;
+  options.limits.streams_without_hello_max = 2;
   StartJob(3, std::move(options));
   HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
@@ -143,7 +144,7 @@ TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
 
 TEST_F(AccessTest, AgentsConnectionsAreBounded) {
   ServerOptions options = Options();
-  options.limits.door.agents_max = 2;
+  options.limits.connections.agents_max = 2;
   StartJob(3, std::move(options));
   auto a = std::make_unique<HandAgent>(Dial());
   ASSERT_TRUE(a->SayHello(HelloOf("a")));
@@ -181,7 +182,7 @@ TEST_F(AccessTest, AgentsConnectionsAreBounded) {
 
 TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
   ServerOptions options = Options();
-  options.limits.door.agents_max = 2;
+  options.limits.connections.agents_max = 2;
   options.limits.lease = absl::Hours(1);
   options.limits.reconnect_grace = absl::Hours(1);
   StartJob(4, std::move(options));
@@ -236,7 +237,7 @@ grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
 
 TEST_F(AccessTest, ACallThatGrpcAnswersItselfCountsAsACall) {
   ServerOptions options = Options();
-  options.limits.door.guest_calls_max = 3;
+  options.limits.connections.unauthenticated_calls_max = 3;
   StartJob(2, std::move(options));
   for (const char* method :
        {"/rollcall.v1.Admin/Status", "/rollcall.v1.Admin/Watch",

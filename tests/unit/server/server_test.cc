@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
-#include "daemon/server/front_door/peer_address.h"
+#include "daemon/server/connections/peer_address.h"
 #include "tests/unit/server/server_fixture.h"
 
 namespace rollcall {

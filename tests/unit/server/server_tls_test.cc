@@ -178,7 +178,7 @@ TEST_F(TlsTest, WhoSpeaksInTheClearIsGarbage) {
   plain.insecure = true;
   const Attempt attempt = Attend(plain, "a");
   EXPECT_FALSE(attempt.welcome);
-  EXPECT_GT(StatusOf("train").strangers().garbage(), 0u);
+  EXPECT_GT(StatusOf("train").unauthenticated().garbage(), 0u);
   ExpectNothingTold();
 }
 

@@ -46,7 +46,7 @@ class SessionTableTest : public testing::Test {
  protected:
   static Limits MakeLimits() {
     Limits limits;
-    limits.strangers_max = 2;
+    limits.streams_without_hello_max = 2;
     limits.hello_timeout = absl::Seconds(10);
     limits.unread_bytes_max = 1000;
     return limits;

@@ -303,14 +303,14 @@ TEST_F(GuardTest, ABinaryThatIsNotThere) {
 TEST(GuardOrders, Table) {
   GuardOrders orders;
   const auto shape = [&] {
-    std::string text = absl::StrJoin(orders.kin().markers, "+");
-    for (const RankSession& s : orders.kin().sessions) {
+    std::string text = absl::StrJoin(orders.matcher().markers, "+");
+    for (const RankSession& s : orders.matcher().sessions) {
       absl::StrAppend(&text, " ", s.id, "@", s.start_ticks);
     }
-    for (const std::string& c : orders.kin().cgroups) {
+    for (const std::string& c : orders.matcher().cgroups) {
       absl::StrAppend(&text, " ", c);
     }
-    for (const FoundProcess& p : orders.kin().processes) {
+    for (const FoundProcess& p : orders.matcher().processes) {
       absl::StrAppend(&text, " ", p.pid, "!", p.start_ticks);
     }
     if (!orders.hosts().path.empty()) {

@@ -55,11 +55,11 @@ TEST(LineCutter, AProgressBarMovesOnceASecond) {
 
 TEST(LineCutter, AHugeLineIsSplit) {
   LineCutter cutter;
-  const std::string huge(2 * kLineBytesMost + 5, 'x');
+  const std::string huge(2 * kLineBytesMax + 5, 'x');
   const auto lines = cutter.Take(huge + "\n", absl::UnixEpoch());
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0].size(), kLineBytesMost);
-  EXPECT_EQ(lines[1].size(), kLineBytesMost);
+  EXPECT_EQ(lines[0].size(), kLineBytesMax);
+  EXPECT_EQ(lines[1].size(), kLineBytesMax);
   EXPECT_EQ(lines[2].size(), 5u);
 }
 

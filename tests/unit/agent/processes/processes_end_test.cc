@@ -92,7 +92,7 @@ TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
           .ok();
   const bool up = life_.Lines(2).size() == 2;
   processes_->Stop({{1, 0}}, absl::ZeroDuration());
-  const bool gone = told_.AwaitGone(RankLife{1, 0});
+  const bool gone = told_.AwaitGone(RankIncarnation{1, 0});
   const bool dead = life_.AllDead(0);
   const bool other = !told_.ended().contains(1);
   prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
@@ -192,15 +192,15 @@ TEST_F(ProcessesTest, OneRankGoesAndComesWhileAnotherLives) {
   const bool ended = told_.AwaitEnded(1);
   const bool kept = second.SomebodyLives();  // Nobody told it to go.
   processes_->Stop({{1, 1}}, kLong);
-  const bool gone = told_.AwaitGone(RankLife{1, 1});
+  const bool gone = told_.AwaitGone(RankIncarnation{1, 1});
   const bool swept = second.AllDead(0) && first.SomebodyLives();
   const absl::Status taken = processes_->Start(2, {Shell(0, "true")});
   processes_->Rename(0, 77);
   const bool anew =
       processes_->Start(2, {Shell(1, "echo anew; exec sleep 1000")}).ok();
   processes_->Stop({{2, 1}, {1, 0}}, kLong);
-  const bool all = told_.AwaitGone(RankLife{2, 1}) &&
-                   told_.AwaitGone(RankLife{1, 0}) && first.AllDead(0);
+  const bool all = told_.AwaitGone(RankIncarnation{2, 1}) &&
+                   told_.AwaitGone(RankIncarnation{1, 0}) && first.AllDead(0);
   Finish();
   EXPECT_TRUE(started && up && ended && kept && gone);
   EXPECT_TRUE(swept && anew && all);
@@ -219,8 +219,8 @@ TEST_F(ProcessesTest, AKillOfOneLeavesItsSiblingAlone) {
   processes_->Stop({{1, 1}}, absl::ZeroDuration());
   const bool one = told_.AwaitEnded(1) && told_.ended().contains(1);
   processes_->Stop({{1, 0}}, absl::ZeroDuration());
-  const bool gone =
-      told_.AwaitGone(RankLife{1, 0}) && told_.AwaitGone(RankLife{1, 1});
+  const bool gone = told_.AwaitGone(RankIncarnation{1, 0}) &&
+                    told_.AwaitGone(RankIncarnation{1, 1});
   Finish();
   EXPECT_TRUE(started && up && one && gone);
 }

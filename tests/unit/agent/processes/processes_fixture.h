@@ -36,8 +36,8 @@ class Told {
             [this](RanksGone gone) {
               MutexLock lock(mutex_);
               gone_.push_back(gone.ranks.front().generation);
-              for (const RankLife& life : gone.ranks)
-                lives_gone_.push_back(life);
+              for (const RankIncarnation& incarnation : gone.ranks)
+                incarnations_gone_.push_back(incarnation);
               changed_.NotifyAll();
             }};
   }
@@ -47,9 +47,10 @@ class Told {
       return std::count(gone_.begin(), gone_.end(), generation) > 0;
     });
   }
-  bool AwaitGone(const RankLife& life) {
+  bool AwaitGone(const RankIncarnation& incarnation) {
     return Await([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return std::count(lives_gone_.begin(), lives_gone_.end(), life) > 0;
+      return std::count(incarnations_gone_.begin(), incarnations_gone_.end(),
+                        incarnation) > 0;
     });
   }
   bool AwaitEnded(size_t count) {
@@ -82,10 +83,10 @@ class Told {
   std::map<uint32_t, RankEnded> ended_ ABSL_GUARDED_BY(mutex_);
   // Of the first of those that went together.
   std::vector<uint64_t> gone_ ABSL_GUARDED_BY(mutex_);
-  std::vector<RankLife> lives_gone_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RankIncarnation> incarnations_gone_ ABSL_GUARDED_BY(mutex_);
 };
 
-inline std::vector<RankLife> Both(uint64_t generation) {
+inline std::vector<RankIncarnation> Both(uint64_t generation) {
   return {{generation, 0}, {generation, 1}};
 }
 

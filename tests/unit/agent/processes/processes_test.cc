@@ -175,10 +175,9 @@ TEST_F(ProcessesTest, LinesStayWholeUnderConcurrency) {
 TEST_F(ProcessesTest, PartialHugeAndRawOutput) {
   Run({Shell(0, "printf 'no end'; printf 'x\\ry\\rz' >&2"),
        Shell(1, "head -c 100000 /dev/zero | tr '\\0' a; echo")});
-  const std::string first =
-      "[n1/11] " + std::string(kLineBytesMost, 'a') + "\n";
+  const std::string first = "[n1/11] " + std::string(kLineBytesMax, 'a') + "\n";
   const std::string second =
-      "[n1/11] " + std::string(100000 - kLineBytesMost, 'a') + "\n";
+      "[n1/11] " + std::string(100000 - kLineBytesMax, 'a') + "\n";
   EXPECT_TRUE(absl::StrContains(Out(), "[n1/10] no end\n"));
   // The other rank's line may stand between the two.
   const size_t at = Out().find(first);

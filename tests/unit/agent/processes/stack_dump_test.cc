@@ -131,10 +131,11 @@ TEST(StackDumps, AnswersForAWholeSessionAndFirstForWhoNamedItself) {
   process.Stop();
   const pid_t linked = process.child();
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20), [&](const RankLife& life, StackDump d) {
-    EXPECT_EQ(life, (RankLife{3, 1}));
-    told.set_value(std::move(d));
-  });
+  StackDumps dumps(absl::Seconds(20),
+                   [&](const RankIncarnation& incarnation, StackDump d) {
+                     EXPECT_EQ(incarnation, (RankIncarnation{3, 1}));
+                     told.set_value(std::move(d));
+                   });
   dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())}, linked);
   const StackDump dump = told.get_future().get();
   EXPECT_TRUE(dump.stopped);
@@ -151,7 +152,7 @@ TEST(StackDumps, WhoNamesAnotherOnesProcessIsNotBelieved) {
   Waiting stranger;
   stranger.Stop();
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20), [&](const RankLife&, StackDump d) {
+  StackDumps dumps(absl::Seconds(20), [&](const RankIncarnation&, StackDump d) {
     told.set_value(std::move(d));
   });
   dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())},
@@ -164,7 +165,7 @@ TEST(StackDumps, WhoNamesAnotherOnesProcessIsNotBelieved) {
 
 TEST(StackDumps, AnswersWhereThereIsNobody) {
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20), [&](const RankLife&, StackDump d) {
+  StackDumps dumps(absl::Seconds(20), [&](const RankIncarnation&, StackDump d) {
     told.set_value(std::move(d));
   });
   dumps.Take({1, 0}, {}, 0);

@@ -81,7 +81,7 @@ TEST_F(SweepTest, FindsAnotherUsersByMarkerWithoutCapPtrace) {
   Run(kDaemon, {marker}, -1, &user);
   ASSERT_EQ(life_.Lines(1).size(), 1u);
   // It is that user's and has no way to more privileges.
-  const std::vector<FoundProcess> found = FindKin({.markers = {marker}});
+  const std::vector<FoundProcess> found = FindMatching({.markers = {marker}});
   ASSERT_FALSE(found.empty());
   const std::string status =
       ReadFile("/proc/" + std::to_string(found[0].pid) + "/status");
@@ -228,7 +228,7 @@ TEST_F(SweepTest, ALookTellsThePartsAndWhereTheyAre) {
   // Without its parent it is known by the look alone.
   kill(-rank, SIGKILL);
   PeekExit(rank);
-  EXPECT_TRUE(FindKin({.sessions = {session}}).empty());
+  EXPECT_TRUE(FindMatching({.sessions = {session}}).empty());
   EXPECT_EQ(Sweep({.processes = look.found[0]}, kPatience).ended, 1u);
   EXPECT_TRUE(life_.AllDead(0));
 }
@@ -236,16 +236,19 @@ TEST_F(SweepTest, ALookTellsThePartsAndWhereTheyAre) {
 TEST_F(SweepTest, SparesWhomItIsTold) {
   const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  const Kin kin = {.sessions = {{pid, start_ticks_}}, .spared = {pid}};
-  EXPECT_EQ(Sweep(kin, kPatience).ended, 0u);
+  const ProcessMatcher matcher = {.sessions = {{pid, start_ticks_}},
+                                  .spared = {pid}};
+  EXPECT_EQ(Sweep(matcher, kPatience).ended, 0u);
   EXPECT_TRUE(life_.SomebodyLives());
 }
 
 TEST_F(SweepTest, NeverItself) {
   const pid_t self = getpid();
-  const Kin kin = {.sessions = {{getsid(0), 1}, {self, StartTicks(self)}},
-                   .spared = {getppid()}};
-  for (const FoundProcess& found : FindKin(kin)) EXPECT_NE(found.pid, self);
+  const ProcessMatcher matcher = {
+      .sessions = {{getsid(0), 1}, {self, StartTicks(self)}},
+      .spared = {getppid()}};
+  for (const FoundProcess& found : FindMatching(matcher))
+    EXPECT_NE(found.pid, self);
 }
 
 TEST_F(SweepTest, ChasesWhoKeepsForking) {
@@ -265,7 +268,7 @@ TEST_F(SweepTest, ChasesWhoKeepsForking) {
 TEST_F(SweepTest, ZombiesAreNobody) {
   const pid_t pid = Run("exit 0", {});
   PeekExit(pid);  // Ended, not reaped.
-  EXPECT_TRUE(FindKin({.sessions = {{pid, start_ticks_}}}).empty());
+  EXPECT_TRUE(FindMatching({.sessions = {{pid, start_ticks_}}}).empty());
 }
 
 TEST_F(SweepTest, CgroupHoldsWhoHasLeftEverything) {

@@ -346,9 +346,11 @@ TEST(Admission, Hellos) {
       {"generation beyond all", false,
        [](auto& h) { h.set_generation_seen(UINT64_MAX); }},
       {"a proof", true,
-       [](auto& h) { h.mutable_held()->set_proof(std::string(32, 'p')); }},
+       [](auto&
+              h) { h.mutable_resume_state()->set_proof(std::string(32, 'p')); }},
       {"a proof of 65 bytes", false,
-       [](auto& h) { h.mutable_held()->set_proof(std::string(65, 'p')); }},
+       [](auto&
+              h) { h.mutable_resume_state()->set_proof(std::string(65, 'p')); }},
   };
   for (const HelloRow& row : rows) {
     v1::Hello hello = GoodHello();

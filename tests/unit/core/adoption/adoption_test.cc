@@ -59,7 +59,7 @@ TEST(Adoption, KeepsTheStreamsOfAgentsThatProveAWorld) {
       {"the commit is not proven",
        [](Adoption&, Attend& at) { at.commit_proven = false; },
        Answer::kRedial},
-      {"a spare", [](Adoption&, Attend& at) { at.hello.clear_held(); },
+      {"a spare", [](Adoption&, Attend& at) { at.hello.clear_resume_state(); },
        Answer::kRedial},
       {"an epoch that is not of its row",
        [](Adoption&, Attend& at) { at.epoch = 2; }, Answer::kRedial},
@@ -192,9 +192,9 @@ TEST(Adoption, ReturnsTheWaitingAgentsWithoutTheirWorlds) {
   EXPECT_EQ(waited[0].hello.node(), "a");
   EXPECT_EQ(waited[1].hello.node(), "b");
   for (const Attend& attend : waited) {
-    EXPECT_EQ(attend.hello.held().running_generation(), 7u);
-    EXPECT_EQ(attend.hello.held().world(), "");
-    EXPECT_EQ(attend.hello.held().seal(), "");
+    EXPECT_EQ(attend.hello.resume_state().running_generation(), 7u);
+    EXPECT_EQ(attend.hello.resume_state().world(), "");
+    EXPECT_EQ(attend.hello.resume_state().world_commit(), "");
   }
   EXPECT_FALSE(adoption.waiting());
   EXPECT_EQ(adoption.until(), absl::InfiniteFuture());

@@ -57,9 +57,12 @@ TEST(Claims, WhatIsNoWorldOfThisJobIsNotTaken) {
       {"another run", [](v1::Hello& h) { h.set_run("run2"); }, 1, 2},
       {"no member", [](v1::Hello& h) { h.set_node("c"); }, 1, 2},
       {"another generation",
-       [](v1::Hello& h) { h.mutable_held()->set_running_generation(8); }, 1, 2},
-      {"no world", [](v1::Hello& h) { h.mutable_held()->set_world("x"); }, 1,
-       2},
+       [](v1::Hello& h) {
+         h.mutable_resume_state()->set_running_generation(8);
+       },
+       1, 2},
+      {"no world",
+       [](v1::Hello& h) { h.mutable_resume_state()->set_world("x"); }, 1, 2},
       {"too few nodes", [](v1::Hello&) {}, 1, 3},
   };
   for (const Row& row : kRows) {

@@ -27,17 +27,17 @@ TEST(Fence, OpensWithAMemberThatIsGoneOrWithTime) {
       {"nothing is known", [](Fence&) {}, At(110)},
       {"a member is gone",
        [](Fence& f) {
-         f.Gone(NodeLife{"a", 11});
+         f.Gone(NodeIncarnation{"a", 11});
        },
        absl::InfinitePast()},
       {"another life of its node",
        [](Fence& f) {
-         f.Gone(NodeLife{"a", 12});
+         f.Gone(NodeIncarnation{"a", 12});
        },
        At(110)},
       {"another node",
        [](Fence& f) {
-         f.Gone(NodeLife{"c", 11});
+         f.Gone(NodeIncarnation{"c", 11});
        },
        At(110)},
       {"whatever life of the node", [](Fence& f) { f.Gone("b"); },
@@ -46,13 +46,13 @@ TEST(Fence, OpensWithAMemberThatIsGoneOrWithTime) {
       {"the agent goes on by a new number",
        [](Fence& f) {
          f.GoesOn({"a", 11}, 12);
-         f.Gone(NodeLife{"a", 12});
+         f.Gone(NodeIncarnation{"a", 12});
        },
        absl::InfinitePast()},
       {"another agent with a new number",
        [](Fence& f) {
          f.GoesOn({"a", 99}, 12);
-         f.Gone(NodeLife{"a", 12});
+         f.Gone(NodeIncarnation{"a", 12});
        },
        At(110)},
   };
@@ -78,7 +78,7 @@ TEST(Fence, HasTheLivesOfItsMembers) {
   Fence old(1, {{"a", 0, At(0)}});
   EXPECT_TRUE(old.Has({"a", 12}));
   // Any life could be said to be gone.
-  EXPECT_FALSE(old.Gone(NodeLife{"a", 12}));
+  EXPECT_FALSE(old.Gone(NodeIncarnation{"a", 12}));
   EXPECT_FALSE(old.open());
 }
 
@@ -105,11 +105,11 @@ TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
     node.heard_at = At(10);
   }
   membership.At("other").served_in = 2;
-  v1::Seal seal;
+  v1::WorldCommit world_commit;
   for (const uint64_t incarnation : {11, 12, 13}) {
-    seal.add_incarnations(incarnation);
+    world_commit.add_incarnations(incarnation);
   }
-  const Fence fence(world, seal, {3}, membership, At(20));
+  const Fence fence(world, world_commit, {3}, membership, At(20));
   EXPECT_EQ(fence.generation(), 3u);
   struct {
     const char* node;
@@ -131,13 +131,14 @@ TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
   }
   EXPECT_EQ(fence.Opens(absl::Seconds(100)), At(110));
 
-  // A seal of an older daemon.
-  const Fence old(world, v1::Seal(), {}, membership, At(20));
+  // A world commit of an older daemon.
+  const Fence old(world, v1::WorldCommit(), {}, membership, At(20));
   ASSERT_EQ(old.members().size(), 4u);
   EXPECT_EQ(old.members()[0].incarnation, 0u);
   EXPECT_EQ(old.members()[3].node, "finished");
   // All have finished.
-  EXPECT_TRUE(Fence(world, seal, {0, 1, 2, 3}, membership, At(20)).open());
+  EXPECT_TRUE(
+      Fence(world, world_commit, {0, 1, 2, 3}, membership, At(20)).open());
 }
 
 TEST(Fence, AnAgentIsAMembersByACredentialOrByWhatThisDaemonHasSeen) {

@@ -77,7 +77,7 @@ TEST(Formation, ProposesTheBytesOfTheWorld) {
   EXPECT_EQ(proposal.world_bytes(), proposal.world().size());
   EXPECT_EQ(proposal.compression(), v1::COMPRESSION_NONE);
   EXPECT_EQ(formation.world().generation(), 7u);
-  EXPECT_FALSE(formation.seal().has_value());
+  EXPECT_FALSE(formation.world_commit().has_value());
 }
 
 TEST(Formation, CommitsWhatNodeRankZeroHasPrepared) {
@@ -89,19 +89,20 @@ TEST(Formation, CommitsWhatNodeRankZeroHasPrepared) {
   v1::StateSource source;
   source.set_rank(2);
   source.set_step(90);
-  const v1::Seal& seal = formation.Commit(membership, NodeEpochs(), source);
-  EXPECT_EQ(&seal, &*formation.seal());
-  EXPECT_EQ(seal.generation(), 7u);
-  EXPECT_EQ(seal.master_address(), "10.0.0.1");
-  EXPECT_EQ(seal.master_port(), 4000u);
-  ASSERT_EQ(seal.nccl_ids_size(), 1);
-  EXPECT_EQ(seal.nccl_ids(0), "id of 4000");
-  EXPECT_EQ(seal.nccl_version(), 22809u);
-  EXPECT_EQ(seal.nccl_absent(), "");
-  EXPECT_EQ(seal.state_source().rank(), 2u);
-  EXPECT_EQ(seal.state_source().step(), 90u);
-  ASSERT_EQ(seal.incarnations_size(), 3);
-  EXPECT_EQ(seal.incarnations(2), 102u);
+  const v1::WorldCommit& world_commit =
+      formation.Commit(membership, NodeEpochs(), source);
+  EXPECT_EQ(&world_commit, &*formation.world_commit());
+  EXPECT_EQ(world_commit.generation(), 7u);
+  EXPECT_EQ(world_commit.master_address(), "10.0.0.1");
+  EXPECT_EQ(world_commit.master_port(), 4000u);
+  ASSERT_EQ(world_commit.nccl_ids_size(), 1);
+  EXPECT_EQ(world_commit.nccl_ids(0), "id of 4000");
+  EXPECT_EQ(world_commit.nccl_version(), 22809u);
+  EXPECT_EQ(world_commit.nccl_absent(), "");
+  EXPECT_EQ(world_commit.state_source().rank(), 2u);
+  EXPECT_EQ(world_commit.state_source().step(), 90u);
+  ASSERT_EQ(world_commit.incarnations_size(), 3);
+  EXPECT_EQ(world_commit.incarnations(2), 102u);
 }
 
 TEST(Formation, TheMasterIsNodeRankZeroOfThisWorld) {
@@ -115,12 +116,12 @@ TEST(Formation, TheMasterIsNodeRankZeroOfThisWorld) {
   prepared.set_nccl_absent("no library");
   formation.Prepared(membership.At("a"), prepared);
   formation.Prepared(membership.At("b"), PreparedWith(4001));
-  const v1::Seal seal =
+  const v1::WorldCommit world_commit =
       formation.Commit(membership, NodeEpochs(), std::nullopt);
-  EXPECT_EQ(seal.master_address(), "10.0.0.8");
-  EXPECT_EQ(seal.nccl_absent(), "no library");
-  EXPECT_EQ(seal.nccl_ids_size(), 0);
-  EXPECT_FALSE(seal.has_state_source());
+  EXPECT_EQ(world_commit.master_address(), "10.0.0.8");
+  EXPECT_EQ(world_commit.nccl_absent(), "no library");
+  EXPECT_EQ(world_commit.nccl_ids_size(), 0);
+  EXPECT_FALSE(world_commit.has_state_source());
 }
 
 TEST(Formation, ANewProposalForgetsTheOneBefore) {
@@ -132,7 +133,7 @@ TEST(Formation, ANewProposalForgetsTheOneBefore) {
   formation.Commit(membership, NodeEpochs(), std::nullopt);
   const v1::World next = WorldOf(8, {"a", "b"});
   formation.Propose(next, At(60), kLimits);
-  EXPECT_FALSE(formation.seal().has_value());
+  EXPECT_FALSE(formation.world_commit().has_value());
   EXPECT_TRUE(formation.fresh());
   EXPECT_EQ(formation.deadline(), At(90));
   EXPECT_EQ(formation.proposal().generation(), 8u);
@@ -141,7 +142,7 @@ TEST(Formation, ANewProposalForgetsTheOneBefore) {
   EXPECT_EQ(
       formation.Commit(membership, NodeEpochs(), std::nullopt).master_port(),
       0u);
-  EXPECT_EQ(formation.seal()->nccl_ids_size(), 0);
+  EXPECT_EQ(formation.world_commit()->nccl_ids_size(), 0);
 }
 
 TEST(Formation, TheSealTellsHowEachMemberWasAdmitted) {
@@ -156,17 +157,19 @@ TEST(Formation, TheSealTellsHowEachMemberWasAdmitted) {
   for (int i = 0; i < 4; ++i) epochs.Raise("gone");
   Formation formation;
   formation.Propose(world, At(10), kLimits);
-  const v1::Seal seal = formation.Commit(NodesOf(world), epochs, std::nullopt);
+  const v1::WorldCommit world_commit =
+      formation.Commit(NodesOf(world), epochs, std::nullopt);
   using Numbers = std::vector<uint64_t>;
-  EXPECT_EQ(Numbers(seal.epochs().begin(), seal.epochs().end()),
+  EXPECT_EQ(Numbers(world_commit.epochs().begin(), world_commit.epochs().end()),
             (Numbers{0, 0, 1, 0}));
-  EXPECT_EQ(std::vector<std::string>(seal.token_ids().begin(),
-                                     seal.token_ids().end()),
+  EXPECT_EQ(std::vector<std::string>(world_commit.token_ids().begin(),
+                                     world_commit.token_ids().end()),
             (std::vector<std::string>{"t2", "t1"}));
-  EXPECT_EQ(Numbers(seal.token_of().begin(), seal.token_of().end()),
-            (Numbers{1, 0, 2, 1}));
+  EXPECT_EQ(
+      Numbers(world_commit.token_of().begin(), world_commit.token_of().end()),
+      (Numbers{1, 0, 2, 1}));
   // Also above nodes that are no members.
-  EXPECT_EQ(seal.epoch_highest(), 4u);
+  EXPECT_EQ(world_commit.epoch_highest(), 4u);
 }
 
 TEST(Formation, TheSealHasTheCommandIfAllMembersHaveTheSame) {
@@ -209,20 +212,21 @@ TEST(Formation, ACommitIsProvenWithAKey) {
   formation.Propose(world, At(10), kLimits);
   PrepareAll(formation, membership);
   formation.Commit(membership, NodeEpochs(), std::nullopt);
-  const std::string seal = formation.seal()->SerializeAsString();
+  const std::string world_commit =
+      formation.world_commit()->SerializeAsString();
   v1::Commit commit = formation.CommitMessage().commit();
   EXPECT_EQ(commit.generation(), 7u);
-  EXPECT_EQ(commit.seal(), seal);
+  EXPECT_EQ(commit.world_commit(), world_commit);
   EXPECT_EQ(commit.proof(), "");
   formation.UseKey([](const std::string& run, uint64_t generation,
                       const std::string& world_bytes,
-                      const std::string& seal_bytes) {
+                      const std::string& world_commit_bytes) {
     return absl::StrCat(run, "/", generation, "/", world_bytes, "/",
-                        seal_bytes);
+                        world_commit_bytes);
   });
   commit = formation.CommitMessage().commit();
   EXPECT_EQ(commit.proof(),
-            absl::StrCat("run1/7/", EncodeWorld(world), "/", seal));
+            absl::StrCat("run1/7/", EncodeWorld(world), "/", world_commit));
 }
 
 TEST(Formation, TakesUpAWorldThatAFormerDaemonCommitted) {
@@ -231,15 +235,15 @@ TEST(Formation, TakesUpAWorldThatAFormerDaemonCommitted) {
   proposal.set_generation(7);
   proposal.set_world(EncodeWorld(world));
   Formation formation;
-  formation.TakeUp(world, proposal, SealOf(world));
+  formation.TakeUp(world, proposal, WorldCommitOf(world));
   EXPECT_TRUE(formation.all_prepared());
   EXPECT_FALSE(formation.fresh());
   EXPECT_EQ(formation.deadline(), absl::InfiniteFuture());
   EXPECT_EQ(formation.world().members_size(), 2);
   EXPECT_EQ(formation.proposal().world(), proposal.world());
   // Its members get the bytes that the former daemon has journaled.
-  EXPECT_EQ(formation.CommitMessage().commit().seal(),
-            SealOf(world).SerializeAsString());
+  EXPECT_EQ(formation.CommitMessage().commit().world_commit(),
+            WorldCommitOf(world).SerializeAsString());
 }
 
 }  // namespace

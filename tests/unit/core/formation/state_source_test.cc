@@ -25,7 +25,7 @@ std::string Choose(const std::vector<StateClaim>& claims) {
 }
 
 TEST(StateSource, IsTheHighestStepThatFitsTheOthers) {
-  constexpr uint64_t kMost = ~uint64_t{0};
+  constexpr uint64_t kMax = ~uint64_t{0};
   using enum StateClaim::From;
   struct {
     const char* what;
@@ -48,10 +48,10 @@ TEST(StateSource, IsTheHighestStepThatFitsTheOthers) {
        {{5, kEnded}, {7, kEnded}, {5, kEnded}},
        "source 0; not 1"},
       {"the largest number",
-       {{5, kEnded}, {5, kEnded}, {kMost, kEnded}},
+       {{5, kEnded}, {5, kEnded}, {kMax, kEnded}},
        "source 0; not 2"},
       {"all at the largest",
-       {{kMost, kEnded}, {kMost, kEnded}, {kMost, kEnded}},
+       {{kMax, kEnded}, {kMax, kEnded}, {kMax, kEnded}},
        "source 0"},
       {"one far behind is no harm",
        {{0, kEnded}, {900, kEnded}, {901, kEnded}},

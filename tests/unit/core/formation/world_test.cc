@@ -130,7 +130,7 @@ TEST(DecodeWorld, TakesWhatADaemonHasBuiltAndNothingElse) {
        [](auto& w) { w.mutable_members(1)->set_first_rank(3); }},
       {"no ranks", [](auto& w) { w.mutable_members(1)->set_ranks(0); }},
       {"another world size", [](auto& w) { w.set_world_size(5); }},
-      // The sum of these two begins anew at 0.
+      // The sum of these two begins again at 0.
       {"ranks beyond counting",
        [](auto& w) {
          w.mutable_members(0)->set_ranks(0x80000000u);
@@ -152,16 +152,17 @@ TEST(DecodeWorld, TakesWhatADaemonHasBuiltAndNothingElse) {
   }
 }
 
-TEST(AdmitSeal, IsThatOfItsWorld) {
+TEST(AdmitWorldCommit, IsThatOfItsWorld) {
   const v1::World world = TwoNodes();
-  v1::Seal good;
+  v1::WorldCommit good;
   good.set_generation(3);
   good.set_master_address("10.7.0.1");
   good.set_master_port(23456);
   good.add_nccl_ids(std::string(Limits::nccl_id_bytes, 'i'));
   good.set_common_digest(std::string(32, 'd'));
-  EXPECT_TRUE(AdmitSeal(good, world).ok()) << AdmitSeal(good, world);
-  const std::vector<std::function<void(v1::Seal&)>> changes = {
+  EXPECT_TRUE(AdmitWorldCommit(good, world).ok())
+      << AdmitWorldCommit(good, world);
+  const std::vector<std::function<void(v1::WorldCommit&)>> changes = {
       [](auto& s) { s.set_generation(4); },
       [](auto& s) { s.set_master_address("10.7.0.2"); },
       [](auto& s) { s.set_master_port(65536); },
@@ -169,9 +170,9 @@ TEST(AdmitSeal, IsThatOfItsWorld) {
       [](auto& s) { s.set_common_digest("short"); },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
-    v1::Seal seal = good;
-    changes[i](seal);
-    EXPECT_FALSE(AdmitSeal(seal, world).ok()) << "change " << i;
+    v1::WorldCommit world_commit = good;
+    changes[i](world_commit);
+    EXPECT_FALSE(AdmitWorldCommit(world_commit, world).ok()) << "change " << i;
   }
 }
 
@@ -210,8 +211,8 @@ TEST(Restore, LeavesAWorldOutThatCannotBe) {
     JournalState journal = good;
     journal.proposal.emplace().set_generation(proposed);
     journal.proposal->set_world(EncodeWorld(world));
-    journal.seal.emplace().set_generation(3);
-    journal.seal->set_master_address("10.7.0.1");
+    journal.world_commit.emplace().set_generation(3);
+    journal.world_commit->set_master_address("10.7.0.1");
     return Job::Restore("demo", journal, Limits(), absl::UnixEpoch()).state();
   };
   EXPECT_EQ(state_with(TwoNodes(), 3), v1::JOB_STATE_RUNNING);

@@ -11,7 +11,7 @@ namespace rollcall {
 namespace {
 
 constexpr uint64_t kFar = uint64_t{1} << 40;
-constexpr uint64_t kMost = UINT64_MAX;
+constexpr uint64_t kMax = UINT64_MAX;
 
 struct Standing {
   int node = 0;
@@ -88,10 +88,10 @@ TEST(HangVerdict, WhoBeganIt) {
        {{0, 7, 6}, {1, 7, 6}, {2, 7 + 1025, 7}},
        "too far 2; not 2"},
       {"the largest number, said first",
-       {{2, kMost, kMost}, {0, 7, 6}, {1, 7, 6}},
+       {{2, kMax, kMax}, {0, 7, 6}, {1, 7, 6}},
        "too far 0; not 0"},
       {"all near the largest number",
-       {{0, kMost, 0}, {1, kMost, 0}, {2, kMost - 1, 0}},
+       {{0, kMax, 0}, {1, kMax, 0}, {2, kMax - 1, 0}},
        "behind 2"},
       {"too far beside one that two others wait for",
        {{0, 7, 6}, {1, 7, 6}, {2, kFar, kFar}, {3, 6, 6}},

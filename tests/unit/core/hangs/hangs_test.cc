@@ -59,7 +59,7 @@ class HangsTest : public testing::Test {
 TEST_F(HangsTest, AllAreJudgedAtOnceAndSomeAfterTheSettlement) {
   EXPECT_TRUE(Stands(0, 9));
   EXPECT_FALSE(Stands(1, 8));
-  EXPECT_EQ(hangs_.due(), kStart + limits_.hang_settlement);
+  EXPECT_EQ(hangs_.due(), kStart + limits_.hang_blame_window);
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "");
   EXPECT_FALSE(Stands(2, 9));
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "b");
@@ -79,7 +79,7 @@ TEST_F(HangsTest, AMemberThatIsAwayIsWaitedForWithABound) {
   for (uint32_t rank = 0; rank < 3; ++rank) Stands(rank, 9 - rank % 2);
   Hangs::World world = ThreeNodes();
   world.members[2].away = true;
-  const absl::Duration most = limits_.hang_settlement + 2 * limits_.lease;
+  const absl::Duration most = limits_.hang_blame_window + 2 * limits_.lease;
   for (absl::Duration at = absl::ZeroDuration(); at < most;
        at += absl::Seconds(1)) {
     EXPECT_EQ(Judged(world, at), "") << at;
@@ -107,7 +107,8 @@ TEST_F(HangsTest, ADaemonThatWasCutOffBeginsAgain) {
   hangs_.BeginAgain(kStart + absl::Seconds(5), limits_);
   EXPECT_EQ(Judged(ThreeNodes(), absl::Seconds(5)), "");
   hangs_.PutOff(absl::Seconds(2));
-  EXPECT_EQ(hangs_.due(), kStart + absl::Seconds(7) + limits_.hang_settlement);
+  EXPECT_EQ(hangs_.due(),
+            kStart + absl::Seconds(7) + limits_.hang_blame_window);
   EXPECT_EQ(Judged(ThreeNodes(), hangs_.due() - kStart), "b");
 }
 
@@ -132,7 +133,7 @@ TEST_F(HangsTest, DropRemovesTheRanksThatItNames) {
     }
     EXPECT_EQ(left, row.left) << row.first << " " << row.ranks;
     EXPECT_EQ(hangs_.due(), left.empty() ? absl::InfiniteFuture()
-                                         : kStart + limits_.hang_settlement);
+                                         : kStart + limits_.hang_blame_window);
   }
 }
 

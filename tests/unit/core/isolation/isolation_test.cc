@@ -16,7 +16,7 @@ const absl::Time kStart = absl::UnixEpoch();
 
 TEST(Isolation, StreamsOfOverATenthThatBreakTogetherAreLeftToTheirLeases) {
   const Limits limits;
-  ASSERT_EQ(Limits::mass_break_least, 3u);
+  ASSERT_EQ(Limits::mass_break_min, 3u);
   struct Row {
     size_t members;
     size_t breaks;  // At once, of different nodes.
@@ -47,7 +47,7 @@ TEST(Isolation, OneThatBreaksAgainAndAgainIsOneWithinItsWindow) {
       kStart + limits.mass_break_window + absl::Milliseconds(1);
   EXPECT_EQ(isolation.NoteBreak("b", 4, later, limits), Names());
   EXPECT_EQ(isolation.NoteBreak("c", 4, later, limits), Names());
-  // It counts anew, and each one is named once.
+  // It counts again, and each one is named once.
   EXPECT_EQ(isolation.NoteBreak("a", 4, later, limits), (Names{"a", "c", "b"}));
   EXPECT_EQ(isolation.NoteBreak("d", 4, later, limits), (Names{"d"}));
 }

@@ -258,15 +258,16 @@ TEST(Ending, TellsEachNodeItsExitCode) {
   for (const Told& row : kRows) {
     Ending ending;
     ending.Begin(EndWith(row.exit_code), /*ranks_live=*/false, At(10), kLimits);
-    std::optional<v1::Seal> seal;
-    if (row.common != nullptr) seal.emplace().set_common_digest(row.common);
+    std::optional<v1::WorldCommit> world_commit;
+    if (row.common != nullptr)
+      world_commit.emplace().set_common_digest(row.common);
     Node node;
     node.hello.set_command_digest(row.command);
     node.hello.set_generation_seen(row.seen);
     node.served_in = row.served_in;
     node.state = row.spare ? v1::NODE_STATE_SPARE : v1::NODE_STATE_FINISHED;
-    const v1::End told =
-        ending.For(node, row.excluded, seal, row.knows_all_worlds, At(11));
+    const v1::End told = ending.For(node, row.excluded, world_commit,
+                                    row.knows_all_worlds, At(11));
     const bool other = row.told == kOther;
     EXPECT_EQ(told.exit_code(), row.told) << row.name;
     EXPECT_EQ(told.finished(), row.exit_code == 0 && !other) << row.name;

@@ -60,7 +60,7 @@ struct Case {
   void Returns() {
     ShowsCredential();
     hello.set_incarnation(1);
-    hello.mutable_held()->set_running_generation(7);
+    hello.mutable_resume_state()->set_running_generation(7);
   }
 
   std::optional<Refused> Refuse() const {
@@ -247,13 +247,13 @@ TEST(NameRules, ANameIsReservedForAMemberThatIsNotBackAfterARestart) {
          for (uint32_t i = 0; i < 8; ++i) c.node.done.insert(i);
        },
        false},
-      {"the seal names no incarnations",
+      {"the world commit names no incarnations",
        [](Case& c) {
          c.ShowsCredential();
          c.node.incarnation_committed = 0;
        },
        false},
-      {"the next incarnation, and the seal names none",
+      {"the next incarnation, and the world commit names none",
        [](Case& c) {
          c.ShowsCredential();
          c.hello.set_previous_incarnation(1);
@@ -322,14 +322,17 @@ TEST(NameRules, AMemberOfAJournaledWorldContinuesByItsCredential) {
       {"it runs in the world", [](Case&) {}, true},
       {"it has prepared the world",
        [](Case& c) {
-         c.hello.mutable_held()->set_running_generation(6);
-         c.hello.mutable_held()->set_prepared_generation(7);
+         c.hello.mutable_resume_state()->set_running_generation(6);
+         c.hello.mutable_resume_state()->set_prepared_generation(7);
        },
        true},
       {"it runs in an older one",
-       [](Case& c) { c.hello.mutable_held()->set_running_generation(6); },
+       [](Case& c) {
+         c.hello.mutable_resume_state()->set_running_generation(6);
+       },
        false},
-      {"it holds no world", [](Case& c) { c.hello.clear_held(); }, false},
+      {"it holds no world", [](Case& c) { c.hello.clear_resume_state(); },
+       false},
       {"a token", [](Case& c) { c.hello.mutable_token()->set_id("t1"); },
        false},
       {"a credential of another run", [](Case& c) { c.hello.set_run("run0"); },
@@ -338,7 +341,7 @@ TEST(NameRules, AMemberOfAJournaledWorldContinuesByItsCredential) {
       {"a row without ranks", [](Case& c) { c.node.hello.set_ranks(0); }, true},
       {"another incarnation", [](Case& c) { c.hello.set_incarnation(2); },
        false},
-      {"the seal names no incarnations",
+      {"the world commit names no incarnations",
        [](Case& c) {
          c.hello.set_incarnation(2);
          c.node.incarnation_committed = 0;
@@ -347,13 +350,13 @@ TEST(NameRules, AMemberOfAJournaledWorldContinuesByItsCredential) {
       {"no world runs: it has no state to continue",
        [](Case& c) {
          c.moment.running = 0;
-         c.hello.clear_held();
+         c.hello.clear_resume_state();
        },
        true},
       {"it is not a member of it",
        [](Case& c) {
          c.node.node_rank = -1;
-         c.hello.clear_held();
+         c.hello.clear_resume_state();
        },
        true},
       {"not a member, with a token",

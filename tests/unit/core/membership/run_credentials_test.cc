@@ -46,12 +46,12 @@ RunCredentials Adopted() {
   credentials.Admit(ByToken("b", "t1"), false);
   credentials.Evict("a");
   const v1::World world = WorldOf(7, {"a", "c"});
-  v1::Seal seal = SealOf(world);
-  seal.set_epochs(0, 5);
-  seal.add_token_ids("t2");
-  seal.set_token_of(0, 1);
-  seal.set_epoch_highest(8);
-  credentials.Adopt(world, seal);
+  v1::WorldCommit world_commit = WorldCommitOf(world);
+  world_commit.set_epochs(0, 5);
+  world_commit.add_token_ids("t2");
+  world_commit.set_token_of(0, 1);
+  world_commit.set_epoch_highest(8);
+  credentials.Adopt(world, world_commit);
   return credentials;
 }
 
@@ -90,9 +90,9 @@ TEST(RunCredentials, AdoptionTakesTheEpochsOfTheWorldAndExcludesAllOthers) {
 TEST(RunCredentials, AdoptsASealThatNamesNoTokens) {
   RunCredentials credentials("own");
   const v1::World world = WorldOf(7, {"a"});
-  v1::Seal seal = SealOf(world);
-  seal.clear_token_of();
-  credentials.Adopt(world, seal);
+  v1::WorldCommit world_commit = WorldCommitOf(world);
+  world_commit.clear_token_of();
+  credentials.Adopt(world, world_commit);
   EXPECT_EQ(credentials.epochs().EpochOf("a"), 1u);
   EXPECT_EQ(credentials.epochs().TokenOf("a"), "");
 }

@@ -1,0 +1,68 @@
+// Job lookup: what this process and this machine contribute to a command:
+// environment, node name, and the job that the flags mean.
+#ifndef ROLLCALL_CLIENT_CLI_JOB_LOOKUP_H_
+#define ROLLCALL_CLIENT_CLI_JOB_LOOKUP_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/admin/admin_client.h"
+#include "client/cli/flags.h"
+#include "daemon/base/system_user.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// "NAME=value". The secrets were removed before (TakeSecrets).
+std::vector<std::string> PlainEnvironment();
+
+// For this process, not for its ranks: call it before the first gRPC call and
+// after PlainEnvironment. Names are resolved by the system (nsswitch), not by
+// gRPC's own resolver, unless the user chose that; gRPC's traces, which print
+// tokens, are switched off.
+void PrepareGrpc();
+
+// --name, else the hostname. INVALID_ARGUMENT: it is not a valid node name; the
+// message says what to do.
+absl::StatusOr<std::string> NodeName(const std::string& flag);
+
+// The address that the platform gives for this node's peers (NODE_ADDR on
+// RunPod clusters, if PRIMARY_ADDR is set as well); empty: none. As with any
+// address, it is used only if peers reach it. Pure.
+std::string AdvertisedAddress(const std::vector<std::string>& environment);
+
+// The absolute path; an empty path stays empty. Without a working folder the
+// path stays as given.
+std::string AbsolutePath(const std::string& path);
+
+// --nproc-per-node; auto: one per GPU, else 1.
+uint32_t RanksHere(const std::string& flag, const v1::Facts& facts);
+
+// --rank-user; nullopt: not given. INVALID_ARGUMENT: there is no such user, or
+// this process cannot run ranks as another user.
+absl::StatusOr<std::optional<SystemUser>> RankUser(const std::string& flag);
+
+// The job to join: the join string, ROLLCALL_JOIN, or endpoint, job and shared
+// secret, from which the token for `role` is derived. INVALID_ARGUMENT:
+// something is missing or contradictory. UNAUTHENTICATED: the join string was
+// cut or altered.
+absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role);
+
+// The job to show or control: as above, or, with the admin token, a job that a
+// launcher on this machine has in its state folder. NOT_FOUND: none; the
+// message says what to try.
+absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role);
+
+// Like Fail, for a call to the job's daemon. If no daemon answers because the
+// launcher that would restart it is stopped, the message says so.
+int FailAt(const JobAddress& address, const absl::Status& status);
+
+// The join string for `token`.
+std::string JoinStringOf(const JobAddress& address, const std::string& job,
+                         const v1::JoinToken& token);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_JOB_LOOKUP_H_

@@ -1,0 +1,28 @@
+// RankLocation: socket, local rank and generation of this process, from the
+// environment that its agent set.
+//
+// Pure but for getenv. Every error names the variable, its value and what was
+// expected.
+#ifndef ROLLCALL_CLIENT_RANK_RANK_LOCATION_H_
+#define ROLLCALL_CLIENT_RANK_RANK_LOCATION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace rollcall {
+
+struct RankLocation {
+  std::string socket;       // ROLLCALL_SOCKET: the agent's Unix socket.
+  uint32_t local_rank = 0;  // LOCAL_RANK
+  uint64_t generation = 0;  // ROLLCALL_GENERATION
+
+  // FAILED_PRECONDITION: ROLLCALL_SOCKET is not set; no agent started this
+  // process. INVALID_ARGUMENT: a variable has a value that no agent sets.
+  static absl::StatusOr<RankLocation> FromEnvironment();
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_RANK_RANK_LOCATION_H_

@@ -1,0 +1,412 @@
+#include "daemon/core/handshake_limiter.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "daemon/base/check.h"
+
+namespace rollcall {
+namespace {
+
+uint64_t& CountOf(HandshakeCounts& counts, Fate fate) {
+  switch (fate) {
+    case Fate::kHandedOn:
+      return counts.handed_on;
+    case Fate::kSilent:
+      return counts.silent;
+    case Fate::kGarbage:
+      return counts.garbage;
+    case Fate::kCrowded:
+      return counts.crowded;
+    case Fate::kImpatient:
+      return counts.impatient;
+    case Fate::kDisplaced:
+      return counts.displaced;
+    case Fate::kHungUp:
+      break;
+  }
+  return counts.hung_up;
+}
+
+}  // namespace
+
+SourceAddress SourceAddressOfIpv4(const std::array<uint8_t, 4>& address) {
+  SourceAddress source = {};
+  source[10] = source[11] = 0xff;
+  std::copy(address.begin(), address.end(), source.begin() + 12);
+  return source;
+}
+
+SourceAddress SourceAddressOfIpv6(const std::array<uint8_t, 16>& address) {
+  const SourceAddress mapped =
+      SourceAddressOfIpv4({address[12], address[13], address[14], address[15]});
+  if (address == mapped) return mapped;
+  SourceAddress source = {};
+  std::copy_n(address.begin(), 8, source.begin());
+  return source;
+}
+
+ConnectionLimits FittedTo(ConnectionLimits limits, size_t descriptors) {
+  const auto fit = [](size_t& limit, size_t most) {
+    limit = std::min(limit, std::max<size_t>(most, 1));
+  };
+  fit(limits.waiting_and_agents_max, descriptors / 4 * 3);
+  fit(limits.agents_max, descriptors / 8 * 5);
+  fit(limits.waiting_max, limits.waiting_and_agents_max);
+  if (descriptors / 16 < limits.unauthenticated_max) {
+    fit(limits.unauthenticated_max, descriptors / 16);
+    fit(limits.unauthenticated_per_network_max, limits.unauthenticated_max / 4);
+  }
+  fit(limits.viewers_max, descriptors / 64);
+  fit(limits.viewer_connections_max, limits.viewers_max / 2);
+  return limits;
+}
+
+HandshakeBucket::HandshakeBucket(uint32_t per_second, uint32_t burst)
+    : one_(absl::Seconds(1) / per_second), whole_(one_ * burst) {}
+
+void HandshakeBucket::Take(absl::Time now) {
+  CHECK_LE(ready_at(), now);
+  full_at_ = std::max(full_at_, now) + one_;
+}
+
+HandshakeLimiter::HandshakeLimiter(const ConnectionLimits& limits)
+    : limits_(limits),
+      waiting_max_(limits.waiting_max),
+      all_(limits.handshakes_per_second, limits.handshakes_burst) {
+  CHECK_GE(limits.waiting_per_address_max, size_t{1});
+  CHECK_GE(limits.waiting_max, size_t{1});
+  CHECK_GE(limits.addresses_max, limits.waiting_max);
+  CHECK_GE(limits.unauthenticated_max, size_t{1});
+  CHECK_GE(limits.unauthenticated_per_network_max, size_t{1});
+  CHECK_GE(limits.handshakes_at_once, size_t{1});
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::Arrive(Id id,
+                                                    const SourceAddress& from,
+                                                    absl::Time now) {
+  CHECK_GE(now, now_);
+  CHECK_GT(id, newest_);
+  now_ = now;
+  newest_ = id;
+  Verdicts verdicts;
+  const auto present = places_.find(from);
+  if (present != places_.end() &&
+      present->second.silent.size() >= limits_.waiting_per_address_max) {
+    Close(*present->second.silent.begin(), Fate::kCrowded, verdicts);
+  } else if (waiting_.size() >= waiting_max_) {
+    verdicts = MakeRoom();
+  }
+  Place& place = PlaceFor(from);
+  if (place.waiting() > 0) crowd_.erase(CrowdOf(from, place));
+  place.silent.insert(id);
+  crowd_.insert(CrowdOf(from, place));
+  waiting_.emplace(id, Waiting{from, now});
+  silent_.insert(id);
+  ++counts_.arrived;
+  CHECK_LE(waiting_.size(), limits_.waiting_max);
+  CHECK_LE(places_.size() - most_.size(), limits_.addresses_max);
+  return verdicts;
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::Ask(Id id, absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  Verdicts verdicts;
+  const auto found = waiting_.find(id);
+  if (found == waiting_.end() || found->second.asks) return verdicts;
+  found->second.asks = true;
+  silent_.erase(id);
+  asking_.insert(id);
+  const SourceAddress& from = found->second.from;
+  Place& place = places_.at(from);
+  crowd_.erase(CrowdOf(from, place));
+  place.silent.erase(id);
+  place.asking.insert(id);
+  crowd_.insert(CrowdOf(from, place));
+  // An address that is in the row already keeps its turn.
+  if (place.asking.size() == 1) StandInRow(from, place);
+  HandOn(verdicts);
+  return verdicts;
+}
+
+void HandshakeLimiter::Leave(Id id, Fate why) {
+  if (waiting_.contains(id)) Remove(id, why);
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::Release(Id id, absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  Verdicts verdicts;
+  const auto found = unauthenticated_.find(id);
+  if (found == unauthenticated_.end()) return verdicts;
+  const SourceAddress from = found->second.from;
+  Place& place = places_.at(from);
+  Exit(id, from, place);
+  Retire(from, place);
+  HandOn(verdicts);
+  return verdicts;
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::MakeRoom() {
+  Verdicts verdicts;
+  if (crowd_.empty()) return verdicts;
+  const Place& place = places_.at(std::get<SourceAddress>(*crowd_.begin()));
+  Close(place.silent.empty() ? *place.asking.begin() : *place.silent.begin(),
+        Fate::kCrowded, verdicts);
+  return verdicts;
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::Limit(size_t waiting_max) {
+  waiting_max_ = std::clamp(waiting_max, size_t{1}, limits_.waiting_max);
+  Verdicts verdicts;
+  while (waiting_.size() > waiting_max_) {
+    const Verdicts closed = MakeRoom();
+    verdicts.insert(verdicts.end(), closed.begin(), closed.end());
+  }
+  return verdicts;
+}
+
+HandshakeLimiter::Verdicts HandshakeLimiter::Tick(absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  Verdicts verdicts;
+  HandOn(verdicts);
+  CloseLate(silent_, limits_.silence, Fate::kSilent, verdicts);
+  CloseLate(asking_, limits_.patience, Fate::kImpatient, verdicts);
+  Forget();
+  return verdicts;
+}
+
+absl::Time HandshakeLimiter::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  if (!silent_.empty()) {
+    next = waiting_.at(*silent_.begin()).arrived + limits_.silence;
+  }
+  if (!asking_.empty()) {
+    next = std::min(next,
+                    waiting_.at(*asking_.begin()).arrived + limits_.patience);
+  }
+  if (!row_.empty()) {
+    next = std::min(next, all_.ready_at());
+  } else if (!cooling_.empty()) {
+    next = std::min(next, std::max(all_.ready_at(), cooling_.begin()->first));
+  }
+  if (!held_.empty() && !handshakes_.empty()) {
+    next = std::min(next, handshakes_.begin()->first + limits_.handshake_time);
+  }
+  if (!idle_.empty()) next = std::min(next, idle_.begin()->first);
+  return next;
+}
+
+HandshakeCounts HandshakeLimiter::counts() const {
+  HandshakeCounts counts = counts_;
+  counts.waiting = waiting_.size();
+  counts.unauthenticated = unauthenticated_.size();
+  return counts;
+}
+
+HandshakeLimiter::Crowd HandshakeLimiter::CrowdOf(const SourceAddress& from,
+                                                  const Place& place) {
+  Id first = std::numeric_limits<Id>::max();
+  for (const std::set<Id>* ids : {&place.silent, &place.asking}) {
+    if (!ids->empty()) first = std::min(first, *ids->begin());
+  }
+  return {-static_cast<int64_t>(place.waiting()), first, from};
+}
+
+HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
+  const auto found = places_.find(from);
+  if (found != places_.end()) {
+    idle_.erase({found->second.bucket.full_at(), from});
+    return found->second;
+  }
+  // Removes the address whose burst is whole again first. With the default
+  // limits this does not happen.
+  if (places_.size() - most_.size() >= limits_.addresses_max) {
+    CHECK(!idle_.empty());  // Fewer wait than addresses_max.
+    places_.erase(idle_.begin()->second);
+    idle_.erase(idle_.begin());
+  }
+  const HandshakeBucket bucket(limits_.handshakes_per_address_per_second,
+                               limits_.handshakes_per_address_burst);
+  return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
+}
+
+// Puts the address at the end of the row, or into cooling_ until its bucket
+// allows a handshake.
+void HandshakeLimiter::StandInRow(const SourceAddress& from, Place& place) {
+  if (place.bucket.ready_at() <= now_) {
+    place.turn = ++last_turn_;
+    row_.emplace(place.turn, from);
+  } else {
+    place.cools_until = place.bucket.ready_at();
+    cooling_.emplace(place.cools_until, from);
+  }
+}
+
+void HandshakeLimiter::StepOut(const SourceAddress& from, Place& place) {
+  if (place.held) {
+    held_.erase({place.unauthenticated.size(), place.turn, from});
+    place.held = false;
+    place.turn = 0;
+  } else if (place.turn != 0) {
+    row_.erase(place.turn);
+    place.turn = 0;
+  } else {
+    cooling_.erase({place.cools_until, from});
+  }
+}
+
+void HandshakeLimiter::Hold(const SourceAddress& from, Place& place) {
+  StepOut(from, place);
+  place.held = true;
+  place.turn = ++last_turn_;
+  held_.emplace(place.unauthenticated.size(), place.turn, from);
+}
+
+// Releases at most as many as can be handed on, so that no event walks over all
+// held addresses.
+void HandshakeLimiter::Unhold() {
+  while (!held_.empty() &&
+         std::get<0>(*held_.begin()) <
+             limits_.unauthenticated_per_network_max &&
+         unauthenticated_.size() + row_.size() < limits_.unauthenticated_max &&
+         !Busy(row_.size())) {
+    const SourceAddress from = std::get<2>(*held_.begin());
+    Place& place = places_.at(from);
+    StepOut(from, place);
+    StandInRow(from, place);
+  }
+}
+
+// Whether one more connection of this network may be handed on. Displaces
+// another one if the network has clearly fewer.
+bool HandshakeLimiter::HasRoom(const Place& place, Verdicts& verdicts) {
+  const size_t here = place.unauthenticated.size();
+  if (here >= limits_.unauthenticated_per_network_max) return false;
+  const bool full = unauthenticated_.size() >= limits_.unauthenticated_max;
+  if (!full && !Busy(0)) return true;
+  const auto [most, other] = *most_.begin();
+  if (static_cast<size_t>(-most) <= here + 1) return false;
+  if (!full) return true;
+  Place& largest = places_.at(other);
+  const Id newest = *largest.unauthenticated.rbegin();
+  Exit(newest, other, largest);
+  Retire(other, largest);
+  ++counts_.displaced;
+  verdicts.push_back({newest, Fate::kDisplaced});
+  return true;
+}
+
+void HandshakeLimiter::Enter(Id id, const SourceAddress& from, Place& place) {
+  CHECK(!place.held);
+  const auto count = static_cast<int64_t>(place.unauthenticated.size());
+  if (count > 0) most_.erase({-count, from});
+  most_.emplace(-count - 1, from);
+  place.unauthenticated.insert(id);
+  unauthenticated_.emplace(id, Begun{from, now_});
+  handshakes_.emplace(now_, id);
+  CHECK_LE(unauthenticated_.size(), limits_.unauthenticated_max);
+}
+
+void HandshakeLimiter::Exit(Id id, const SourceAddress& from, Place& place) {
+  const size_t count = place.unauthenticated.size();
+  most_.erase({-static_cast<int64_t>(count), from});
+  if (count > 1) most_.emplace(1 - static_cast<int64_t>(count), from);
+  if (place.held) {
+    held_.erase({count, place.turn, from});
+    held_.emplace(count - 1, place.turn, from);
+  }
+  place.unauthenticated.erase(id);
+  const auto begun = unauthenticated_.find(id);
+  handshakes_.erase({begun->second.at, id});
+  unauthenticated_.erase(begun);
+}
+
+bool HandshakeLimiter::Busy(size_t more) const {
+  return handshakes_.size() + more >= limits_.handshakes_at_once;
+}
+
+void HandshakeLimiter::EndHandshakes() {
+  while (!handshakes_.empty() &&
+         handshakes_.begin()->first + limits_.handshake_time <= now_) {
+    handshakes_.erase(handshakes_.begin());
+  }
+}
+
+// Removes the address if nothing but its bucket is left.
+void HandshakeLimiter::Retire(const SourceAddress& from, Place& place) {
+  if (place.waiting() > 0 || !place.unauthenticated.empty()) return;
+  if (place.bucket.full_at() > now_) {
+    idle_.emplace(place.bucket.full_at(), from);
+  } else {
+    places_.erase(from);
+  }
+}
+
+void HandshakeLimiter::Remove(Id id, Fate fate) {
+  const auto found = waiting_.find(id);
+  CHECK(found != waiting_.end());
+  const SourceAddress from = found->second.from;
+  Place& place = places_.at(from);
+  crowd_.erase(CrowdOf(from, place));
+  place.silent.erase(id);
+  if (place.asking.erase(id) > 0 && place.asking.empty()) StepOut(from, place);
+  silent_.erase(id);
+  asking_.erase(id);
+  waiting_.erase(found);
+  ++CountOf(counts_, fate);
+  if (place.waiting() > 0) crowd_.insert(CrowdOf(from, place));
+  Retire(from, place);
+}
+
+void HandshakeLimiter::Close(Id id, Fate fate, Verdicts& verdicts) {
+  Remove(id, fate);
+  verdicts.push_back({id, fate});
+}
+
+void HandshakeLimiter::HandOn(Verdicts& verdicts) {
+  EndHandshakes();
+  while (!cooling_.empty() && cooling_.begin()->first <= now_) {
+    const SourceAddress from = cooling_.begin()->second;
+    Place& place = places_.at(from);
+    StepOut(from, place);
+    StandInRow(from, place);
+  }
+  Unhold();
+  while (!row_.empty() && all_.ready_at() <= now_) {
+    const SourceAddress from = row_.begin()->second;
+    Place& place = places_.at(from);
+    if (!HasRoom(place, verdicts)) {
+      Hold(from, place);
+      continue;
+    }
+    all_.Take(now_);
+    place.bucket.Take(now_);
+    const Id id = *place.asking.rbegin();
+    Enter(id, from, place);
+    const bool more = place.asking.size() > 1;
+    if (more) {
+      StepOut(from, place);
+      StandInRow(from, place);
+    }
+    Close(id, Fate::kHandedOn, verdicts);
+  }
+}
+
+void HandshakeLimiter::CloseLate(std::set<Id>& ids, absl::Duration most,
+                                 Fate fate, Verdicts& verdicts) {
+  while (!ids.empty() && waiting_.at(*ids.begin()).arrived + most <= now_) {
+    Close(*ids.begin(), fate, verdicts);
+  }
+}
+
+void HandshakeLimiter::Forget() {
+  while (!idle_.empty() && idle_.begin()->first <= now_) {
+    places_.erase(idle_.begin()->second);
+    idle_.erase(idle_.begin());
+  }
+}
+
+}  // namespace rollcall

@@ -1,0 +1,244 @@
+// HandshakeLimiter: the limiter of TLS handshakes. Decides which connections
+// may wait before their handshake, and when each is handed on to gRPC.
+//
+// A connection waits from its arrival until it has sent the beginning of a
+// handshake (it "asks") and the rates allow it to be handed on. Handshakes
+// above the rates are not refused but delayed, in turn among addresses. The
+// limiter never touches a connection: it returns what the caller has to do.
+//
+// A connection that was handed on counts as unauthenticated until Release.
+// Their number is bounded in total and for each network. Connections of a
+// network at its bound wait; at the total bound, all wait. If a network has
+// clearly fewer than the network with the most, the newest connection of the
+// latter is displaced for it.
+//
+// The number of handshakes under way is bounded, so that each one that begins
+// ends soon: thousands that share the processors would all end too late. A
+// handshake is under way until Release, and for at most `handshake_time`, so
+// that clients that stop halfway do not delay the others for longer. At that
+// bound all wait, except a network that has clearly fewer unauthenticated
+// connections than the network with the most.
+//
+// Addresses take turns. Of one address, the newest connection is handed on
+// first: it has the most time left until its client gives up. The oldest one
+// would often be handed on too late.
+//
+// Pure: no clock, no socket; time is passed in and never goes backwards. One
+// thread. O(log n) for each event and each verdict.
+//
+// Invariants, after each call:
+// 1. At most waiting_max connections wait, or as many as Limit set; of one
+//    address, at most waiting_per_address_max have not asked.
+// 2. An address is remembered only while a connection waits there or is
+//    unauthenticated, or while its burst is not whole; Tick removes the others.
+//    At most addresses_max are remembered, not counting those with
+//    unauthenticated connections.
+// 3. After Tick(now), NextDeadline() > now.
+// 4. At most unauthenticated_max connections are unauthenticated, at most
+//    unauthenticated_per_network_max of one network.
+#ifndef ROLLCALL_DAEMON_CORE_HANDSHAKE_LIMITER_H_
+#define ROLLCALL_DAEMON_CORE_HANDSHAKE_LIMITER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/core/limits.h"
+
+namespace rollcall {
+
+// The source address of a connection, as far as it is counted: an IPv6 /64, or
+// an IPv4 address written as an IPv4-mapped one.
+using SourceAddress = std::array<uint8_t, 16>;
+SourceAddress SourceAddressOfIpv4(const std::array<uint8_t, 4>& address);
+SourceAddress SourceAddressOfIpv6(const std::array<uint8_t, 16>& address);
+
+// Reduces `limits` for a process that may open this many descriptors: the
+// connections that they allow, with two descriptors for each connection that
+// UnauthenticatedConnections watches and that is not an agent's, take at most
+// 29/32 of them. The rest is left for the journal, the log and admins' calls.
+ConnectionLimits FittedTo(ConnectionLimits limits, size_t descriptors);
+
+// Why a connection no longer waits.
+enum class Fate {
+  kHandedOn,
+  kSilent,     // It sent nothing for too long.
+  kGarbage,    // What it sent begins no handshake.
+  kCrowded,    // Too many waited: see Arrive.
+  kImpatient,  // It asked, but its turn did not come in time.
+  kHungUp,     // Its peer closed it.
+  // After it was handed on and before it authenticated, a network with fewer
+  // unauthenticated connections needed its place. Disconnect it.
+  kDisplaced,
+};
+
+// Totals since the start, except `waiting` and `unauthenticated`.
+struct HandshakeCounts {
+  uint64_t arrived = 0;
+  uint64_t handed_on = 0;
+  uint64_t silent = 0;
+  uint64_t garbage = 0;
+  uint64_t crowded = 0;
+  uint64_t impatient = 0;
+  uint64_t hung_up = 0;
+  uint64_t displaced = 0;
+  size_t waiting = 0;
+  // Handed on and not released.
+  size_t unauthenticated = 0;
+};
+
+// A rate with a burst, stored as the time at which the whole burst is available
+// again.
+class HandshakeBucket {
+ public:
+  HandshakeBucket(uint32_t per_second, uint32_t burst);
+  // When the next handshake is allowed.
+  absl::Time ready_at() const { return full_at_ + one_ - whole_; }
+  absl::Time full_at() const { return full_at_; }
+  void Take(absl::Time now);
+
+ private:
+  absl::Duration one_;
+  absl::Duration whole_;
+  absl::Time full_at_ = absl::InfinitePast();
+};
+
+class HandshakeLimiter {
+ public:
+  // The caller's number of a connection; numbers increase.
+  using Id = uint64_t;
+  // `id` no longer waits: hand it on, or close it. kDisplaced: it was handed on
+  // before, and no Release follows for it.
+  struct Verdict {
+    Id id;
+    Fate fate;
+  };
+  using Verdicts = std::vector<Verdict>;
+
+  explicit HandshakeLimiter(const ConnectionLimits& limits);
+
+  // A connection was accepted and waits from now on. If too many of its address
+  // have not asked, the oldest of those is closed for it. If too many wait in
+  // total, one is closed at the address where most wait: the oldest that has
+  // not asked, else the oldest that has.
+  Verdicts Arrive(Id id, const SourceAddress& from, absl::Time now);
+  // From now on at most `waiting_max` connections may wait, and never more than
+  // the limits allow. Closes those beyond, as Arrive does.
+  Verdicts Limit(size_t waiting_max);
+  // The connection has begun its handshake. Returns all connections whose turn
+  // it is. No effect if it has asked before or does not wait.
+  Verdicts Ask(Id id, absl::Time now);
+  // The caller closes the connection itself (kGarbage, kHungUp, kCrowded). No
+  // effect if it does not wait.
+  void Leave(Id id, Fate why);
+  // A connection that was handed on has authenticated or is closed. Returns all
+  // connections whose turn it is now. No effect if it was displaced.
+  Verdicts Release(Id id, absl::Time now);
+  // Closes one waiting connection, chosen as in Arrive. No effect if none
+  // waits.
+  Verdicts MakeRoom();
+  // Returns the verdicts that are due by `now`. The caller must first call Ask
+  // for connections that have sent data: Ask never checks for lateness.
+  Verdicts Tick(absl::Time now);
+
+  // When to call Tick next; InfiniteFuture: no need.
+  absl::Time NextDeadline() const;
+  HandshakeCounts counts() const;
+  // Number of addresses remembered.
+  size_t addresses() const { return places_.size(); }
+
+ private:
+  struct Waiting {
+    SourceAddress from;
+    absl::Time arrived;
+    bool asks = false;
+  };
+  // A connection that was handed on, and when.
+  struct Begun {
+    SourceAddress from;
+    absl::Time at;
+  };
+  // One address. Its connections are in the order of their arrival.
+  struct Place {
+    // Waiting connections that have not asked, and those that have.
+    std::set<Id> silent;
+    std::set<Id> asking;
+    // Handed on and not released.
+    std::set<Id> unauthenticated;
+    HandshakeBucket bucket;
+    // The position of an address with connections that ask: its key in row_, in
+    // held_ (if `resume_state` is set), or in cooling_.
+    uint64_t turn = 0;
+    bool held = false;
+    absl::Time cools_until;
+
+    size_t waiting() const { return silent.size() + asking.size(); }
+  };
+  // The address with the most waiting connections first, then the one that has
+  // waited longest.
+  using Crowd = std::tuple<int64_t, Id, SourceAddress>;
+  // Addresses with the fewest unauthenticated connections first, then in turn.
+  using Held = std::tuple<size_t, uint64_t, SourceAddress>;
+
+  static Crowd CrowdOf(const SourceAddress& from, const Place& place);
+  Place& PlaceFor(const SourceAddress& from);
+  void StandInRow(const SourceAddress& from, Place& place);
+  void StepOut(const SourceAddress& from, Place& place);
+  // Removes the address from the row until Release makes room for it.
+  void Hold(const SourceAddress& from, Place& place);
+  void Unhold();
+  bool HasRoom(const Place& place, Verdicts& verdicts);
+  // Too many handshakes are under way.
+  bool Busy(size_t more) const;
+  void EndHandshakes();
+  void Enter(Id id, const SourceAddress& from, Place& place);
+  void Exit(Id id, const SourceAddress& from, Place& place);
+  void Retire(const SourceAddress& from, Place& place);
+  void Remove(Id id, Fate fate);
+  void Close(Id id, Fate fate, Verdicts& verdicts);
+  void HandOn(Verdicts& verdicts);
+  void CloseLate(std::set<Id>& ids, absl::Duration most, Fate fate,
+                 Verdicts& verdicts);
+  void Forget();
+
+  const ConnectionLimits limits_;
+  size_t waiting_max_;
+  absl::Time now_ = absl::InfinitePast();
+  Id newest_ = 0;
+  uint64_t last_turn_ = 0;
+  HandshakeCounts counts_;
+  HandshakeBucket all_;
+
+  std::map<Id, Waiting> waiting_;
+  // Waiting connections, in the order of their arrival.
+  std::set<Id> silent_;
+  std::set<Id> asking_;
+
+  std::map<SourceAddress, Place> places_;
+  std::set<Crowd> crowd_;
+  // Addresses with connections that ask: in turn, or until their bucket allows.
+  std::map<uint64_t, SourceAddress> row_;
+  std::set<std::pair<absl::Time, SourceAddress>> cooling_;
+  // Addresses whose connections ask while a bound on unauthenticated
+  // connections is reached.
+  std::set<Held> held_;
+  // Connections handed on and not released; and their addresses, the one with
+  // the most connections first.
+  std::map<Id, Begun> unauthenticated_;
+  std::set<std::pair<int64_t, SourceAddress>> most_;
+  // Handshakes under way, by start time.
+  std::set<std::pair<absl::Time, Id>> handshakes_;
+  // Addresses where no connection waits, by the time at which their burst is
+  // whole again.
+  std::set<std::pair<absl::Time, SourceAddress>> idle_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_CORE_HANDSHAKE_LIMITER_H_

@@ -1,0 +1,475 @@
+#include "daemon/server/connections/unauthenticated_connections.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/address_text.h"
+#include "daemon/base/check.h"
+#include "daemon/base/clock.h"
+#include "daemon/server/connections/listening_socket.h"
+#include "daemon/server/connections/peer_address.h"
+
+namespace rollcall {
+namespace {
+
+constexpr uint64_t kWakeEvent = std::numeric_limits<uint64_t>::max();
+constexpr int kReceiveBytes = 64 << 10;
+constexpr size_t kEventsARound = 256;
+
+// In the format of PeerKey.
+std::string KeyOf(const sockaddr_storage& peer) {
+  const in_port_t port =
+      peer.ss_family == AF_INET
+          ? reinterpret_cast<const sockaddr_in&>(peer).sin_port
+          : reinterpret_cast<const sockaddr_in6&>(peer).sin6_port;
+  return absl::StrCat(AddressText(peer), ":", ntohs(port));
+}
+
+absl::Status TooManyAgents(size_t agents_max) {
+  return absl::UnavailableError(absl::StrCat(
+      "this daemon has ", agents_max,
+      " connections of agents, the maximum; if its limit of open files is the "
+      "reason, raise that limit (ulimit -n) on its machine; dial again later"));
+}
+
+}  // namespace
+
+UnauthenticatedConnections::Wake::~Wake() { close(fd); }
+
+void UnauthenticatedConnections::Wake::Up() const {
+  const uint64_t one = 1;
+  (void)!write(fd, &one, sizeof one);
+}
+
+void UnauthenticatedConnections::Wake::Ended(Id id) {
+  bool first = false;
+  {
+    MutexLock lock(mutex);
+    first = ended.empty();
+    ended.push_back(id);
+  }
+  if (first) Up();
+}
+
+std::string PeerKey(std::string_view peer) {
+  const std::string address = AddressOfPeer(peer);
+  if (address.empty()) return "";
+  return absl::StrCat(address, std::string(peer.substr(peer.rfind(':'))));
+}
+
+absl::StatusOr<std::unique_ptr<UnauthenticatedConnections>>
+UnauthenticatedConnections::Make(const ConnectionLimits& limits,
+                                 std::function<void(ConnectionId)> released) {
+  const int epoll = epoll_create1(EPOLL_CLOEXEC);
+  const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.u64 = kWakeEvent;
+  if (epoll >= 0 && wake >= 0 &&
+      epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) == 0) {
+    return std::unique_ptr<UnauthenticatedConnections>(
+        new UnauthenticatedConnections(limits, std::move(released), epoll,
+                                       wake));
+  }
+  const int error = errno;
+  if (epoll >= 0) close(epoll);
+  if (wake >= 0) close(wake);
+  return absl::UnavailableError(
+      absl::StrCat("cannot watch connections: ", std::strerror(error),
+                   "; raise the limit of open files (ulimit -n)"));
+}
+
+UnauthenticatedConnections::UnauthenticatedConnections(
+    const ConnectionLimits& limits, std::function<void(ConnectionId)> released,
+    int epoll, int wake)
+    : limits_(limits),
+      released_(std::move(released)),
+      epoll_(epoll),
+      wake_(std::make_shared<Wake>(wake)),
+      viewers_(limits.viewer_connections_max, limits.viewers_max),
+      agents_(limits.agents_max) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+UnauthenticatedConnections::~UnauthenticatedConnections() {
+  Stop();
+  close(epoll_);
+}
+
+void UnauthenticatedConnections::Stop() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_->Up();
+  thread_.join();
+  MutexLock lock(mutex_);
+  while (!connections_.empty()) Forget(connections_.begin()->first);
+  gone_.clear();
+}
+
+bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+    return false;  // Already disconnected.
+  }
+  ServedConnection connection{
+      fcntl(fd, F_DUPFD_CLOEXEC, 0),
+      ServedSocket(fd),
+      connection_id,
+      KeyOf(peer),
+      SourceAddressOf(peer),
+      MonotonicNow() + limits_.unauthenticated_patience};
+  if (connection.fd < 0) return false;
+  // Agents send little, and little unread data may be queued in the kernel.
+  const int received = kReceiveBytes;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    const Id id = ++newest_;
+    epoll_event event = {};
+    // Edge-triggered: an event for each arrival. For data that gRPC has read by
+    // then, epoll still reports an event because the socket is writable.
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    event.data.u64 = id;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+      close(connection.fd);
+      return false;
+    }
+    first = waiting_.empty();
+    waiting_.insert(id);
+    // An earlier connection with this address and port is closed, or is to
+    // another address of this daemon. From now on it is found by its id only.
+    by_key_[connection.key] = id;
+    by_connection_id_[connection_id] = id;
+    networks_[connection.network].connections.insert(id);
+    connections_.emplace(id, std::move(connection));
+  }
+  // The thread had no deadline for unauthenticated connections until now.
+  if (first) wake_->Up();
+  return true;
+}
+
+void UnauthenticatedConnections::Called(const std::string& key) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    ServedConnection& connection = connections_.at(at->second);
+    ++connection.calls;
+    if (!connection.viewer.empty()) return;
+    if (connection.calls >
+        static_cast<uint64_t>(limits_.unauthenticated_calls_max))
+      ShowOut(at->second);
+  }
+  Tell();
+}
+
+absl::StatusOr<AgentStream> UnauthenticatedConnections::Attend(
+    const std::string& key, const AgentRight& right) {
+  absl::StatusOr<AgentStream> stream;
+  {
+    MutexLock lock(mutex_);
+    TakeEnded();
+    stream = LetAttend(key, right);
+  }
+  Tell();
+  return stream;
+}
+
+absl::StatusOr<AgentStream> UnauthenticatedConnections::LetAttend(
+    const std::string& key, const AgentRight& right) {
+  const auto named = by_key_.find(key);
+  // It is disconnected, or has authenticated as an admin.
+  if (named == by_key_.end()) {
+    return std::make_shared<std::atomic<uint64_t>>(0);
+  }
+  const Id id = named->second;
+  ServedConnection& connection = connections_.at(id);
+  if (!connection.agent.has_value()) {
+    if (agents_.IsFull()) {
+      const std::optional<Id> gives_way = agents_.GivesWayTo(right);
+      if (!gives_way.has_value()) return TooManyAgents(limits_.agents_max);
+      Disconnect(*gives_way);
+    }
+    Leave(id, connection);
+    viewers_.Remove(std::exchange(connection.viewer, ""), id);
+    connection.bytes = 0;
+    connection.agent = Agent();
+    connection.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
+    connection.agent->received_before = BytesReceived(connection.fd);
+    close(std::exchange(connection.fd, -1));
+  }
+  if (!agents_.Attend(id, right)) {
+    return absl::UnavailableError(
+        "this connection has an agent's stream already; dial again with "
+        "another connection");
+  }
+  const Agent& agent = *connection.agent;
+  return AgentStream(agent.heard.get(),
+                     [heard = agent.heard, wake = wake_,
+                      id](std::atomic<uint64_t>*) { wake->Ended(id); });
+}
+
+void UnauthenticatedConnections::TakeEnded() {
+  std::vector<Id> ended;
+  {
+    MutexLock lock(wake_->mutex);
+    ended.swap(wake_->ended);
+  }
+  const absl::Time expires = MonotonicNow() + limits_.agent_grace;
+  for (const Id id : ended) agents_.StreamEnded(id, expires);
+}
+
+void UnauthenticatedConnections::Know(const std::string& key,
+                                      const std::string& viewer) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return;
+    const Id id = at->second;
+    ServedConnection& connection = connections_.at(id);
+    if (viewer.empty()) {
+      Forget(id);
+    } else if (connection.viewer.empty() && !connection.agent.has_value()) {
+      Leave(id, connection);
+      connection.viewer = viewer;
+      const std::optional<Id> too_many = viewers_.Add(viewer, id);
+      if (too_many.has_value()) ShowOut(*too_many);
+    }
+  }
+  Tell();
+}
+
+std::string UnauthenticatedConnections::ArrivedAt(
+    const std::string& key) const {
+  MutexLock lock(mutex_);
+  const auto at = by_key_.find(key);
+  if (at == by_key_.end()) return "";
+  return connections_.at(at->second).served.LocalAddress();
+}
+
+void UnauthenticatedConnections::Displace(ConnectionId connection_id) {
+  {
+    MutexLock lock(mutex_);
+    const auto at = by_connection_id_.find(connection_id);
+    if (at != by_connection_id_.end()) ShowOut(at->second);
+  }
+  Tell();
+}
+
+uint64_t UnauthenticatedConnections::disconnected() const {
+  MutexLock lock(mutex_);
+  return disconnected_;
+}
+
+uint64_t UnauthenticatedConnections::hung_up() const {
+  MutexLock lock(mutex_);
+  return hung_up_;
+}
+
+size_t UnauthenticatedConnections::size() const {
+  MutexLock lock(mutex_);
+  return waiting_.size();
+}
+
+size_t UnauthenticatedConnections::agents() const {
+  MutexLock lock(mutex_);
+  return agents_.size();
+}
+
+void UnauthenticatedConnections::Tell() {
+  std::vector<ConnectionId> gone;
+  {
+    MutexLock lock(mutex_);
+    gone.swap(gone_);
+  }
+  for (const ConnectionId id : gone) released_(id);
+}
+
+void UnauthenticatedConnections::Run() {
+  std::array<epoll_event, kEventsARound> events;
+  for (;;) {
+    const int ready = epoll_wait(epoll_, events.data(),
+                                 static_cast<int>(events.size()), TimeoutMs());
+    CHECK(ready >= 0 || errno == EINTR);
+    uint64_t woken = 0;
+    (void)!read(wake_->fd, &woken, sizeof woken);
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) return;
+      TakeEnded();
+      for (int i = 0; i < ready; ++i) {
+        if (events[i].data.u64 != kWakeEvent) {
+          Look(events[i].data.u64, events[i].events);
+        }
+      }
+    }
+    ShowOutLate(MonotonicNow());
+    Tell();
+  }
+}
+
+int UnauthenticatedConnections::TimeoutMs() const {
+  MutexLock lock(mutex_);
+  absl::Time next = absl::InfiniteFuture();
+  if (!waiting_.empty()) next = connections_.at(*waiting_.begin()).until;
+  if (const auto idle = agents_.NextExpiry())
+    next = std::min(next, idle->first);
+  if (next == absl::InfiniteFuture()) return -1;
+  const absl::Duration left =
+      std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
+  return static_cast<int>(
+      absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
+}
+
+void UnauthenticatedConnections::Look(Id id, uint32_t events) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  ServedConnection& connection = at->second;
+  // The peer or gRPC has closed it.
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    if (waiting_.contains(id) && connection.calls == 0) ++hung_up_;
+    return Forget(id);
+  }
+  if (connection.agent.has_value()) return LookAtAgent(id, connection);
+  const size_t bytes = BytesReceived(connection.fd);
+  if (!connection.viewer.empty()) {
+    connection.bytes = bytes;
+    if (bytes > limits_.viewer_bytes_max) ShowOut(id);
+    return;
+  }
+  Count(connection, bytes);
+  const size_t most = connection.calls == 0
+                          ? limits_.unauthenticated_bytes_before_call
+                          : limits_.unauthenticated_bytes_max;
+  if (bytes > most) return ShowOut(id);
+  MakeRoom();
+}
+
+void UnauthenticatedConnections::LookAtAgent(Id id,
+                                             ServedConnection& connection) {
+  Agent& agent = *connection.agent;
+  const size_t received = BytesReceived(connection.served.fd());
+  // Then the byte count is of another file.
+  if (!connection.served.IsOpen()) return;
+  const uint64_t heard = *agent.heard;
+  // With a second call, a message of the stream does not account for the bytes
+  // of that call.
+  if (heard != agent.heard_before && connection.calls <= 1) {
+    agent.heard_before = heard;
+    agent.received_before = received;
+  }
+  const size_t bytes = received - agent.received_before;
+  agents_bytes_ += bytes - connection.bytes;
+  connection.bytes = bytes;
+  if (bytes > limits_.agent_bytes_max) return ShowOut(id);
+  MakeRoomForMessages();
+}
+
+void UnauthenticatedConnections::ShowOutLate(absl::Time now) {
+  MutexLock lock(mutex_);
+  for (auto idle = agents_.NextExpiry(); idle.has_value() && idle->first <= now;
+       idle = agents_.NextExpiry()) {
+    Disconnect(idle->second);
+  }
+  while (!waiting_.empty() && connections_.at(*waiting_.begin()).until <= now) {
+    ShowOut(*waiting_.begin());
+  }
+}
+
+void UnauthenticatedConnections::ShowOut(Id id) {
+  ++disconnected_;
+  Disconnect(id);
+}
+
+void UnauthenticatedConnections::Disconnect(Id id) {
+  const ServedConnection& connection = connections_.at(id);
+  if (connection.fd >= 0) {
+    ResetConnection(connection.fd);
+  } else {
+    connection.served.Reset();
+  }
+  Forget(id);
+}
+
+void UnauthenticatedConnections::Count(ServedConnection& connection,
+                                       size_t bytes) {
+  size_t& network = networks_.at(connection.network).bytes;
+  network += bytes - connection.bytes;
+  bytes_ += bytes - connection.bytes;
+  connection.bytes = bytes;
+}
+
+void UnauthenticatedConnections::MakeRoom() {
+  while (bytes_ > limits_.unauthenticated_bytes_total_max &&
+         !networks_.empty()) {
+    const auto loudest = std::max_element(
+        networks_.begin(), networks_.end(), [](const auto& a, const auto& b) {
+          return a.second.bytes < b.second.bytes;
+        });
+    ShowOut(*loudest->second.connections.rbegin());
+  }
+}
+
+void UnauthenticatedConnections::MakeRoomForMessages() {
+  while (agents_bytes_ > limits_.agents_bytes_max) {
+    const auto most =
+        std::max_element(connections_.begin(), connections_.end(),
+                         [](const auto& a, const auto& b) {
+                           const auto held = [](const ServedConnection& of) {
+                             return of.agent.has_value() ? of.bytes : 0;
+                           };
+                           return held(a.second) < held(b.second);
+                         });
+    ShowOut(most->first);
+  }
+}
+
+void UnauthenticatedConnections::Leave(Id id, ServedConnection& connection) {
+  if (waiting_.erase(id) == 0) return;
+  Count(connection, 0);
+  by_connection_id_.erase(connection.connection_id);
+  const auto network = networks_.find(connection.network);
+  network->second.connections.erase(id);
+  if (network->second.connections.empty()) networks_.erase(network);
+  gone_.push_back(connection.connection_id);
+}
+
+void UnauthenticatedConnections::Forget(Id id) {
+  const auto at = connections_.find(id);
+  if (at == connections_.end()) return;
+  ServedConnection& connection = at->second;
+  Leave(id, connection);
+  const auto named = by_key_.find(connection.key);
+  if (named != by_key_.end() && named->second == id) by_key_.erase(named);
+  viewers_.Remove(connection.viewer, id);
+  agents_.Remove(id);
+  if (connection.agent.has_value()) agents_bytes_ -= connection.bytes;
+  // The socket may still be open in gRPC. If gRPC has closed it and its number
+  // is another file's, epoll has nothing to remove. That file is not one of
+  // ours, since adding one takes the lock.
+  if (connection.served.IsOpen()) {
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.served.fd(), nullptr);
+  }
+  if (connection.fd >= 0) close(connection.fd);
+  connections_.erase(at);
+}
+
+}  // namespace rollcall

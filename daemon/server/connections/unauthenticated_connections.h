@@ -1,0 +1,223 @@
+// UnauthenticatedConnections: limits connections that gRPC serves and that have
+// not authenticated yet (by a token or a node credential). A connection is
+// disconnected if it does not authenticate in time, sends more than a Hello
+// before it does, or makes too many calls. gRPC itself bounds none of this: it
+// receives a message of any size before it checks its limit, headers without an
+// end, and streams that are reset as soon as they are opened.
+//
+// The HandshakeLimiter bounds their number, since it hands on no more than its
+// limits allow; `released` reports each connection that authenticates or is
+// closed. The bytes that they have sent in total are bounded here: beyond the
+// bound, the newest connection of the network that has sent most is
+// disconnected.
+//
+// A connection that has shown only a viewer's token stays watched. The bytes
+// received from it over its whole life are bounded, since gRPC receives a
+// message of any size from it too. The connections of one viewer's token and of
+// all viewers are bounded as well.
+//
+// A connection that has shown the right to attend, and no admin's token, is an
+// agent's connection and stays watched too. It has one stream at a time, and
+// few calls in its life. The bytes received between two whole messages of its
+// stream are bounded; if it has ever made a second call, the bytes since it
+// became an agent's are bounded instead. If it has no stream for `agent_grace`,
+// it is disconnected: its node was evicted, its token revoked, or its stream
+// refused.
+//
+// The number of agents' connections is bounded too, since a worker's token may
+// open any number. At the bound, AgentPlaces selects one to disconnect.
+//
+// gRPC does not expose its connections, so each socket is watched here too, by
+// the number of gRPC's descriptor. Until the connection authenticates, a second
+// descriptor keeps the socket open, so that its end is always seen. An agent's
+// connection has no second descriptor: the socket's cookie tells whether the
+// number is still that socket's, and if its end was missed, it is disconnected
+// like one without a stream. One own thread sleeps until a socket or a deadline
+// wakes it.
+//
+// Thread rule: all functions from any thread; Stop and the destructor from the
+// owner's thread, after all other calls have returned.
+#ifndef ROLLCALL_DAEMON_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_H_
+#define ROLLCALL_DAEMON_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/mutex.h"
+#include "daemon/core/handshake_limiter.h"
+#include "daemon/core/limits.h"
+#include "daemon/server/connections/agent_places.h"
+#include "daemon/server/connections/served_socket.h"
+#include "daemon/server/connections/viewer_places.h"
+#include "daemon/server/loop/agent_stream.h"
+
+namespace rollcall {
+
+// Identifies a connection by its peer: `ADDRESS:PORT` of gRPC's name of the
+// peer; empty: that name has none.
+std::string PeerKey(std::string_view peer);
+
+class UnauthenticatedConnections {
+ public:
+  // The listener's number of a connection.
+  using ConnectionId = uint64_t;
+
+  // `released`: called once for each connection that arrived, when it has
+  // authenticated or is closed; from any thread, without a lock held.
+  // UNAVAILABLE: no descriptor or thread is left.
+  static absl::StatusOr<std::unique_ptr<UnauthenticatedConnections>> Make(
+      const ConnectionLimits& limits,
+      std::function<void(ConnectionId)> released);
+  ~UnauthenticatedConnections();
+  UnauthenticatedConnections(const UnauthenticatedConnections&) = delete;
+  UnauthenticatedConnections& operator=(const UnauthenticatedConnections&) =
+      delete;
+
+  // `fd` is a connected socket that gRPC is about to serve; it stays the
+  // caller's. False: it cannot be watched because no descriptor is left; then
+  // it must not be served.
+  bool Arrive(int fd, ConnectionId id);
+  // A call of this connection has begun.
+  void Called(const std::string& key);
+  // The connection has shown the right to attend. The result may outlive this.
+  // UNAVAILABLE: the connection has a stream already, or agents_max are
+  // connected.
+  absl::StatusOr<AgentStream> Attend(const std::string& key,
+                                     const AgentRight& right);
+  // The connection has authenticated. `viewer`: the id of its token, if that is
+  // a viewer's; empty: it has more rights than a viewer.
+  void Know(const std::string& key, const std::string& viewer = "");
+
+  // The address of this machine to which the connection was made, without port.
+  // Empty: it is closed, or has authenticated as an admin.
+  std::string ArrivedAt(const std::string& key) const;
+  // Disconnects a connection that has not authenticated.
+  void Displace(ConnectionId id);
+
+  // How many were disconnected, how many closed by themselves before any call,
+  // and how many are unauthenticated now.
+  uint64_t disconnected() const;
+  uint64_t hung_up() const;
+  size_t size() const;
+  // Number of agents' connections.
+  size_t agents() const;
+
+  void Stop();
+
+ private:
+  using Id = uint64_t;
+  // State of an agent's connection.
+  struct Agent {
+    // Counter of whole messages of all its streams, shared with them; and its
+    // value when `bytes` was last reset.
+    AgentStream heard;
+    uint64_t heard_before = 0;
+    // Bytes received by that time.
+    size_t received_before = 0;
+  };
+  struct ServedConnection {
+    int fd;  // Own duplicate; -1: an agent's connection.
+    ServedSocket served;
+    ConnectionId connection_id;
+    std::string key;
+    SourceAddress network;
+    // When it is disconnected, unless it has authenticated before.
+    absl::Time until;
+    size_t bytes = 0;
+    uint64_t calls = 0;
+    // Not empty: it has authenticated as a viewer, with this token.
+    std::string viewer = {};
+    std::optional<Agent> agent = {};
+  };
+  struct Network {
+    std::set<Id> connections;
+    size_t bytes = 0;
+  };
+  // Wakes the thread, and reports streams that have ended. Shared with the
+  // streams, which may outlive this.
+  struct Wake {
+    explicit Wake(int fd) : fd(fd) {}
+    ~Wake();
+    Wake(const Wake&) = delete;
+    Wake& operator=(const Wake&) = delete;
+    void Up() const;
+    void Ended(Id id);
+
+    const int fd;
+    Mutex mutex;
+    std::vector<Id> ended ABSL_GUARDED_BY(mutex);
+  };
+
+  UnauthenticatedConnections(const ConnectionLimits& limits,
+                             std::function<void(ConnectionId)> released,
+                             int epoll, int wake);
+  void Run();
+  // Calls `released` for the connections that Leave has collected. Call without
+  // the lock.
+  void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
+  int TimeoutMs() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void Look(Id id, uint32_t events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LookAtAgent(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowOutLate(absl::Time now);
+  void ShowOut(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Disconnect(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(ServedConnection& connection, size_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // If unauthenticated connections have sent too much together.
+  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<AgentStream> LetAttend(const std::string& key,
+                                        const AgentRight& right)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // If all agents' connections have received too much together.
+  void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Applies the ends of streams.
+  void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection no longer counts as unauthenticated.
+  void Leave(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const ConnectionLimits limits_;
+  const std::function<void(ConnectionId)> released_;
+  const int epoll_;
+  const std::shared_ptr<Wake> wake_;
+  std::thread thread_;
+
+  mutable Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Includes those that have authenticated as viewers or agents.
+  std::unordered_map<Id, ServedConnection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
+  ViewerPlaces viewers_ ABSL_GUARDED_BY(mutex_);
+  AgentPlaces agents_ ABSL_GUARDED_BY(mutex_);
+  size_t agents_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Unauthenticated connections, in the order of their arrival.
+  std::set<Id> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<ConnectionId, Id> by_connection_id_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<SourceAddress, Network> networks_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t disconnected_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t hung_up_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Not reported to `released` yet.
+  std::vector<ConnectionId> gone_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_H_

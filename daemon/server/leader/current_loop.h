@@ -1,0 +1,39 @@
+// CurrentLoop: where the services post inputs: to the current loop, or, if
+// there is none, to an answer that says why.
+//
+// A daemon with its own state has one loop from start to end. One of several
+// daemons has a loop while it leads, and a new one each time it leads again.
+//
+// Thread rule: any thread. Never calls out under its lock.
+#ifndef ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_
+#define ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_
+
+#include "absl/status/status.h"
+#include "daemon/base/mutex.h"
+#include "daemon/server/loop/loop.h"
+
+namespace rollcall {
+
+class CurrentLoop {
+ public:
+  // As in Inbox. While it is shut, inputs count as taken: those with a caller
+  // that waits are answered at once, the others are dropped.
+  bool Post(LoopInput input);
+  void PostAlways(LoopInput input);
+
+  // From now on inputs go to `inbox`; call Shut before it is destroyed.
+  void Open(Inbox<LoopInput>& inbox);
+  // From now on inputs are answered with `why`. After it returns, nothing more
+  // is posted to the inbox.
+  void Shut(absl::Status why);
+
+ private:
+  Mutex mutex_;
+  Inbox<LoopInput>* inbox_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  absl::Status why_ ABSL_GUARDED_BY(mutex_) =
+      absl::UnavailableError("the daemon is starting; dial again");
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_

@@ -1,0 +1,78 @@
+// ListenerClient: a TCP client of a listener under test, by hand, on loopback.
+#ifndef ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
+#define ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace rollcall {
+
+// Far above what anything here takes: only a hang meets it.
+inline constexpr int kPatienceMs = 60'000;
+
+// The beginning of a ClientHello, and of HTTP/2.
+inline constexpr std::string_view kTlsHello("\x16\x03\x01\x02\x00\x01\x00", 7);
+inline constexpr std::string_view kHttp2Preface(
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+class ListenerClient {
+ public:
+  // A socket that is not connected yet.
+  ListenerClient() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit ListenerClient(int port) : ListenerClient() { Connect(port); }
+  ListenerClient(ListenerClient&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)) {}
+  ~ListenerClient() { Close(); }
+
+  // From another loopback address than 127.0.0.1.
+  bool From(const char* address) {
+    sockaddr_in own = Address(address, 0);
+    return bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0;
+  }
+  bool Connect(int port) {
+    sockaddr_in peer = Address("127.0.0.1", port);
+    return connect(fd_, reinterpret_cast<sockaddr*>(&peer), sizeof peer) == 0;
+  }
+  bool Say(std::string_view bytes) {
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
+  }
+  // "end", "reset", or what else came first.
+  std::string Hear() {
+    pollfd ready = {fd_, POLLIN, 0};
+    if (poll(&ready, 1, kPatienceMs) <= 0) return "nothing";
+    char byte;
+    const ssize_t size = recv(fd_, &byte, 1, 0);
+    if (size == 0) return "end";
+    if (size < 0) return errno == ECONNRESET ? "reset" : "error";
+    return std::string(1, byte);
+  }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  int fd() const { return fd_; }
+
+ private:
+  static sockaddr_in Address(const char* address, int port) {
+    sockaddr_in in = {};
+    in.sin_family = AF_INET;
+    in.sin_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET, address, &in.sin_addr);
+    return in;
+  }
+
+  int fd_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_

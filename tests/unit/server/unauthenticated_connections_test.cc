@@ -1,0 +1,256 @@
+// UnauthenticatedConnections with real sockets on loopback: which ones are
+// disconnected, which ones stay.
+#include "daemon/server/connections/unauthenticated_connections.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/server/unauthenticated_connections_fixture.h"
+
+namespace rollcall {
+namespace {
+
+TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsShownOut) {
+  Begin(kSoon);
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  // However busy he is.
+  EXPECT_TRUE(pair->client.Say("something"));
+  EXPECT_EQ(pair->client.Hear(), "reset");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+  EXPECT_TRUE(BecomesSize(0));
+}
+
+TEST_F(UnauthenticatedConnectionsTest, WhoSaysMoreThanAHelloIsShownOut) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  connections_->Called(pair->key);
+  EXPECT_TRUE(pair->client.Say(std::string(kBytesMax, 'x')));
+  // Read or not.
+  std::string taken(kBytesMax, 0);
+  EXPECT_EQ(recv(pair->served, taken.data(), taken.size(), MSG_WAITALL),
+            static_cast<ssize_t>(kBytesMax));
+  EXPECT_EQ(connections_->disconnected(), 0u);
+  EXPECT_TRUE(pair->client.Say("x"));
+  EXPECT_EQ(pair->client.Hear(), "reset");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, BeforeACallThereIsLittleToSay) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  EXPECT_TRUE(pair->client.Say(std::string(kBytesMax / 10 + 1, 'x')));
+  EXPECT_NE(pair->client.Hear(), "nothing");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, CallAfterCallIsTooMany) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  connections_->Called(pair->key);
+  connections_->Called(pair->key);
+  EXPECT_EQ(connections_->disconnected(), 0u);
+  connections_->Called(pair->key);
+  EXPECT_EQ(connections_->disconnected(), 1u);
+  EXPECT_EQ(pair->client.Hear(), "reset");
+}
+
+TEST_F(UnauthenticatedConnectionsTest, TheDoorMayTakeOneAway) {
+  Begin(absl::Hours(1));
+  const auto stays = Connect();
+  const auto goes = Connect("127.0.0.2");
+  ASSERT_TRUE(connections_->Arrive(stays->served, 7));
+  ASSERT_TRUE(connections_->Arrive(goes->served, 8));
+  connections_->Displace(8);
+  connections_->Displace(9);  // It has never been here.
+  EXPECT_EQ(goes->client.Hear(), "reset");
+  EXPECT_EQ(connections_->size(), 1u);
+  EXPECT_EQ(Released(1),
+            std::vector<UnauthenticatedConnections::ConnectionId>{8});
+}
+
+TEST_F(UnauthenticatedConnectionsTest, TheDoorIsToldOfEachOnce) {
+  Begin(absl::Hours(1));
+  const auto known = Connect();
+  const auto gone = Connect();
+  const auto here = Connect();
+  ASSERT_TRUE(connections_->Arrive(known->served, 1));
+  ASSERT_TRUE(connections_->Arrive(gone->served, 2));
+  ASSERT_TRUE(connections_->Arrive(here->served, 3));
+  connections_->Know(known->key);
+  connections_->Know(known->key);
+  EXPECT_EQ(Released(1),
+            std::vector<UnauthenticatedConnections::ConnectionId>{1});
+  gone->client.Close();
+  EXPECT_EQ(Released(2),
+            (std::vector<UnauthenticatedConnections::ConnectionId>{1, 2}));
+  EXPECT_EQ(connections_->hung_up(), 1u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest,
+       WhereAllHaveSaidTooMuchTheNetworkThatSaidMostGoes) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> loud;
+  const struct {
+    const char* from;
+    size_t said;
+  } kSaid[] = {{"127.0.0.9", kBytesMax * 6 / 10},
+               // The largest one, and yet not of the network that said most.
+               {"127.0.0.1", kBytesMax * 9 / 10},
+               {"127.0.0.9", kBytesMax * 6 / 10}};
+  for (const auto& [from, said] : kSaid) {
+    loud.push_back(Connect(from));
+    ASSERT_TRUE(connections_->Arrive(loud.back()->served, ++last_));
+    connections_->Called(loud.back()->key);
+    EXPECT_TRUE(loud.back()->client.Say(std::string(said, 'x')));
+  }
+  EXPECT_NE(loud[2]->client.Hear(), "nothing");
+  EXPECT_TRUE(BecomesSize(2));
+}
+
+TEST_F(UnauthenticatedConnectionsTest, AViewerMayStayAndSayOnlySoMuch) {
+  Begin(kSoon);
+  const auto viewer = Connect();
+  const auto unknown = Connect();
+  ASSERT_TRUE(connections_->Arrive(viewer->served, 1));
+  connections_->Know(viewer->key, "token1");
+  EXPECT_EQ(Released(1),
+            std::vector<UnauthenticatedConnections::ConnectionId>{1});
+  ASSERT_TRUE(connections_->Arrive(unknown->served, 2));
+  EXPECT_EQ(unknown->client.Hear(), "reset");
+  // It is still here, calls as often as it likes, and may say what it may.
+  for (int i = 0; i < 100; ++i) connections_->Called(viewer->key);
+  EXPECT_TRUE(viewer->client.Say(std::string(2 * kBytesMax, 'x')));
+  EXPECT_EQ(send(viewer->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(viewer->client.Hear(), "x");
+  EXPECT_TRUE(viewer->client.Say(std::string(kBytesMax + 1, 'x')));
+  EXPECT_NE(viewer->client.Hear(), "nothing");
+  EXPECT_EQ(connections_->disconnected(), 2u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, AViewerHasSoManyConnections) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 3; ++i) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
+    connections_->Know(pairs.back()->key, "token1");
+  }
+  EXPECT_EQ(pairs[2]->client.Hear(), "reset");
+  const auto other = Connect();
+  ASSERT_TRUE(connections_->Arrive(other->served, ++last_));
+  connections_->Know(other->key, "token2");
+  // Whoever shows an admin's token as well is bounded no more.
+  connections_->Know(pairs[0]->key);
+  const auto another = Connect();
+  ASSERT_TRUE(connections_->Arrive(another->served, ++last_));
+  connections_->Know(another->key, "token1");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, ViewersHaveSoManyConnectionsInAll) {
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (const char* token : {"few", "many", "many", "other", "another"}) {
+    pairs.push_back(Connect());
+    ASSERT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
+    connections_->Know(pairs.back()->key, token);
+  }
+  // The newest of the token that has most.
+  EXPECT_EQ(pairs[2]->client.Hear(), "reset");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+}
+
+// -----------------------------------------------------------------------------
+
+TEST_F(UnauthenticatedConnectionsTest, WhoIsKnownMaySayMore) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  connections_->Know(pair->key);
+  EXPECT_TRUE(pair->client.Say(std::string(2 * kBytesMax, 'x')));
+  const auto other = Connect();
+  ASSERT_TRUE(connections_->Arrive(other->served, ++last_));
+  EXPECT_TRUE(other->client.Say(std::string(kBytesMax + 1, 'x')));
+  // A reset, since nobody has read it.
+  EXPECT_NE(other->client.Hear(), "nothing");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+  EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pair->client.Hear(), "x");
+}
+
+TEST_F(UnauthenticatedConnectionsTest, WhoIsKnownMayStay) {
+  Begin(kSoon);
+  const auto known = Connect();
+  const auto unknown = Connect();
+  ASSERT_TRUE(connections_->Arrive(known->served, ++last_));
+  connections_->Know(known->key);
+  ASSERT_TRUE(connections_->Arrive(unknown->served, ++last_));
+  // The one who came later is out: the time of the first is over as well.
+  EXPECT_EQ(unknown->client.Hear(), "reset");
+  EXPECT_EQ(connections_->disconnected(), 1u);
+  EXPECT_EQ(send(known->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(known->client.Hear(), "x");
+}
+
+TEST_F(UnauthenticatedConnectionsTest, WhoGoesByHimselfIsForgotten) {
+  Begin(absl::Hours(1));
+  const auto here = Connect();
+  const auto gone = Connect();
+  ASSERT_TRUE(connections_->Arrive(here->served, ++last_));
+  ASSERT_TRUE(connections_->Arrive(gone->served, ++last_));
+  EXPECT_EQ(connections_->size(), 2u);
+  gone->client.Close();
+  EXPECT_TRUE(BecomesSize(1));
+  EXPECT_EQ(connections_->disconnected(), 0u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, TheServersOwnCloseIsTheEnd) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  // As gRPC ends a connection.
+  shutdown(pair->served, SHUT_RDWR);
+  close(pair->served);
+  pair->served = -1;
+  EXPECT_EQ(pair->client.Hear(), "end");
+  EXPECT_TRUE(BecomesSize(0));
+}
+
+TEST_F(UnauthenticatedConnectionsTest, StopLeavesTheConnectionsAlone) {
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  connections_->Stop();
+  connections_.reset();
+  EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_EQ(pair->client.Hear(), "x");
+}
+
+TEST(PeerKey, IsAddressAndPort) {
+  const struct {
+    const char* peer;
+    const char* key;
+  } kRows[] = {
+      {"ipv4:127.0.0.1:0", "127.0.0.1:0"},
+      {"ipv6:[::1]:0", "::1:0"},
+      {"ipv6:%5B::1%5D:0", "::1:0"},
+      {"ipv6:[::ffff:10.0.0.1]:0", "10.0.0.1:0"},
+      {"unix:/tmp/x", ""},
+      {"", ""},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(PeerKey(row.peer), row.key) << row.peer;
+  }
+}
+
+}  // namespace
+}  // namespace rollcall
