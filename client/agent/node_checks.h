@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/facts/facts.h"
 #include "daemon/base/mutex.h"
 

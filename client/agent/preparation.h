@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/nccl/network_settings.h"
 #include "daemon/base/system_user.h"

@@ -3,18 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <random>
 #include <system_error>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/core/endpoint_round.h"
+#include "client/agent/core/agent.h"
 #include "client/agent/hosts/hosts_file.h"
 #include "client/agent/link/agent_incarnations.h"
-#include "client/agent/link/channel.h"
-#include "client/agent/link/daemon_stream.h"
-#include "client/agent/link/named_leader.h"
+#include "client/agent/link/daemon_link.h"
 #include "client/agent/node_checks.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/rank_folders.h"
@@ -39,21 +36,6 @@ namespace {
 
 // How long the last messages to the daemon may take.
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
-// An event, and the dial whose stream it came from; 0: not from a stream.
-struct Incoming {
-  uint64_t dial = 0;
-  AgentEvent event;
-};
-
-std::string Variable(const std::vector<std::string>& environment,
-                     const std::string& name) {
-  const std::string prefix = absl::StrCat(name, "=");
-  for (const std::string& entry : environment) {
-    if (entry.rfind(prefix, 0) == 0) return entry.substr(prefix.size());
-  }
-  return "";
-}
-
 class Session {
  public:
   Session(AgentOptions options, std::unique_ptr<RunFolder> folder);
@@ -82,9 +64,6 @@ class Session {
   bool TakeFacts(v1::CheckReport& report);
   bool AllTold() const;
   void TellNewFacts();
-  // Tells round_ and leader_ what an event from a stream says of its endpoint.
-  void Judge(AgentEvent& event);
-  StreamDown Down(absl::Status status, std::optional<v1::Refusal> refusal);
   const SystemUser* RankUser() const {
     return options_.rank_user ? &*options_.rank_user : nullptr;
   }
@@ -104,7 +83,7 @@ class Session {
   v1::Facts told_;  // The facts that the daemon was told last.
   AgentIncarnations incarnations_;
   // Declared first, so that it outlives everything that posts to it.
-  Inbox<Incoming> inbox_{Limits::inbox_events_max};
+  Inbox<LinkEvent> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
   RankFolders rank_folders_;
   // Null: it could not be started, so no address of this node is proven.
@@ -116,13 +95,8 @@ class Session {
   StackDumps stack_dumps_;
   NodeChecks checks_;
   std::unique_ptr<RankService> rank_service_;
-  std::unique_ptr<DaemonStream> stream_;
   const PollerKeepAlive poller_keep_alive_;
-  uint64_t dial_ = 0;
-  EndpointRound round_;
-  NamedLeader leader_;
-  // The latest dial was to an endpoint that leader_ named.
-  bool to_leader_ = false;
+  DaemonLink link_;
 
   std::optional<AgentResult> result_;
 };
@@ -191,8 +165,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                    }),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
-      round_(options_.endpoints.size()),
-      leader_(options_.endpoints, options_.trust.insecure) {}
+      link_(options_.endpoints, options_.trust, inbox_) {}
 
 v1::Hello Session::FirstHello() const {
   v1::Hello hello = options_.hello;
@@ -226,10 +199,11 @@ AgentResult Session::Run() {
   Carry(agent_.Start());
   while (!result_) {
     const absl::Duration left = agent_.NextDeadline() - MonotonicNow();
-    for (Incoming& in : inbox_.Take(std::max(left, absl::ZeroDuration()))) {
-      // Late events of an older stream are dropped.
-      if (in.dial != 0 && in.dial != dial_) continue;
-      if (in.dial != 0) Judge(in.event);
+    for (LinkEvent& in : inbox_.Take(std::max(left, absl::ZeroDuration()))) {
+      if (!link_.Take(in)) continue;
+      if (auto* down = std::get_if<StreamDown>(&in.event)) {
+        down->fresh_incarnation = incarnations_.next();
+      }
       auto* checked = std::get_if<ChecksDone>(&in.event);
       if (checked != nullptr && !TakeFacts(checked->report)) continue;
       Step(in.event);
@@ -242,7 +216,7 @@ AgentResult Session::Run() {
       Step(AgentTick{});
     }
   }
-  if (stream_ != nullptr) stream_->Close(kClosePatience);
+  link_.Close(kClosePatience);
   // If the run has not ended, the node's next agent needs the lives to prove
   // that these ranks are gone.
   if (result_->end.has_value()) folder_->ForgetIncarnations();
@@ -262,81 +236,12 @@ void Session::Carry(const std::vector<AgentAction>& actions) {
   }
 }
 
-// --- The stream -------------------------------------------------------------
+// --- The daemon -------------------------------------------------------------
 
-StreamDown Session::Down(absl::Status status,
-                         std::optional<v1::Refusal> refusal) {
-  std::random_device random;
-  StreamDown down;
-  down.status = std::move(status);
-  down.refusal = std::move(refusal);
-  down.jitter = random() / (static_cast<double>(random.max()) + 1);
-  return down;
-}
-
-void Session::Judge(AgentEvent& event) {
-  if (const auto* from = std::get_if<FromDaemon>(&event)) {
-    if (from->message.has_welcome()) round_.Welcomed();
-  } else if (auto* down = std::get_if<StreamDown>(&event)) {
-    // Its channel would reconnect by itself.
-    stream_.reset();
-    down->fresh_incarnation = incarnations_.next();
-    // While other endpoints remain, another server counts as no answer.
-    const bool hopeless = !to_leader_ && round_.Failed(down->other_daemon);
-    if (!hopeless && down->other_daemon) {
-      down->status = absl::UnavailableError(down->status.message());
-    }
-    if (down->refusal.has_value()) {
-      leader_.Hear(*down->refusal);
-      to_leader_ = false;
-    }
-  }
-}
-
-void Session::Do(const Dial&) {
-  const uint64_t dial = ++dial_;
-  stream_.reset();
-  if (options_.endpoints.empty()) {
-    inbox_.PostAlways(
-        {dial, Down(absl::InvalidArgumentError("no endpoint is known"), {})});
-    return;
-  }
-  // Named endpoints and given ones are dialled in turn, because a named one may
-  // be unreachable.
-  const std::optional<std::string> leader =
-      to_leader_ ? std::nullopt : leader_.Next();
-  to_leader_ = leader.has_value();
-  const std::string endpoint =
-      to_leader_ ? *leader : options_.endpoints[round_.Next()];
-  // The certificate files may be in the middle of a replacement: tried again.
-  const auto verdict = std::make_shared<TrustVerdict>();
-  auto channel =
-      MakeChannel(endpoint, options_.trust, verdict, round_.patience());
-  if (!channel.ok()) {
-    inbox_.PostAlways(
-        {dial, Down(absl::UnavailableError(channel.status().message()), {})});
-    return;
-  }
-  DaemonStream::Callbacks callbacks;
-  callbacks.message = [this, dial](v1::DaemonMessage message) {
-    return inbox_.Post({dial, FromDaemon{std::move(message)}});
-  };
-  callbacks.down = [this, dial, endpoint](absl::Status status,
-                                          std::optional<v1::Refusal> refusal,
-                                          bool other_daemon) {
-    StreamDown down = Down(std::move(status), std::move(refusal));
-    down.other_daemon = other_daemon;
-    down.endpoint = endpoint;
-    inbox_.PostAlways({dial, std::move(down)});
-  };
-  stream_ = std::make_unique<DaemonStream>(endpoint, *std::move(channel),
-                                           verdict, std::move(callbacks));
-  // Hello may be sent now; it goes out as soon as the connection is up.
-  inbox_.PostAlways({dial, StreamUp{}});
-}
+void Session::Do(const Dial&) { link_.Dial(); }
 
 void Session::Do(const Say& say) {
-  if (stream_ == nullptr) return;
+  if (!link_.is_up()) return;
   v1::Facts& facts = options_.network.facts;
   v1::AgentMessage message = say.message;
   if (message.has_hello()) {
@@ -349,7 +254,7 @@ void Session::Do(const Say& say) {
     incarnations_.Said(message.hello().incarnation());
   }
   if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
-  stream_->Send(message);
+  link_.Send(std::move(message));
 }
 
 // Takes the facts that checks found; without checks, the network alone. Returns
@@ -573,7 +478,7 @@ AgentResult RunAgent(AgentOptions options) {
   // Signals still end the process at this point: there is nothing to save yet.
   const SystemUser* user = options.rank_user ? &*options.rank_user : nullptr;
   auto folder = RunFolder::Make(
-      Variable(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
+      VariableIn(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
       options.hello.node(), options.join_timeout,
       [&](const std::string& text) {
         Warn(options, absl::StrCat(text, "; waiting for ",

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/agent/nccl/network_settings.h"
 #include "client/facts/facts.h"
 #include "daemon/base/system_user.h"

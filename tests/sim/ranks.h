@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

@@ -14,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/world.h"
 

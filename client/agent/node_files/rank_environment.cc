@@ -60,6 +60,15 @@ absl::Status MakeFolder(const std::string& path,
 
 }  // namespace
 
+std::string VariableIn(const std::vector<std::string>& environment,
+                       const std::string& name) {
+  const std::string prefix = absl::StrCat(name, "=");
+  for (const std::string& entry : environment) {
+    if (absl::StartsWith(entry, prefix)) return entry.substr(prefix.size());
+  }
+  return "";
+}
+
 RankFiles NameRankFiles(const std::string& run_folder,
                         const std::string& socket, const v1::World& world,
                         const v1::WorldCommit& world_commit,

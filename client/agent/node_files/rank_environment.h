@@ -41,6 +41,11 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user = nullptr);
 
+// The value of a variable in `environment` ("NAME=value"); empty: it is not
+// set.
+std::string VariableIn(const std::vector<std::string>& environment,
+                       const std::string& name);
+
 // `inherited` ("NAME=value") without what a command of this node must not see:
 // secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all other ROLLCALL_*) and
 // variables of an outer launcher. Adds this node's network plan from

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/run_folder.h"
 #include "daemon/base/system_user.h"

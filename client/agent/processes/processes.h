@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/agent/processes/sweep.h"
 #include "daemon/base/system_user.h"
 

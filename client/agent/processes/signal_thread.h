@@ -12,7 +12,7 @@
 #include <functional>
 #include <thread>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/signal_pipe.h"
 

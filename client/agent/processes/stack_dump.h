@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "client/agent/processes/sweep.h"
 #include "daemon/base/fd.h"
 

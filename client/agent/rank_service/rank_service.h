@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent_events.h"
 #include "daemon/base/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 

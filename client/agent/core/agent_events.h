@@ -1,0 +1,301 @@
+// Events and actions of the Agent value (agent.h): what the shell passes in,
+// and what it has to carry out, in order.
+#ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
+#define ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "rollcall/v1/membership.pb.h"
+#include "rollcall/v1/rank.pb.h"
+
+namespace rollcall {
+
+// One life of a local rank: the process that was started for `generation`. A
+// linked rank keeps it over later generations.
+struct RankIncarnation {
+  uint64_t generation = 0;
+  uint32_t local_rank = 0;
+
+  bool operator==(const RankIncarnation&) const = default;
+};
+
+// --- Events -----------------------------------------------------------------
+
+// The stream is open: Hello may be sent.
+struct StreamUp {};
+
+// The stream, or the attempt to open it, has ended. `refusal` is set if the
+// status carried one.
+struct StreamDown {
+  absl::Status status;
+  std::optional<v1::Refusal> refusal;
+  // The server that answered is not the daemon: another certificate or secret.
+  bool other_daemon = false;
+  // The endpoint that was dialled; empty: none.
+  std::string endpoint;
+  // Uniform in [0, 1), for the jitter of the next delay.
+  double jitter = 0.5;
+  // From a fresh nonce, never 0. Used if the agent needs a new incarnation.
+  uint64_t fresh_incarnation = 1;
+};
+
+struct FromDaemon {
+  v1::DaemonMessage message;
+};
+
+// The answer to Prepare: everything on this node is in place.
+struct PreparationDone {
+  uint64_t generation;
+  uint32_t master_port = 0;  // Node rank 0 only.
+  std::vector<std::string> nccl_ids;
+  uint32_t nccl_version = 0;
+  std::string nccl_absent;
+  std::vector<std::string> warnings;
+};
+
+struct PreparationFailed {
+  uint64_t generation;
+  std::string reason;
+};
+
+// A rank's process has ended and been reaped.
+struct RankEnded {
+  uint64_t generation;  // The generation that it was started for: see
+                        // RankIncarnation.
+  uint32_t local_rank = 0;
+  int code = 0;
+  int signal = 0;
+  std::string stderr_tail;
+  std::string error_file;
+  bool permanent = false;  // See ErrorReport.
+};
+
+// The answer to StopRanks: these ranks have ended and none of their descendants
+// is left. Also sent unasked once the last rank has ended and was swept.
+struct RanksGone {
+  std::vector<RankIncarnation> ranks;
+};
+
+// A linked rank attends, in the world of `generation`.
+struct RankAttended {
+  uint64_t generation;
+  uint32_t local_rank;
+  bool elastic = false;
+};
+
+// The rank's stream has ended and no newer one replaced it. From now on it is
+// treated as a plain rank.
+struct RankUnlinked {
+  uint32_t local_rank;
+};
+
+// Answer to AbortRanks: the rank has torn its communicator down and waits.
+struct RankWaits {
+  uint64_t generation;
+  uint32_t local_rank;
+  uint64_t completed_step = 0;
+  bool whole_state = false;
+};
+
+// The rank stands at the boundary that a notice asked for.
+struct RankAtBoundary {
+  uint64_t generation;
+  uint32_t local_rank;
+};
+
+// A linked rank gives a value for a key (Rank.Exchange).
+struct RankExchanged {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::string key;
+  std::string value;
+};
+
+// A rank has published a step or touched its progress file. `step` is its
+// highest so far; `pace` is set if this is the node's first rank and it
+// published one.
+struct RankProgressed {
+  uint64_t generation;
+  uint64_t step;
+  uint32_t local_rank = 0;
+  std::optional<v1::Pace> pace = std::nullopt;
+};
+
+// A linked rank's answer to LookAtRank: the collectives that it has entered and
+// left, if it counts them.
+struct RankIsHere {
+  uint64_t generation;
+  uint32_t local_rank;
+  std::optional<uint64_t> collective_entered;
+  std::optional<uint64_t> collective_left;
+};
+
+// The answer to LookAtRank about the rank's processes. Their stacks are in its
+// log.
+struct RankLooked {
+  RankIncarnation incarnation;
+  bool stopped = false;
+  std::string text;
+};
+
+// The agent is asked to leave: SIGTERM, SIGUSR1 or SIGINT. The second time it
+// leaves at once.
+struct LeaveAsked {
+  int signal;
+};
+
+// A linked rank got a signal that asks it to leave: the whole node leaves.
+// Counts once.
+struct RankAskedToLeave {
+  uint32_t local_rank;
+};
+
+// The answer to RunChecks.
+struct ChecksDone {
+  v1::CheckReport report;
+};
+
+// The answer to RunProbe.
+struct ProbeDone {
+  v1::Probed probed;
+};
+
+// A signal for the ranks, not for the agent (SIGUSR2).
+struct SignalCame {
+  int signal;
+};
+
+struct AgentTick {};
+
+using AgentEvent = std::variant<
+    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankWaits, RankAtBoundary,
+    RankExchanged, RankProgressed, RankIsHere, RankLooked, LeaveAsked,
+    RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
+
+// --- Actions ----------------------------------------------------------------
+
+// Open a stream to the daemon; names are resolved again. Answered by StreamUp
+// or StreamDown. At most one dial is under way.
+struct Dial {};
+
+struct Say {
+  v1::AgentMessage message;
+};
+
+// Get this node ready for a generation: port (node rank 0), hosts file, world
+// files, NCCL ids (node rank 0). Answered by PreparationDone or
+// PreparationFailed with the same generation.
+struct Prepare {
+  v1::World world;
+  uint32_t node_rank;
+};
+
+// Undo what Prepare did (port, ids, files). The hosts block stays until the
+// next Prepare replaces it or Exit removes it.
+struct Undo {
+  uint64_t generation;
+};
+
+// Gives the world to this node's ranks: ranks that wait get it on their stream,
+// the others are started as processes.
+struct StartRanks {
+  v1::World world;
+  v1::WorldCommit world_commit;
+  uint32_t node_rank;
+  // Local ranks, in order: those to start. `fresh` and `waiting` together are
+  // all ranks of the node.
+  std::vector<uint32_t> fresh;
+  std::vector<RankIncarnation> waiting;
+};
+
+// The generation has ended: linked ranks that wait for its keys get ABORTED,
+// and all linked ranks are told to tear down. Elastic ones answer with
+// RankWaits; the others are also stopped, by StopRanks.
+struct AbortRanks {
+  uint64_t generation;
+  v1::ReasonCode code;
+  std::string reason;
+};
+
+// Sends SIGTERM to each rank's process group and SIGKILL after `grace`, then
+// sweeps what they left. If repeated, the shorter grace counts.
+struct StopRanks {
+  std::vector<RankIncarnation> ranks;
+  absl::Duration grace;
+};
+
+// Sends a signal to the process groups of these ranks.
+struct PassSignal {
+  std::vector<RankIncarnation> ranks;
+  int signal;
+};
+
+// Linked ranks are told, including those that attend later in this generation,
+// and the notice file appears.
+struct TellNotice {
+  v1::RankNotice notice;
+  // Written into the notice file if the notice itself has no deadline.
+  absl::Duration deadline;
+};
+
+// A rank has made no progress for long. A linked rank is asked where it is (it
+// may answer with RankIsHere). The stacks of all its processes are written to
+// its log (always answered by RankLooked).
+struct LookAtRank {
+  RankIncarnation incarnation;
+  uint64_t generation;
+};
+
+// The node's own checks, between generations; answered by ChecksDone.
+struct RunChecks {
+  uint64_t request;
+};
+
+// Try to reach other nodes, and answer those that probe this one, until the
+// next RunProbe. Answered by ProbeDone if there are targets.
+struct RunProbe {
+  v1::Probe probe;
+};
+
+// All values of a key, or the error, for the linked ranks that wait for it.
+struct AnswerExchange {
+  v1::ExchangeOut exchange;
+};
+
+// Linked ranks that still wait for keys of this generation get ABORTED.
+struct FailExchanges {
+  uint64_t generation;
+  std::string reason;
+};
+
+// For the user or the log: waiting (live line), or one state change.
+struct Report {
+  // kUnreachable: why the daemon cannot be reached, see DialFailures.
+  enum class Kind { kState, kWaiting, kUnreachable, kWarning, kError };
+  Kind kind;
+  std::string text;
+};
+
+// Restore the hosts file, remove the files and exit. `end` is set if the daemon
+// said how the run ended.
+struct Exit {
+  int code;
+  std::string reason;
+  std::optional<v1::End> end;
+};
+
+using AgentAction =
+    std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks, StopRanks,
+                 PassSignal, TellNotice, LookAtRank, RunChecks, RunProbe,
+                 AnswerExchange, FailExchanges, Report, Exit>;
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
