@@ -44,13 +44,13 @@ void Node::Start() {
   v1::Hello hello;
   hello.set_job(settings_.job);
   hello.set_node(settings_.name);
-  lives_.emplace(settings_.job, settings_.name, [this] {
+  incarnations_.emplace(settings_.job, settings_.name, [this] {
     const uint64_t number = world_.chance.Next();
     std::string nonce(Limits::incarnation_nonce_bytes, '\0');
     std::memcpy(nonce.data(), &number, sizeof(number));
     return nonce;
   });
-  incarnation_ = lives_->next();
+  incarnation_ = incarnations_->next();
   hello.set_incarnation(incarnation_);
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
@@ -141,7 +141,7 @@ StreamDown Node::Down(absl::Status status, std::optional<v1::Refusal> refusal) {
   if (down.refusal.has_value()) leader_->Hear(*down.refusal);
   round_.Failed(false);
   down.jitter = world_.chance.Unit();
-  down.fresh_incarnation = lives_->next();
+  down.fresh_incarnation = incarnations_->next();
   return down;
 }
 
@@ -247,7 +247,7 @@ void Node::Do(const Say& said) {
     MaybeRenumber(64);
     *say.message.mutable_hello()->mutable_facts() = Facts();
     hello_said_ = say.message.hello();
-    lives_->Said(hello_said_->incarnation());
+    incarnations_->Said(hello_said_->incarnation());
     told_ = hello_said_->facts();
   }
   if (say.message.check_report().has_facts()) {
@@ -287,8 +287,8 @@ void Node::Do(const Exit& exit) {
 
 void Node::Do(const Prepare& prepare) {
   checker_.Prepares(record_, prepare);
-  if (recorded_.empty() || recorded_.back() != lives_->nonce()) {
-    recorded_.push_back(lives_->nonce());
+  if (recorded_.empty() || recorded_.back() != incarnations_->nonce()) {
+    recorded_.push_back(incarnations_->nonce());
     if (recorded_.size() > Limits::swept_max) recorded_.pop_front();
   }
   preparation_ = Preparation{++preparations_, prepare.world.generation(),

@@ -27,10 +27,7 @@ Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
     : hello_(hello),
       limits_(limits),
       now_(now),
-      redial_at_(now),
-      redial_delay_(limits.redial_first),
-      give_up_at_(now + join_timeout),
-      dial_failures_(now),
+      redial_(limits, join_timeout, now),
       heartbeat_(limits.heartbeat()),
       preempt_signal_(preempt_signal) {
   CHECK_NE(hello.incarnation(), 0u);
@@ -56,7 +53,7 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
 
 absl::Time Agent::NextDeadline() const {
   if (exited_) return absl::InfiniteFuture();
-  absl::Time next = std::min({leave_by_, linger_until_, NextHang()});
+  absl::Time next = std::min({leave_.until, linger_until_, NextHang()});
   if (notice_.has_value() && !notice_->over) {
     next = std::min(next, notice_->kill_at);
   }
@@ -64,11 +61,11 @@ absl::Time Agent::NextDeadline() const {
     next = std::min(next, rank.answer_by);
   }
   if (link_ == Link::kDown && !exit_.has_value()) {
-    next = std::min(next, redial_at_);
+    next = std::min(next, redial_.dial_at());
   }
   if (link_ == Link::kAttending) next = std::min(next, next_heartbeat_);
   if (link_ != Link::kAttending && !exit_.has_value()) {
-    next = std::min({next, give_up_at_, dial_failures_.silent_until()});
+    next = std::min({next, redial_.give_up_at(), redial_.silent_until()});
   }
   return next;
 }
@@ -80,9 +77,9 @@ void Agent::On(const AgentTick&) {
     next_heartbeat_ = now_ + heartbeat_;
     v1::AgentMessage message;
     v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
-    if (start_took_.has_value()) {
+    if (starts_.took().has_value()) {
       heartbeat.set_ranks_link(true);
-      ToProto(*start_took_, heartbeat.mutable_start_took());
+      ToProto(*starts_.took(), heartbeat.mutable_start_took());
     }
     if (running_.has_value()) {
       heartbeat.set_generation(running_->generation);
@@ -100,20 +97,17 @@ void Agent::On(const AgentTick&) {
     linger_until_ = absl::InfiniteFuture();
     EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
   }
-  if (now_ >= leave_by_) {
-    leave_by_ = absl::InfiniteFuture();
-    Leave(128 + leave_signal_, "asked to leave; the daemon did not answer");
+  if (now_ >= leave_.until) {
+    leave_.until = absl::InfiniteFuture();
+    Leave(128 + leave_.signal, "asked to leave; the daemon did not answer");
   }
   if (exit_.has_value()) return;
-  if (link_ != Link::kAttending && now_ >= give_up_at_) {
-    return Leave(kExitRendezvous,
-                 absl::StrCat(welcomed_ ? "the daemon did not come back"
-                                        : "could not attend the job",
-                              " in time; last: ",
-                              last_error_.empty() ? "no answer" : last_error_));
+  if (link_ == Link::kAttending) return;
+  if (now_ >= redial_.give_up_at()) {
+    return Leave(kExitRendezvous, redial_.GiveUpReason());
   }
-  TellSilence();
-  if (link_ == Link::kDown && now_ >= redial_at_) {
+  Tell(redial_.Silence(now_));
+  if (link_ == Link::kDown && now_ >= redial_.dial_at()) {
     link_ = Link::kDialing;
     actions_.push_back(Dial{});
   }
@@ -150,12 +144,12 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
 void Agent::On(const LeaveAsked& leave) {
   // A signal to the whole node reaches its ranks and its agent: that is one
   // request.
-  if (std::exchange(rank_asked_, false) &&
+  if (std::exchange(leave_.by_rank, false) &&
       linger_until_ == absl::InfiniteFuture()) {
-    leave_signal_ = leave.signal;
+    leave_.signal = leave.signal;
     return;
   }
-  if (leave_signal_ != 0 || exit_.has_value()) {
+  if (leave_.signal != 0 || exit_.has_value()) {
     // The second request: leave at once.
     linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
@@ -164,20 +158,20 @@ void Agent::On(const LeaveAsked& leave) {
     }
     return;
   }
-  leave_signal_ = leave.signal;
+  leave_.signal = leave.signal;
   if (link_ != Link::kAttending) {
     return Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
   }
   // Time for the ranks to reach a boundary, for the stop of those ranks, and
   // for the daemon to hear of both.
-  leave_by_ = now_ + limits_.notice_time + limits_.stop_grace + limits_.lease +
-              absl::Seconds(2);
+  leave_.until = now_ + limits_.notice_time + limits_.stop_grace +
+                 limits_.lease + absl::Seconds(2);
   SayLeaving();
 }
 
 void Agent::SayLeaving() {
   v1::AgentMessage message;
-  message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_signal_));
+  message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_.signal));
   // The daemon may have any setting for this; the bound keeps it valid.
   ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMax),
           message.mutable_leaving()->mutable_deadline());
@@ -188,12 +182,12 @@ void Agent::On(const RankAskedToLeave& asked) {
   const auto at = rank_processes_.find(asked.local_rank);
   // A rank that received the agent's own signal did not ask by itself.
   if (at == rank_processes_.end() || !running_.has_value() ||
-      at->second.signalled || at->second.stopping || leave_signal_ != 0 ||
+      at->second.signalled || at->second.stopping || leave_.signal != 0 ||
       exit_.has_value()) {
     return;
   }
   On(LeaveAsked{SIGTERM});
-  rank_asked_ = true;
+  leave_.by_rank = true;
 }
 
 void Agent::On(const ChecksDone& done) {
@@ -227,13 +221,13 @@ void Agent::OnEnd(const v1::End& end) {
   exit_.reset();
   // After Ctrl-C the exit code is what shells expect.
   const bool interrupted =
-      leave_signal_ == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
+      leave_.signal == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
   const absl::Duration linger = FromProto(end.linger());
   if (end.now() || rank_processes_.empty() || linger <= absl::ZeroDuration()) {
     return Leave(code, end.reason(), end);
   }
-  leave_by_ = absl::InfiniteFuture();
+  leave_.until = absl::InfiniteFuture();
   exit_ = Exit{code, end.reason(), end};
   linger_until_ = now_ + linger;
   UnwatchAll();
@@ -247,7 +241,7 @@ void Agent::OnEnd(const v1::End& end) {
 void Agent::Leave(int code, const std::string& reason,
                   std::optional<v1::End> end) {
   if (exit_.has_value()) return;
-  leave_by_ = absl::InfiniteFuture();
+  leave_.until = absl::InfiniteFuture();
   const v1::ReasonCode why =
       end.has_value() ? end->code() : v1::REASON_CODE_UNSPECIFIED;
   exit_ = Exit{code, reason, std::move(end)};
@@ -274,6 +268,10 @@ void Agent::Tell(v1::AgentMessage message) {
 
 void Agent::Tell(Report::Kind kind, std::string text) {
   actions_.push_back(Report{kind, std::move(text)});
+}
+
+void Agent::Tell(std::optional<Report> news) {
+  if (news.has_value()) actions_.push_back(*std::move(news));
 }
 
 }  // namespace rollcall

@@ -25,11 +25,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/agent/core/agent_events.h"
-#include "client/agent/core/dial_failures.h"
-#include "client/agent/core/redial_delay.h"
+#include "client/agent/core/node_exchanges.h"
+#include "client/agent/core/rank_starts.h"
+#include "client/agent/core/redial.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 #include "rollcall/v1/rank.pb.h"
@@ -57,7 +57,7 @@ class Agent {
 
  private:
   enum class Link {
-    kDown,      // Until redial_at_.
+    kDown,      // Until redial_.dial_at().
     kDialing,   // Dial is under way, or Hello awaits its Welcome.
     kAttending  // Welcomed.
   };
@@ -86,7 +86,6 @@ class Agent {
     uint64_t generation = 0;
     uint32_t ranks = 0;
     uint32_t first_rank = 0;
-    int world_size = 0;
     std::string world_bytes;
     std::string world_commit_bytes;
     std::string proof;
@@ -144,10 +143,25 @@ class Agent {
   // Which ranks survive the end of a generation.
   enum class Keep { kElastic, kNobody };
 
-  // Values of one key from this node's ranks.
-  struct Exchange {
-    std::vector<std::optional<std::string>> values;
-    bool said = false;
+  // From Welcome.
+  struct Credential {
+    std::string bytes;         // Empty: none.
+    uint64_t incarnation = 0;  // For which it was issued.
+  };
+
+  // The end of a generation that is to be said once no rank lives here.
+  struct ToSay {
+    uint64_t generation = 0;  // 0: none.
+    bool said = false;        // On this stream.
+  };
+
+  // The request that this node leaves.
+  struct LeaveRequest {
+    int signal = 0;  // 0: there was none.
+    // A linked rank asked, and no signal reached the agent yet.
+    bool by_rank = false;
+    // The daemon has time to act on it until then.
+    absl::Time until = absl::InfiniteFuture();
   };
 
   void On(const StreamUp& up);
@@ -185,22 +199,12 @@ class Agent {
 
   // Decides what a refused or broken stream means.
   void Refused(const StreamDown& down);
-  void NameTaken(const std::string& text);
   void AttendAgain(uint64_t incarnation, const std::string& why);
   void AttendOtherRun(uint64_t incarnation);
   // The agent was in a world that was committed.
   bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
-  void Redial(double jitter);
-  void TellTurnedAway(const StreamDown& down);
-  void TellUnreachable(const StreamDown& down);
-  void TellSilence();
-
   v1::ResumeState ResumeStateNow() const;
-  void SayExchange(const std::string& key, Exchange& exchange);
-  void SayAnswered();
   void SayExits();
-  void RefuseExchange(const std::string& key, absl::StatusCode code,
-                      const std::string& why);
   void Refuse(uint64_t generation, const std::string& reason);
   void SayRefused();
   void SayPreparedIfReady();
@@ -221,7 +225,6 @@ class Agent {
   // The watchdog (agent_hang.cc).
   void Watch(uint32_t local_rank, RankProcess& rank);
   bool ExpectsStarts() const;
-  absl::Duration StartTimeout() const;
   void WatchStart(RankProcess& rank);
   void NoteBegun(uint32_t local_rank, RankProcess& rank);
   void Unwatch(uint32_t local_rank, RankProcess& rank);
@@ -247,30 +250,17 @@ class Agent {
   void MaybeExit();
   void Tell(v1::AgentMessage message);
   void Tell(Report::Kind kind, std::string text);
+  void Tell(std::optional<Report> news);
 
   v1::Hello hello_;
   Limits limits_;
   absl::Time now_;
   std::vector<AgentAction> actions_;
 
-  // The credential from Welcome and the incarnation it was issued for; empty:
-  // none.
-  std::string credential_;
-  uint64_t credential_of_ = 0;
+  Credential credential_;
 
   Link link_ = Link::kDown;
-  absl::Time redial_at_;
-  RedialDelay redial_delay_;
-  // A standby daemon has answered since the last Welcome.
-  bool leader_sought_ = false;
-  absl::Time give_up_at_;  // Counts while not attending.
-  bool welcomed_ = false;  // Since the agent started.
-  std::string last_error_;
-  // Why the daemon itself last ended the stream of this attending agent;
-  // reported once.
-  std::string turned_away_;
-  DialFailures dial_failures_;
-  absl::Time name_taken_until_ = absl::InfiniteFuture();
+  Redial redial_;
   absl::Duration heartbeat_;
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
 
@@ -284,25 +274,15 @@ class Agent {
   uint64_t ended_generation_ = 0;
   // By local rank.
   std::map<uint32_t, RankProcess> rank_processes_;
-  // The longest time from start to link or first published step of this node's
-  // ranks in this run; unset: no rank has done either.
-  std::optional<absl::Duration> start_took_;
-  // The ranks of most nodes of that world link or publish steps, so the others
-  // are expected to as well.
-  std::optional<v1::RanksLink> ranks_link_;
+  RankStarts starts_;
   std::optional<Notice> notice_;
   // A notice said that this node leaves.
   bool drained_ = false;
-  uint64_t stopped_to_say_ = 0;
-  bool stopped_said_ = false;  // Sent on this stream.
-  std::map<std::string, Exchange> exchanges_;
-  std::vector<v1::ExchangeOut> answered_;  // Ordered by time, the latest last.
+  ToSay stopped_;
+  NodeExchanges exchanges_;
 
   const int preempt_signal_;
-  int leave_signal_ = 0;
-  // A linked rank asked to leave, and no signal reached the agent yet.
-  bool rank_asked_ = false;
-  absl::Time leave_by_ = absl::InfiniteFuture();
+  LeaveRequest leave_;
   std::optional<Exit> exit_;
   // The agent keeps the ranks and files of an ended job until then (linger).
   absl::Time linger_until_ = absl::InfiniteFuture();

@@ -29,45 +29,25 @@ void Agent::Watch(uint32_t local_rank, RankProcess& rank) {
   rank.hangs_at = now_ + limits_.hang_timeout;
 }
 
-// Applies to the running world. `--hang-timeout 0` switches off both clocks.
 bool Agent::ExpectsStarts() const {
-  return ranks_link_.has_value() && running_.has_value() &&
-         (ranks_link_->generation() == 0 ||
-          ranks_link_->generation() == running_->generation) &&
-         !exit_.has_value() && limits_.hang_timeout > absl::ZeroDuration() &&
-         limits_.start_timeout > absl::ZeroDuration();
+  return running_.has_value() && !exit_.has_value() &&
+         starts_.Expects(running_->generation, limits_);
 }
 
-absl::Duration Agent::StartTimeout() const {
-  return ranks_link_.has_value() && ranks_link_->has_start_timeout()
-             ? FromProto(ranks_link_->start_timeout())
-             : limits_.start_timeout;
-}
-
-// The rank was started and is expected to link or to publish a step. An older
-// daemon does not include the time that starts took in its timeout.
+// The rank was started and is expected to link or to publish a step.
 void Agent::WatchStart(RankProcess& rank) {
   if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
-  const absl::Time since =
-      ranks_link_->has_start_timeout() ? rank.started_at : now_;
-  rank.hangs_at = std::max(now_, since + StartTimeout());
+  rank.hangs_at = starts_.StalledAt(rank.started_at, limits_, now_);
 }
 
 void Agent::NoteBegun(uint32_t local_rank, RankProcess& rank) {
   if (std::exchange(rank.begun, true)) return;
   Unwatch(local_rank, rank);
-  const absl::Duration took =
-      std::min(now_ - rank.started_at, Limits::wait_max);
-  start_took_ = std::max(took, start_took_.value_or(took));
+  starts_.Took(std::min(now_ - rank.started_at, Limits::wait_max));
 }
 
-// A repeated message does not restart the clocks.
 void Agent::OnRanksLink(const v1::RanksLink& link) {
-  if (ranks_link_.has_value() &&
-      ranks_link_->generation() == link.generation()) {
-    return;
-  }
-  ranks_link_ = link;
+  if (!starts_.Take(link)) return;
   for (auto& [local_rank, rank] : rank_processes_) WatchStart(rank);
 }
 
@@ -176,7 +156,7 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, RankProcess& rank) {
                                 absl::FormatDuration(limits_.hang_timeout),
                                 " after step ", stalled.step())
                  : absl::StrCat("neither linked nor published a step for ",
-                                absl::FormatDuration(StartTimeout()));
+                                absl::FormatDuration(starts_.Timeout(limits_)));
   Tell(
       Report::Kind::kWarning,
       absl::StrCat(

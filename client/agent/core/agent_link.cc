@@ -15,7 +15,6 @@ namespace {
 
 // The daemon never issues a longer credential.
 constexpr size_t kCredentialBytesMax = 64;
-constexpr size_t kRefusalBytesMax = 4 << 10;
 
 }  // namespace
 
@@ -23,10 +22,10 @@ void Agent::On(const StreamUp&) {
   v1::AgentMessage message;
   v1::Hello& hello = *message.mutable_hello();
   hello = hello_;
-  if (!credential_.empty()) {
-    hello.set_node_credential(credential_);
-    if (credential_of_ != hello.incarnation()) {
-      hello.set_previous_incarnation(credential_of_);
+  if (!credential_.bytes.empty()) {
+    hello.set_node_credential(credential_.bytes);
+    if (credential_.incarnation != hello.incarnation()) {
+      hello.set_previous_incarnation(credential_.incarnation);
     }
   }
   hello.set_generation_seen(generation_seen_);
@@ -52,8 +51,7 @@ v1::ResumeState Agent::ResumeStateNow() const {
 
 void Agent::TakeCredential(const std::string& credential) {
   if (credential.size() > kCredentialBytesMax) return;
-  credential_ = credential;
-  credential_of_ = hello_.incarnation();
+  credential_ = {credential, hello_.incarnation()};
 }
 
 void Agent::OnWelcome(const v1::Welcome& welcome) {
@@ -76,29 +74,23 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   heartbeat_ =
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
-  redial_delay_.LetIn();
-  leader_sought_ = false;
-  name_taken_until_ = absl::InfiniteFuture();
-  last_error_.clear();
-  dial_failures_.LetIn();
-  if (welcomed_) {
-    Tell(Report::Kind::kState, "attending again");
-  }
-  welcomed_ = true;
+  if (redial_.welcomed()) Tell(Report::Kind::kState, "attending again");
+  redial_.Welcomed();
   if (preparing_.has_value()) preparing_->said = false;
   SayPreparedIfReady();
   SayRefused();
-  stopped_said_ = false;
+  stopped_.said = false;
   SayStoppedIfSettled();
   SayExits();
   SayStallsAgain();
   if (notice_.has_value()) notice_->said = false;
   SayNoticeSeenIfThere();
-  for (auto& [key, exchange] : exchanges_) {
-    if (exchange.said) SayExchange(key, exchange);
+  for (v1::ExchangeIn& values : exchanges_.ToRepeat()) {
+    v1::AgentMessage message;
+    *message.mutable_exchange() = std::move(values);
+    Tell(std::move(message));
   }
-  SayAnswered();
-  if (leave_signal_ != 0) SayLeaving();
+  if (leave_.signal != 0) SayLeaving();
 }
 
 // A Hello does not contain exits, and a restarted daemon knows of none.
@@ -116,83 +108,38 @@ void Agent::On(const StreamDown& down) {
   link_ = Link::kDown;
   next_heartbeat_ = absl::InfiniteFuture();
   if (exit_.has_value()) return;
-  if (attended) {
-    give_up_at_ = now_ + limits_.daemon_grace;
-    dial_failures_.Lost(now_);
-  }
-  last_error_ =
-      Printable(down.refusal.has_value() && !down.refusal->text().empty()
-                    ? std::string_view(down.refusal->text())
-                    : std::string_view(down.status.message().data(),
-                                       down.status.message().size()),
-                kRefusalBytesMax);
+  redial_.Ended(down, attended, limits_, now_);
   if (attended && !down.refusal.has_value()) {
     Tell(Report::Kind::kWarning,
-         absl::StrCat("lost the daemon (", last_error_, "); redialling for ",
+         absl::StrCat("lost the daemon (", redial_.last_error(),
+                      "); redialling for ",
                       absl::FormatDuration(limits_.daemon_grace),
                       !rank_processes_.empty() ? ", the ranks run on" : ""));
   }
-  if (attended) TellTurnedAway(down);
+  if (attended) Tell(redial_.TurnedAway(down, limits_));
   Refused(down);
   if (exit_.has_value()) return;
-  TellUnreachable(down);
-  Redial(down.jitter);
-}
-
-// A daemon that cannot work (a full disk, for example) ends the stream again
-// and again until the cause is removed; this is reported once.
-void Agent::TellTurnedAway(const StreamDown& down) {
-  if (!down.refusal.has_value()) {
-    turned_away_.clear();
-  } else if (down.refusal->code() == v1::REFUSAL_CODE_UNSPECIFIED &&
-             last_error_ != turned_away_) {
-    turned_away_ = last_error_;
-    Tell(Report::Kind::kWarning,
-         absl::StrCat("the daemon cannot go on: ", last_error_,
-                      "; redialling for ",
-                      absl::FormatDuration(limits_.daemon_grace)));
-  }
-}
-
-void Agent::TellUnreachable(const StreamDown& down) {
-  if (!dial_failures_.Failed(down.endpoint, last_error_, now_)) return;
-  const bool refused = down.refusal.has_value() || down.other_daemon;
-  Tell(Report::Kind::kUnreachable,
-       absl::StrCat(refused     ? "not let in yet: "
-                    : welcomed_ ? "the daemon does not answer: "
-                                : "no daemon answers yet: ",
-                    last_error_));
-}
-
-void Agent::TellSilence() {
-  if (link_ == Link::kAttending || now_ < dial_failures_.silent_until()) return;
-  dial_failures_.SaidNothing(now_);
-  Tell(Report::Kind::kUnreachable,
-       absl::StrCat(
-           welcomed_ ? "the daemon does not answer" : "no daemon answers yet",
-           ": no answer and no error so far; a name server or a "
-           "firewall may be in the way"));
-}
-
-void Agent::Redial(double jitter) {
-  const absl::Duration most =
-      leader_sought_ ? 2 * limits_.redial_leader : limits_.redial_max;
-  redial_at_ = std::min(now_ + redial_delay_.Next(jitter, most), give_up_at_);
+  Tell(redial_.Unreachable(down, now_));
+  redial_.Schedule(down.jitter, limits_, now_);
 }
 
 void Agent::Refused(const StreamDown& down) {
   const v1::RefusalCode code = down.refusal.has_value()
                                    ? down.refusal->code()
                                    : v1::REFUSAL_CODE_UNSPECIFIED;
+  const std::string& why = redial_.last_error();
   switch (code) {
     case v1::REFUSAL_CODE_LOST:
-      return AttendAgain(down.fresh_incarnation, last_error_);
-    case v1::REFUSAL_CODE_NAME_TAKEN:
-      return NameTaken(last_error_);
+      return AttendAgain(down.fresh_incarnation, why);
+    case v1::REFUSAL_CODE_NAME_TAKEN: {
+      std::optional<Report> news;
+      if (!redial_.AwaitName(limits_, now_, news)) Leave(kExitRefused, why);
+      return Tell(std::move(news));
+    }
     case v1::REFUSAL_CODE_CREDENTIAL:
       // A daemon that lost its key accepts the token again.
-      if (credential_.empty()) return Leave(kExitRefused, last_error_);
-      credential_.clear();
+      if (credential_.bytes.empty()) return Leave(kExitRefused, why);
+      credential_ = {};
       return;
     case v1::REFUSAL_CODE_UNAUTHENTICATED:
     case v1::REFUSAL_CODE_TOKEN_EXPIRED:
@@ -200,25 +147,23 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_TOKEN_USED_UP:
     case v1::REFUSAL_CODE_ROLE:
     case v1::REFUSAL_CODE_OTHER_JOB:
-      return Leave(kExitRefused, last_error_);
+      return Leave(kExitRefused, why);
     // A drained node whose End was lost with the stream has finished.
     case v1::REFUSAL_CODE_EVICTED:
-      return Leave(drained_ ? 0 : kExitRefused, last_error_);
+      return Leave(drained_ ? 0 : kExitRefused, why);
     case v1::REFUSAL_CODE_SETTINGS:
-      return Leave(kExitUsage, last_error_);
+      return Leave(kExitUsage, why);
     case v1::REFUSAL_CODE_OTHER_RUN:
       if (!HasRun()) return AttendOtherRun(down.fresh_incarnation);
-      return Leave(kExitRendezvous, last_error_);
+      return Leave(kExitRendezvous, why);
     case v1::REFUSAL_CODE_REPLACED:
     case v1::REFUSAL_CODE_INVALID:
     case v1::REFUSAL_CODE_LIMIT:
-      return Leave(kExitRendezvous, last_error_);
+      return Leave(kExitRendezvous, why);
     // Another daemon leads or will lead soon; the agent tries the leader's
     // endpoints.
     case v1::REFUSAL_CODE_NOT_LEADER:
-      leader_sought_ = true;
-      redial_delay_.AtMost(limits_.redial_leader);
-      return;
+      return redial_.SeekLeader(limits_);
     // The job may be created later; a slow reader may catch up; the stream that
     // was taken for the older one may have been the current one.
     case v1::REFUSAL_CODE_REDIALED:
@@ -231,27 +176,13 @@ void Agent::Refused(const StreamDown& down) {
   switch (down.status.code()) {
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
-      return Leave(kExitRefused, last_error_);
+      return Leave(kExitRefused, why);
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kUnimplemented:
-      return Leave(kExitRendezvous, last_error_);
+      return Leave(kExitRendezvous, why);
     default:
       return;  // Redial.
-  }
-}
-
-// The name may be held by this node's own previous agent, whose lease still
-// runs.
-void Agent::NameTaken(const std::string& text) {
-  if (name_taken_until_ == absl::InfiniteFuture()) {
-    name_taken_until_ = now_ + limits_.lease + absl::Seconds(1);
-    Tell(Report::Kind::kWarning,
-         absl::StrCat(text, "; trying for ",
-                      absl::FormatDuration(limits_.lease + absl::Seconds(1)),
-                      " in case it is gone"));
-  } else if (now_ >= name_taken_until_) {
-    Leave(kExitRefused, text);
   }
 }
 
@@ -263,18 +194,18 @@ void Agent::AttendAgain(uint64_t incarnation, const std::string& why) {
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   // No world without this node needs to wait for its ranks any longer.
-  stopped_to_say_ = ended_generation_ > 0 ? generation_seen_ : 0;
+  stopped_.generation = ended_generation_ > 0 ? generation_seen_ : 0;
 }
 
 // The daemon lost its journal before this agent was in a running world. It has
 // no state to continue, and the agent's token is still valid.
 void Agent::AttendOtherRun(uint64_t incarnation) {
-  AttendAgain(incarnation, last_error_);
-  stopped_to_say_ = 0;
+  AttendAgain(incarnation, redial_.last_error());
+  stopped_.generation = 0;
   hello_.clear_run();
-  credential_.clear();
+  credential_ = {};
   generation_seen_ = 0;
-  ranks_link_.reset();
+  starts_.Forget();
 }
 
 }  // namespace rollcall

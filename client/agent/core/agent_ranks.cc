@@ -6,15 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent.h"
-#include "daemon/base/printable.h"
 
 namespace rollcall {
-namespace {
-
-constexpr size_t kExchangeErrorBytesMax = 4 << 10;
-
-}  // namespace
-
 Agent::RankProcess* Agent::Find(uint64_t born, uint32_t local_rank) {
   const auto at = rank_processes_.find(local_rank);
   if (at == rank_processes_.end() || at->second.born != born) return nullptr;
@@ -109,92 +102,19 @@ void Agent::On(const RankExchanged& exchanged) {
         generation, absl::StrCat("generation ", generation, " has ended")});
     return;
   }
-  for (const v1::ExchangeOut& out : answered_) {
-    if (out.key() != exchanged.key) continue;
-    const uint32_t rank = running_->first_rank + exchanged.local_rank;
-    if (exchanged.local_rank >= running_->ranks ||
-        out.values(static_cast<int>(rank)) != exchanged.value) {
-      return RefuseExchange(exchanged.key, absl::StatusCode::kInvalidArgument,
-                            absl::StrCat("key '", exchanged.key,
-                                         "' was given another value before; "
-                                         "use a fresh key"));
-    }
-    actions_.push_back(AnswerExchange{out});
-    return;
-  }
-  const auto [at, fresh] = exchanges_.try_emplace(exchanged.key);
-  if (fresh && exchanges_.size() > Limits::exchanges_open_max) {
-    exchanges_.erase(at);
-    return RefuseExchange(exchanged.key, absl::StatusCode::kResourceExhausted,
-                          absl::StrCat("over ", Limits::exchanges_open_max,
-                                       " keys are open at once"));
-  }
-  Exchange& exchange = at->second;
-  exchange.values.resize(running_->ranks);
-  if (exchanged.local_rank >= running_->ranks || exchange.said) return;
-  exchange.values[exchanged.local_rank] = exchanged.value;
-  const bool all = std::all_of(exchange.values.begin(), exchange.values.end(),
-                               [](const auto& v) { return v.has_value(); });
-  if (all) SayExchange(exchanged.key, exchange);
-}
-
-void Agent::SayExchange(const std::string& key, Exchange& exchange) {
-  exchange.said = true;
-  v1::AgentMessage message;
-  v1::ExchangeIn& in = *message.mutable_exchange();
-  in.set_generation(running_->generation);
-  in.set_key(key);
-  for (const std::optional<std::string>& value : exchange.values) {
-    in.add_values(*value);
-  }
-  Tell(std::move(message));
-}
-
-// A restarted daemon has forgotten which keys were complete. Nodes that did not
-// receive the answer need our values again.
-void Agent::SayAnswered() {
-  for (const v1::ExchangeOut& out : answered_) {
+  NodeExchanges::Outcome outcome = exchanges_.Take(exchanged);
+  if (auto* answer = std::get_if<AnswerExchange>(&outcome)) {
+    actions_.push_back(std::move(*answer));
+  } else if (auto* values = std::get_if<v1::ExchangeIn>(&outcome)) {
     v1::AgentMessage message;
-    v1::ExchangeIn& in = *message.mutable_exchange();
-    in.set_generation(running_->generation);
-    in.set_key(out.key());
-    for (uint32_t i = 0; i < running_->ranks; ++i) {
-      in.add_values(out.values(static_cast<int>(running_->first_rank + i)));
-    }
+    *message.mutable_exchange() = std::move(*values);
     Tell(std::move(message));
   }
 }
 
-void Agent::RefuseExchange(const std::string& key, absl::StatusCode code,
-                           const std::string& why) {
-  v1::ExchangeOut out;
-  out.set_generation(running_->generation);
-  out.set_key(key);
-  out.set_code(static_cast<uint32_t>(code));
-  out.set_error(why);
-  actions_.push_back(AnswerExchange{std::move(out)});
-}
-
 void Agent::OnExchange(const v1::ExchangeOut& exchange) {
-  if (!running_.has_value() || exchange.generation() != running_->generation ||
-      exchanges_.erase(exchange.key()) == 0) {
-    return;
-  }
-  if (exchange.code() != 0) {
-    return RefuseExchange(exchange.key(),
-                          static_cast<absl::StatusCode>(exchange.code()),
-                          Printable(exchange.error(), kExchangeErrorBytesMax));
-  }
-  if (exchange.values_size() != running_->world_size) {
-    return RefuseExchange(exchange.key(), absl::StatusCode::kInternal,
-                          "the answer has not one value a rank");
-  }
-  answered_.push_back(exchange);
-  answered_.back().clear_error();
-  if (answered_.size() > Limits::answers_kept) {
-    answered_.erase(answered_.begin());
-  }
-  actions_.push_back(AnswerExchange{answered_.back()});
+  std::optional<AnswerExchange> answer = exchanges_.Answer(exchange);
+  if (answer.has_value()) actions_.push_back(*std::move(answer));
 }
 
 }  // namespace rollcall

@@ -97,7 +97,7 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
       v1::REASON_CODE_UNSPECIFIED,
       absl::StrCat("generation ", proposal.generation(), " takes its place"),
       starts ? Keep::kElastic : Keep::kNobody);
-  stopped_to_say_ = 0;  // Prepared implies Stopped.
+  stopped_.generation = 0;  // Prepared implies Stopped.
   refused_.reset();
   if (row == nullptr || row->ranks() != hello_.ranks() ||
       row->once() != hello_.once()) {
@@ -237,7 +237,8 @@ void Agent::StartIfSettled() {
   running_->ranks = hello_.ranks();
   const v1::Member& me = world.members(static_cast<int>(preparing_->node_rank));
   running_->first_rank = me.first_rank();
-  running_->world_size = static_cast<int>(world.world_size());
+  exchanges_.Begin(world.generation(), me.first_rank(), hello_.ranks(),
+                   static_cast<int>(world.world_size()));
   running_->world_bytes = std::move(preparing_->world_bytes);
   running_->world_commit_bytes = std::move(preparing_->world_commit_bytes);
   running_->proof = std::move(preparing_->proof);
@@ -289,19 +290,19 @@ void Agent::OnAbort(const v1::Abort& abort) {
   if (ran && abort.hung_node() == hello_.node()) {
     KillTheHung(abort.hung_local_rank());
   }
-  stopped_to_say_ = abort.generation();
-  stopped_said_ = false;
+  stopped_.generation = abort.generation();
+  stopped_.said = false;
   SayStoppedIfSettled();
 }
 
 void Agent::SayStoppedIfSettled() {
-  if (stopped_to_say_ == 0 || stopped_said_ || !Settled() ||
+  if (stopped_.generation == 0 || stopped_.said || !Settled() ||
       link_ != Link::kAttending) {
     return;
   }
-  stopped_said_ = true;
+  stopped_.said = true;
   v1::AgentMessage message;
-  message.mutable_stopped()->set_generation(stopped_to_say_);
+  message.mutable_stopped()->set_generation(stopped_.generation);
   Tell(std::move(message));
 }
 
@@ -324,8 +325,7 @@ void Agent::EndGeneration(v1::ReasonCode code, const std::string& reason,
     actions_.push_back(AbortRanks{running_->generation, code, reason});
     running_.reset();
     UnwatchAll();
-    exchanges_.clear();
-    answered_.clear();
+    exchanges_.End();
   }
   Stop(limits_.stop_grace, keep);
   notice_.reset();

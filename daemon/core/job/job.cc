@@ -441,7 +441,7 @@ void Job::CheckInvariants() const {
   CHECK_LE(quarantine_.checking(), known);
   CHECK_LE(isolation_.silent(), known);
   CHECK_LE(hangs_.size(), world().world_size());
-  CHECK_LE(probes_.resume_state(), known);
+  CHECK_LE(probes_.held(), known);
   CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   adoption_.CheckInvariants();
 }
