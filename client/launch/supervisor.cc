@@ -34,9 +34,10 @@ bool Supervisor::Done() const {
 
 absl::Duration Supervisor::Timeout() const {
   const absl::Time now = MonotonicNow();
-  const absl::Time until = std::min(
-      {daemon_.restart_at(), daemon_.beats_due(), stop_again_at_, term_at_,
-       kill_at_, tell_at_, agent_failed_at_, story_.NextShow(now)});
+  const absl::Time until =
+      std::min({daemon_.restart_at(), daemon_.beats_due(), stop_again_at_,
+                overdue_.term_at, overdue_.kill_at, overdue_.tell_at,
+                agent_failed_at_, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -97,17 +98,17 @@ void Supervisor::OnTimers() {
     }
   }
   if (now >= stop_again_at_) SendStop();
-  if (now >= term_at_) {
-    term_at_ = absl::InfiniteFuture();
+  if (now >= overdue_.term_at) {
+    overdue_.term_at = absl::InfiniteFuture();
     agents_.Kill(SIGTERM);
   }
-  if (now >= tell_at_) {
-    tell_at_ = absl::InfiniteFuture();
+  if (now >= overdue_.tell_at) {
+    overdue_.tell_at = absl::InfiniteFuture();
     TellWhoIsWaitedFor(now);
   }
-  if (now >= kill_at_) {
-    kill_at_ = absl::InfiniteFuture();
-    killed_ = true;
+  if (now >= overdue_.kill_at) {
+    overdue_.kill_at = absl::InfiniteFuture();
+    overdue_.killed = true;
     agents_.Kill(SIGKILL);
     daemon_.Kill(SIGTERM);
   }
@@ -160,11 +161,12 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     // Agents that know of the end may still give their ranks their grace.
     // Without a world there are no ranks, and an agent that had not attended
     // yet redials a daemon that is gone.
-    term_at_ = MonotonicNow() +
-               (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
+    overdue_.term_at = MonotonicNow() +
+                       (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
     // Agents that are told this late give their ranks the full grace from then
     // on.
-    KillAt(std::min(kill_at_, term_at_ + StopGrace() + kStopPatience));
+    KillAt(std::min(overdue_.kill_at,
+                    overdue_.term_at + StopGrace() + kStopPatience));
     return;
   }
   if (!gave_up_.empty()) return;
@@ -215,7 +217,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   if (!agent.wait_status) return;
   if (agent.own) own_exit_ = ExitCodeOf(*agent.wait_status);
   if (WIFSIGNALED(*agent.wait_status)) {
-    if (killed_ && WTERMSIG(*agent.wait_status) == SIGKILL) {
+    if (overdue_.killed && WTERMSIG(*agent.wait_status) == SIGKILL) {
       story_.Say(absl::StrCat("the agent of ", agent.name,
                               " did not end; it was killed"));
     } else if (!stop_) {

@@ -46,6 +46,15 @@ class Supervisor {
   // The longest that a stopped run may take in addition to its ranks' grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
+  // What happens to agents that do not end.
+  struct Overdue {
+    absl::Time term_at = absl::InfiniteFuture();  // They get SIGTERM,
+    absl::Time kill_at = absl::InfiniteFuture();  // then SIGKILL.
+    // The user is told which agents are waited for.
+    absl::Time tell_at = absl::InfiniteFuture();
+    bool killed = false;
+  };
+
   // --- Until the run is under way (supervisor_start.cc) ---
   // Handles what an earlier launcher has left: adopts it, or ends it if its run
   // is over or never began.
@@ -124,13 +133,7 @@ class Supervisor {
   int interrupts_ = 0;
   // When a failed stop request is sent again.
   absl::Time stop_again_at_ = absl::InfiniteFuture();
-  // When agents that have not ended get SIGTERM, and when SIGKILL.
-  absl::Time term_at_ = absl::InfiniteFuture();
-  absl::Time kill_at_ = absl::InfiniteFuture();
-  // When the user is told which agents are waited for.
-  absl::Time tell_at_ = absl::InfiniteFuture();
-  // Agents that had not ended were killed.
-  bool killed_ = false;
+  Overdue overdue_;
   // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
   std::string gave_up_;

@@ -71,14 +71,15 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
 }
 
 void Supervisor::KillAt(absl::Time at) {
-  kill_at_ = at;
-  tell_at_ = MonotonicNow() + kTellAfter;
+  overdue_.kill_at = at;
+  overdue_.tell_at = MonotonicNow() + kTellAfter;
 }
 
 void Supervisor::TellWhoIsWaitedFor(absl::Time now) {
-  const absl::Duration left = absl::Ceil(kill_at_ - now, absl::Seconds(1));
+  const absl::Duration left =
+      absl::Ceil(overdue_.kill_at - now, absl::Seconds(1));
   if (agents_.empty() || left < kTellAfter ||
-      kill_at_ == absl::InfiniteFuture()) {
+      overdue_.kill_at == absl::InfiniteFuture()) {
     return;
   }
   std::vector<std::string> agents;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/failures/root_cause.h"
+#include "tests/story/job/hangs/stalled_rank.h"
 #include "tests/story/job/job_story.h"
-#include "tests/story/job/stalled_rank.h"
 
 namespace rollcall {
 namespace {

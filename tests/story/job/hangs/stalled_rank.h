@@ -1,6 +1,6 @@
 // What agents report of a rank that runs and makes no progress.
-#ifndef ROLLCALL_TESTS_STORY_JOB_STALLED_RANK_H_
-#define ROLLCALL_TESTS_STORY_JOB_STALLED_RANK_H_
+#ifndef ROLLCALL_TESTS_STORY_JOB_HANGS_STALLED_RANK_H_
+#define ROLLCALL_TESTS_STORY_JOB_HANGS_STALLED_RANK_H_
 
 #include <cstdint>
 #include <string>
@@ -48,4 +48,4 @@ inline const Seen kWaits{9, 8};
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_STORY_JOB_STALLED_RANK_H_
+#endif  // ROLLCALL_TESTS_STORY_JOB_HANGS_STALLED_RANK_H_
