@@ -1,4 +1,4 @@
-// Agent: what ranks do, and what they exchange.
+// Agent: what ranks do.
 #include <algorithm>
 #include <csignal>
 #include <string>
