@@ -1,13 +1,16 @@
 // Agent: what ranks do.
 #include <algorithm>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent.h"
 
 namespace rollcall {
+
 Agent::RankProcess* Agent::Find(uint64_t born, uint32_t local_rank) {
   const auto at = rank_processes_.find(local_rank);
   if (at == rank_processes_.end() || at->second.born != born) return nullptr;
