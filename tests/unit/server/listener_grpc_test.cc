@@ -163,14 +163,14 @@ TEST_P(ListenerGrpcTest, StrangersDoNotReachIt) {
   Served served(GetParam());
   std::vector<ListenerClient> unauthenticated;
   for (int i = 0; i < 300; ++i) {
-    strangers.emplace_back(served.listener().port());
+    unauthenticated.emplace_back(served.listener().port());
     if (i % 3 == 0) {
-      ASSERT_TRUE(strangers.back().Say("garbage"));
+      ASSERT_TRUE(unauthenticated.back().Say("garbage"));
     }
   }
   EXPECT_EQ(Served::Call(served.NewChannel()), grpc::StatusCode::UNIMPLEMENTED);
-  for (size_t i = 0; i < strangers.size(); i += 3) {
-    EXPECT_EQ(strangers[i].Hear(), "end");
+  for (size_t i = 0; i < unauthenticated.size(); i += 3) {
+    EXPECT_EQ(unauthenticated[i].Hear(), "end");
   }
 }
 

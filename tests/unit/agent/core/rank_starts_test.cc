@@ -50,7 +50,9 @@ TEST(RankStarts, Table) {
   for (const auto& row : rows) {
     SCOPED_TRACE(row.name);
     RankStarts starts;
-    if (row.link.has_value()) EXPECT_TRUE(starts.Take(*row.link));
+    if (row.link.has_value()) {
+      EXPECT_TRUE(starts.Take(*row.link));
+    }
     EXPECT_EQ(starts.Expects(7, row.limits), row.expects);
     if (row.expects) {
       EXPECT_EQ(starts.StalledAt(At(10), row.limits, At(12)),

@@ -240,7 +240,7 @@ TEST_F(ProbesTest, AHeldNodeIsProbedAgainAfterItsDelay) {
   Begin();
   membership_.Exclude(membership_.At("c"));
   probes_.Hold(membership_.At("c"), membership_, At(0), limits_);
-  EXPECT_EQ(probes.held(), 0u);
+  EXPECT_EQ(probes_.held(), 0u);
 }
 
 TEST_F(ProbesTest, NodesThatCameAfterTheRoundAreTakenInLater) {
