@@ -98,7 +98,7 @@ class OldSchemasTest : public JournalTest {
                        " WHERE job = 'j'"));
     };
     set(1, "proposal", ProposalOf(7));
-    set(1, "world commit", WorldCommitOf(7));
+    set(1, "seal", WorldCommitOf(7));
     set(3, "leaving", LeavingOf("b"));
     set(5, "finished", FinishedOf(1));
     set(6, "ran_proposal", ProposalOf(6));
@@ -182,8 +182,8 @@ TEST_F(OldSchemasTest, EndedRunsAreTrimmedInTheirOldOrder) {
 // Every field of every old schema is read, so none of them may be damaged.
 TEST_F(OldSchemasTest, AnOldRunThatCannotBeReadIsRefusedAndLeftAsItIs) {
   for (const char* column :
-       {"settings", "proposal", "world commit", "run_end", "leaving",
-        "finished", "ran_proposal", "ran_seal", "ran_finished"}) {
+       {"settings", "proposal", "seal", "run_end", "leaving", "finished",
+        "ran_proposal", "ran_seal", "ran_finished"}) {
     SCOPED_TRACE(column);
     MakeFile(kLastOldSchema);
     AddRun("a", 1, EndOf(0), 2);
