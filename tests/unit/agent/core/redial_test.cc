@@ -81,7 +81,7 @@ TEST(Redial, GivesUpAfterTheJoinTimeoutAndOnceWelcomedAfterDaemonGrace) {
   redial.Ended(Unavailable("refused\x1b"), false, limits, At(10));
   EXPECT_EQ(redial.give_up_at(), At(30));
   EXPECT_EQ(redial.GiveUpReason(),
-            "could not attend the job in time; last: refused\\x1b");
+            "could not attend the job in time; last: refused?");
   redial.Schedule(1, limits, At(29.5));
   EXPECT_EQ(redial.dial_at(), At(30)) << "not later than the end";
   redial.Welcomed();

@@ -197,7 +197,10 @@ TEST_F(SweepTest, FindsOrphansThatTheKernelGaveToItsProcess) {
   // Reports the orphans that have ended, and the rank; not the helper, which
   // its own code reaps.
   for (const std::string& pid : helpers) kill(std::stoi(pid), SIGKILL);
+  // First the helper: then its child is ours. That a process has closed its
+  // files does not mean that it has ended.
   PeekExit(helper);
+  for (const std::string& pid : helpers) PeekExit(std::stoi(pid));
   EXPECT_TRUE(own.AllDead(10'000));
   std::vector<pid_t> ended = LookFor({}).ended_children;
   EXPECT_EQ(std::count(ended.begin(), ended.end(), rank), 1);
