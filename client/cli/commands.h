@@ -18,6 +18,9 @@ namespace rollcall {
 // How long a command waits for the daemon's answer.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
+// `launch` or `join`, as this node's platform says.
+int RunRunCommand(RunFlags& flags);
+int RunDetectCommand(const DetectFlags& flags);
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts. Overwrites the secrets
 // in `flags` once they are no longer needed.
@@ -35,6 +38,11 @@ int RunDaemonCommand(DaemonFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);
+
+// Warns of torchrun's flags that are ignored, and of a variable in the command
+// that was expanded too early.
+void WarnOfCommandLine(const LocalFlags& flags,
+                       const std::vector<std::string>& command);
 
 // Prints `rollcall: TEXT` to stderr.
 void Complain(absl::string_view text);

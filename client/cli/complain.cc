@@ -22,6 +22,17 @@ int FailToPrint(int error) {
   return kExitNotPrinted;
 }
 
+void WarnOfCommandLine(const LocalFlags& flags,
+                       const std::vector<std::string>& command) {
+  for (const std::string& name : flags.unneeded) {
+    Complain(absl::StrCat("WARNING: ", name,
+                          " is not needed and changes nothing: the daemon "
+                          "gives out node ranks and the endpoint of rank 0"));
+  }
+  const std::string advice = EmptyValueAdvice(command);
+  if (!advice.empty()) Complain(absl::StrCat("WARNING: ", advice));
+}
+
 int Fail(const absl::Status& status) {
   Complain(status.message());
   switch (status.code()) {

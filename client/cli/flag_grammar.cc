@@ -1,10 +1,13 @@
 #include "client/cli/flag_grammar.h"
 
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "client/cli/flags_text.h"
+#include "client/launch/platform/job_name.h"
 
 namespace rollcall {
 namespace {
@@ -59,6 +62,34 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
                  "the signal that asks every rank to save and stop (default "
                  "SIGTERM)")
       ->type_name("SIGNAL");
+}
+
+// torchrun needs them on every node; here the daemon knows these things.
+void AddUnneeded(CLI::App& app, const std::vector<std::string>& names,
+                 LocalFlags& to) {
+  for (const std::string& name : names) {
+    app.add_option_function<std::string>(
+           name,
+           [&to, name](const std::string&) { to.unneeded.push_back(name); }, "")
+        ->group("");
+  }
+}
+
+// --job, and torchrun's spelling of it, which may be any text.
+void AddJob(CLI::App& app, std::string& to, const std::string& help) {
+  auto* job = app.add_option("--job", to, help)->type_name("ID");
+  app.add_option_function<std::string>(
+         "--rdzv-id",
+         [&to](const std::string& name) {
+           to = JobIdOf(name);
+           if (to.empty()) {
+             throw CLI::ValidationError(
+                 "--rdzv-id", "expected a letter or digit, got '" + name + "'");
+           }
+         },
+         "the same, of any text: in lower case, other characters as '-'")
+      ->type_name("TEXT")
+      ->excludes(job);
 }
 
 void AddSettings(CLI::App& app, SettingsText& to) {
@@ -128,7 +159,7 @@ void AddWhere(CLI::App& app, WhereFlags& to) {
                  "the daemon, or all daemons of one etcd, with --job and the "
                  "shared secret")
       ->type_name("HOST:PORT,...");
-  app.add_option("--job,--rdzv-id", to.job, "the job's name")->type_name("ID");
+  AddJob(app, to.job, "the job's name");
   app.add_option("--secret-file", to.secret_file,
                  "file with the shared secret; -: stdin (or ROLLCALL_SECRET)")
       ->type_name("PATH");
@@ -150,10 +181,7 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
       app.add_subcommand("launch",
                          "run a job: start the daemon and this node's ranks\n"
                          "  rollcall launch [flags] -- CMD...");
-  launch
-      ->add_option("--job,--rdzv-id", to.launch.job,
-                   "the job's name (default: made up)")
-      ->type_name("ID");
+  AddJob(*launch, to.launch.job, "the job's name (default: made up)");
   AddSettings(*launch, to.launch_settings);
   AddLocal(*launch, to.launch.local, to.preempt_signal);
   launch
@@ -188,7 +216,46 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
       ->type_name("TIME");
   launch->add_flag("--no-worker", to.launch.no_worker,
                    "run the daemon on this node, but no ranks");
+  AddUnneeded(
+      *launch,
+      {"--node-rank", "--master-addr", "--master-port", "--rdzv-backend"},
+      to.launch.local);
   launch->footer(LimitsText());
+}
+
+void AddRun(CLI::App& app, TypedFlags& to) {
+  CLI::App* run = app.add_subcommand(
+      "run",
+      "launch or join, as this node's platform says: the same line on every "
+      "node\n"
+      "  rollcall run [flags] -- CMD...");
+  AddJob(*run, to.run.launch.job,
+         "the job's name (default: the platform's, else run)");
+  AddSettings(*run, to.run_settings);
+  // Empty unless it is given: the platform may say how many.
+  to.run.launch.local.nproc_per_node.clear();
+  AddLocal(*run, to.run.launch.local, to.preempt_signal);
+  run->add_option("--node-rank", to.run.node_rank,
+                  "which node this is; 0 launches (default: as the platform "
+                  "says)")
+      ->type_name("N");
+  run->add_option("--endpoint,--rdzv-endpoint,--master-addr", to.run.endpoint,
+                  "the launcher's node (default: as the platform says, and "
+                  "port 29400)")
+      ->type_name("HOST[:PORT]");
+  run->add_option("--master-port", to.run.port, "")->group("");
+  run->add_option("--secret-file", to.run.launch.secret_file,
+                  "file with a secret that all nodes have in advance; -: "
+                  "stdin\n(or ROLLCALL_SECRET; make one with `rollcall token "
+                  "secret`)")
+      ->type_name("PATH");
+  AddState(*run, to.run.launch.state);
+  AddUnneeded(*run, {"--rdzv-backend"}, to.run.launch.local);
+  CLI::App* detect = app.add_subcommand(
+      "detect", "show what `rollcall run` finds out about this node");
+  detect->add_flag("--explain", to.detect.explain,
+                   "also show which variable says so");
+  detect->add_flag("--json", to.detect.json, "as JSON");
 }
 
 void AddJoin(CLI::App& app, TypedFlags& to) {
@@ -201,6 +268,10 @@ void AddJoin(CLI::App& app, TypedFlags& to) {
   AddWhere(*join, to.join.where);
   AddLocal(*join, to.join.local, to.preempt_signal);
   AddSettings(*join, to.join_settings);
+  AddUnneeded(
+      *join,
+      {"--node-rank", "--master-addr", "--master-port", "--rdzv-backend"},
+      to.join.local);
   // Started by a launcher: the same flags, plus those that only a launcher
   // passes.
   CLI::App* agent = app.add_subcommand("agent", "")->group("");
@@ -360,6 +431,7 @@ std::unique_ptr<CLI::App> MakeParser(TypedFlags& to) {
   auto app = std::make_unique<CLI::App>(
       "rollcall brings a set of machines together for one training run.",
       "rollcall");
+  AddRun(*app, to);
   AddLaunch(*app, to);
   AddJoin(*app, to);
   AddOthers(*app, to);

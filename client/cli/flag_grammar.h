@@ -33,6 +33,9 @@ struct SettingsText {
 
 // Everything that the parser writes to; it must not move.
 struct TypedFlags {
+  RunFlags run;
+  SettingsText run_settings;
+  DetectFlags detect;
   LaunchFlags launch;
   SettingsText launch_settings;
   // As typed, for the command that runs ranks.

@@ -105,14 +105,16 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCommand(const std::string& name, const Argv& args) {
+absl::Status CheckCommand(const std::string& name, const Argv& args,
+                          const LocalFlags& local) {
   if (args.command.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a command to run after `--`, as in `rollcall ",
                      name, " ... -- python train.py`"));
   }
   const std::string advice = ContainerAdvice(args.command);
-  return advice.empty() ? absl::OkStatus() : absl::InvalidArgumentError(advice);
+  if (!advice.empty()) return absl::InvalidArgumentError(advice);
+  return CheckRankStarter(args.command, local.nproc_per_node, local.once);
 }
 
 absl::Status CheckFolders(const std::vector<std::string>& folders,
@@ -167,7 +169,8 @@ absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
 }
 
 absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
-  if (absl::Status good = CheckCommand("launch", args); !good.ok()) {
+  if (absl::Status good = CheckCommand("launch", args, to.launch.local);
+      !good.ok()) {
     return good;
   }
   LaunchFlags& launch = to.launch;
@@ -196,10 +199,30 @@ absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   return Invocation(std::move(launch));
 }
 
+absl::StatusOr<Invocation> Run(const Argv& args, TypedFlags& to) {
+  RunFlags& run = to.run;
+  LocalFlags& local = run.launch.local;
+  run.nproc_per_node = local.nproc_per_node;
+  if (local.nproc_per_node.empty()) local.nproc_per_node = "1";
+  if (absl::Status good = CheckCommand("run", args, local); !good.ok()) {
+    return good;
+  }
+  absl::Status read = ReadLocal(to.preempt_signal, local);
+  if (read.ok()) read = ReadSettings(to.run_settings, run.launch.settings);
+  if (!read.ok()) return read;
+  if (!run.launch.job.empty()) {
+    if (absl::Status good = AdmitJobId(run.launch.job); !good.ok()) return good;
+  }
+  run.nodes = to.run_settings.nodes;
+  run.join_timeout = to.run_settings.join_timeout;
+  run.launch.command = args.command;
+  return Invocation(std::move(run));
+}
+
 absl::StatusOr<Invocation> Join(const Argv& args, JoinFlags& join,
                                 const SettingsText& settings,
                                 const std::string& preempt_signal) {
-  if (absl::Status good = CheckCommand("join", args); !good.ok()) {
+  if (absl::Status good = CheckCommand("join", args, join.local); !good.ok()) {
     return good;
   }
   join.command = args.command;
@@ -295,6 +318,7 @@ absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& to) {
 
 absl::StatusOr<Invocation> ReadCommand(const std::string& command,
                                        const Argv& args, TypedFlags& to) {
+  if (command == "run") return Run(args, to);
   if (command == "launch") return Launch(args, to);
   if (command == "join") {
     return Join(args, to.join, to.join_settings, to.preempt_signal);
@@ -321,6 +345,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
     if (!few.ok()) return few;
     return Invocation(std::move(to.doctor));
   }
+  if (command == "detect") return Invocation(to.detect);
   if (command == "daemon") {
     absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
     if (!read.ok()) return read;

@@ -48,8 +48,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) {
       return absl::InvalidArgumentError(
-          "expected a command: launch, join, status, drain, evict, stop, "
-          "token, doctor or version; see `rollcall --help`");
+          "expected a command: run, launch, join, status, drain, evict, stop, "
+          "token, doctor, detect or version; see `rollcall --help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
                    extras[0], CommandNames(app), "rollcall --help");
@@ -98,6 +98,7 @@ void Fill(Invocation& invocation, const GivenSecrets& given) {
       [&given](auto& flags) {
         if constexpr (requires { flags.where; }) flags.where.given = given;
         if constexpr (requires { flags.given; }) flags.given = given;
+        if constexpr (requires { flags.launch; }) flags.launch.given = given;
       },
       invocation);
 }

@@ -46,6 +46,8 @@ struct LocalFlags {
   std::string nvml_lib;
   // The signal that asks plain ranks to save and stop.
   int preempt_signal = 15;
+  // torchrun's flags that were given and change nothing, as typed.
+  std::vector<std::string> unneeded;
 };
 
 // Files of the user's own PKI.
@@ -105,6 +107,26 @@ struct JoinFlags {
   int start_fd = -1;
   // The descriptor with the join string; see PassSecret.
   int secret_fd = -1;
+};
+
+// The same line on every node; see run_plan.h.
+struct RunFlags {
+  // What a launcher gets. Only the given settings are set.
+  LaunchFlags launch;
+  // As typed: not even the default.
+  std::string nproc_per_node;
+  std::string nodes;
+  std::string join_timeout;
+  std::string node_rank;
+  // HOST or HOST:PORT of the launcher's node.
+  std::string endpoint;
+  // torchrun's --master_port.
+  std::string port;
+};
+
+struct DetectFlags {
+  bool explain = false;
+  bool json = false;
 };
 
 struct StatusFlags {
@@ -186,9 +208,10 @@ struct HelpText {
   std::string text;
 };
 
-using Invocation = std::variant<HelpText, VersionFlags, LaunchFlags, JoinFlags,
-                                StatusFlags, StopFlags, DrainFlags, EvictFlags,
-                                TokenFlags, DoctorFlags, DaemonFlags>;
+using Invocation =
+    std::variant<HelpText, VersionFlags, RunFlags, DetectFlags, LaunchFlags,
+                 JoinFlags, StatusFlags, StopFlags, DrainFlags, EvictFlags,
+                 TokenFlags, DoctorFlags, DaemonFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

@@ -20,6 +20,7 @@
 #include "client/admin/addresses.h"
 #include "client/cli/commands.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/platform/detectors.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/network_plan/plan_node.h"
 #include "daemon/security/authority.h"
@@ -223,13 +224,13 @@ absl::StatusOr<std::string> NodeName(const std::string& flag) {
 }
 
 std::string AdvertisedAddress(const std::vector<std::string>& environment) {
-  std::string address;
-  bool cluster = false;
-  for (absl::string_view entry : environment) {
-    cluster = cluster || absl::StartsWith(entry, "PRIMARY_ADDR=");
-    if (absl::ConsumePrefix(&entry, "NODE_ADDR=")) address = std::string(entry);
+  const auto platforms = DetectAll(VariablesOf(environment));
+  if (!platforms.ok()) return "";
+  for (const Evidence& platform : *platforms) {
+    if (!platform.address.known()) continue;
+    return IsUnusable(platform.address.value) ? "" : platform.address.value;
   }
-  return cluster && !IsUnusable(address) ? address : "";
+  return "";
 }
 
 std::string AbsolutePath(const std::string& path) {

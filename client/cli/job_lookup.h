@@ -29,8 +29,8 @@ void PrepareGrpc();
 absl::StatusOr<std::string> NodeName(const std::string& flag);
 
 // The address that the platform gives for this node's peers (NODE_ADDR on
-// RunPod clusters, if PRIMARY_ADDR is set as well); empty: none. As with any
-// address, it is used only if peers reach it. Pure.
+// RunPod clusters, for example); empty: none. As with any address, it is used
+// only if peers reach it. Pure.
 std::string AdvertisedAddress(const std::vector<std::string>& environment);
 
 // The absolute path; an empty path stays empty. Without a working folder the

@@ -174,6 +174,9 @@ void PrintResult(const AgentResult& result) {
 }  // namespace
 
 int RunJoinCommand(JoinFlags& flags) {
+  if (!flags.started_by_launcher) {
+    WarnOfCommandLine(flags.local, flags.command);
+  }
   const bool subreaper = BecomeSubreaper();
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {

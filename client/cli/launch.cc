@@ -23,8 +23,6 @@
 namespace rollcall {
 namespace {
 
-constexpr int kKnownPort = 29400;
-
 // The launcher's flags that every agent started here gets.
 std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   const LocalFlags& local = flags.local;
@@ -100,6 +98,7 @@ absl::Status CheckWire(const WireOptions& wire) {
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
+  WarnOfCommandLine(flags.local, flags.command);
   if (EtcdLocation::Means(flags.state)) {
     return Fail(absl::InvalidArgumentError(
         "a launcher keeps its state in a folder: expected --state DIR; for "

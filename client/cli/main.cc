@@ -27,6 +27,8 @@ int Run(const HelpText& help) {
   return 0;
 }
 int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
+int Run(RunFlags& flags) { return RunRunCommand(flags); }
+int Run(const DetectFlags& flags) { return RunDetectCommand(flags); }
 int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
 int Run(JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
@@ -39,6 +41,8 @@ int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
 // How many threads this user must be able to start for the command.
 size_t ThreadsFor(const Invocation& invocation) {
+  // Perhaps a launcher with its daemon and its agent.
+  if (std::holds_alternative<RunFlags>(invocation)) return 2 * kThreadsToStart;
   const auto* launch = std::get_if<LaunchFlags>(&invocation);
   if (launch == nullptr) return kThreadsToStart;
   // The daemon has its own threads; each agent needs as many. At most as many
@@ -85,7 +89,8 @@ int Main(int argc, char** argv) {
   }
   const int code =
       std::visit([](auto& flags) { return Run(flags); }, *invocation);
-  const bool runs_job = std::holds_alternative<LaunchFlags>(*invocation) ||
+  const bool runs_job = std::holds_alternative<RunFlags>(*invocation) ||
+                        std::holds_alternative<LaunchFlags>(*invocation) ||
                         std::holds_alternative<JoinFlags>(*invocation);
   const int printed = CheckPrinted();
   return runs_job || code != 0 ? code : printed;

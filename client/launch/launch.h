@@ -18,6 +18,9 @@
 
 namespace rollcall {
 
+// Where a daemon with a shared secret listens, so that every node can know it.
+inline constexpr int kKnownPort = 29400;
+
 struct LaunchOptions {
   std::string job;
   // The user named no job: any job in the state folder is meant.

@@ -215,6 +215,46 @@ TEST(Flags, TorchrunsSpellings) {
   EXPECT_FALSE(join.settings.has_nodes_max());
 }
 
+TEST(Flags, ANameOfAnyTextIsAJob) {
+  for (const char* line : {"launch --rdzv-id My_Run.7 -- true",
+                           "launch --rdzv_id=MY-RUN.7 -- true"}) {
+    EXPECT_EQ(Parse<LaunchFlags>(line).job, "my-run-7") << line;
+  }
+  EXPECT_EQ(Parse<StatusFlags>("status --rdzv-id My_Run").where.job, "my-run");
+}
+
+TEST(Flags, WhatTorchrunNeedsIsTakenAndNamed) {
+  const std::vector<std::string> all = {"--node-rank", "--master-addr",
+                                        "--master-port", "--rdzv-backend"};
+  const std::string flags =
+      " --node_rank 1 --master_addr h --master_port 29500 --rdzv_backend c10d";
+  auto taken = Parse<LaunchFlags>("launch" + flags + " -- true").local.unneeded;
+  EXPECT_EQ(taken, all);
+  taken = Parse<JoinFlags>("join rc1.x" + flags + " -- true").local.unneeded;
+  EXPECT_EQ(taken, all);
+  EXPECT_TRUE(Parse<LaunchFlags>("launch -- true").local.unneeded.empty());
+}
+
+TEST(Flags, WhatStartsRanksItselfIsStartedOncePerNode) {
+  Parse<LaunchFlags>("launch -- torchrun t.py");
+  Parse<LaunchFlags>("launch --nproc-per-node 8 --once -- mpirun a.out");
+  Parse<LaunchFlags>("launch --nproc-per-node 8 -- python3 t.py -m deepspeed");
+  Parse<LaunchFlags>("launch --nproc-per-node 8 -- python3 -m package.train");
+}
+
+TEST(Flags, AVariableThatWasExpandedTooEarly) {
+  using Words = std::vector<std::string>;
+  const Words none[] = {
+      {"x"}, {"x", ""}, {"x", "a", ""}, {"x", "a="}, {"x", "--n", "1"}};
+  for (const Words& command : none) {
+    EXPECT_EQ(EmptyValueAdvice(command), "");
+  }
+  EXPECT_TRUE(absl::StrContains(EmptyValueAdvice({"x", "--node_rank", ""}),
+                                "flag --node_rank has"));
+  EXPECT_TRUE(absl::StrContains(EmptyValueAdvice({"x", "--node_rank="}),
+                                "flag --node_rank= has"));
+}
+
 TEST(Flags, MistakesNameTheRightSpelling) {
   struct {
     const char* line;
@@ -235,6 +275,16 @@ TEST(Flags, MistakesNameTheRightSpelling) {
       {"launch --job Bad_Name -- true", "Bad_Name"},
       {"launch --no-worker -- true", "--no-worker needs --nodes"},
       {"launch -- docker run image", "inside the container"},
+      {"launch --job a --rdzv-id b -- true", "--rdzv-id"},
+      {"launch --rdzv-id __ -- true", "a letter or digit"},
+      {"launch --nproc-per-node 8 -- torchrun t.py", "--nproc-per-node 1"},
+      {"launch --nproc-per-node auto -- deepspeed t.py", "deepspeed starts"},
+      {"join x --nproc-per-node 2 -- python3 -m torch.distributed.run t.py",
+       "torch.distributed.run starts"},
+      {"launch --nproc-per-node 2 -- mpirun a.out", "--once"},
+      {"run", "after `--`"},
+      {"run --job Bad_Name -- true", "Bad_Name"},
+      {"detect -- true", "runs no command"},
       {"join x --nmae n -- true", "did you mean --name?"},
       {"status --jsno", "did you mean --json?"},
       {"status -- true", "runs no command"},

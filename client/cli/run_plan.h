@@ -1,0 +1,30 @@
+// What `rollcall run` becomes on this node: a launch or a join.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_CLI_RUN_PLAN_H_
+#define ROLLCALL_CLIENT_CLI_RUN_PLAN_H_
+
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "client/cli/flags.h"
+#include "client/launch/platform/environment.h"
+
+namespace rollcall {
+
+struct RunPlan {
+  std::variant<LaunchFlags, JoinFlags> command;
+  // For the user: what this node does, and how that is known.
+  std::string notice;
+};
+
+// INVALID_ARGUMENT: this node's place is unknown or contradictory, something
+// that a run on several nodes needs is missing, or the platform started this
+// process in a way that does not fit. The message says what to give.
+absl::StatusOr<RunPlan> PlanRun(const RunFlags& flags,
+                                const NodeEnvironment& environment);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_CLI_RUN_PLAN_H_
