@@ -54,7 +54,7 @@ struct TypedFlags {
   // As typed.
   std::string role = "worker";
   std::string ttl;
-  // As typed, for launch or the hidden command daemon.
+  // As typed. For `launch` and for the hidden command `daemon`.
   std::string token_ttl;
   DaemonFlags daemon;
   VersionFlags version;

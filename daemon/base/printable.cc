@@ -38,9 +38,9 @@ uint32_t CodePoint(std::string_view character) {
   return code;
 }
 
-// Controls that a terminal could obey, and characters that make a text read
-// otherwise than it is written: line and paragraph separators, marks that
-// change the direction of writing, and those that are not seen at all.
+// Control characters that a terminal could obey, and characters that make a
+// text look different from its content: line and paragraph separators, marks
+// that change the direction of writing, and invisible characters.
 bool IsControl(std::string_view character) {
   static constexpr struct {
     uint32_t first;

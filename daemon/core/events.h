@@ -105,7 +105,8 @@ struct Send {
 };
 
 // Ends a stream after everything that was sent to it. `refusal` travels in the
-// status's error details. The StreamClosed that follows is ignored.
+// status's error details. The StreamClosed that follows is ignored if the node
+// has no part in the stream any more; otherwise the node becomes suspect.
 struct CloseStream {
   SessionId session;
   absl::StatusCode code;

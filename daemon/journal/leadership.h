@@ -12,12 +12,10 @@
 // thread. The callbacks are called on its own thread and must only post.
 //
 // Invariants:
-// 1. At most one LeaderTerm is in force at a time over all daemons of a name;
-// no two
-//    have the same create_revision.
-// 2. Leads() is false before the lease can have ended in etcd (LeaderLease),
-// and is
-//    never true again for the same LeaderTerm.
+//   1. At most one LeaderTerm is in force at a time over all daemons of a name,
+//      and no two have the same create_revision.
+//   2. Leads() is false before the lease can have ended in etcd (LeaderLease),
+//      and is never true again for the same LeaderTerm.
 #ifndef ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 #define ROLLCALL_DAEMON_JOURNAL_LEADERSHIP_H_
 

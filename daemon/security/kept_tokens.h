@@ -46,8 +46,8 @@ absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
 // Server::Start, then the loop thread.
 class JoinFiles {
  public:
-  // `join`: what is known before the daemon listens. Empty folder: Write does
-  // nothing.
+  // `join`: the parts of the join string that are known before the daemon
+  // listens. Empty folder: Write does nothing.
   JoinFiles(std::string folder, v1::JoinString join)
       : folder_(std::move(folder)), join_(std::move(join)) {}
 

@@ -43,8 +43,8 @@ struct SeededToken {
   v1::JoinToken token;
   v1::Role role = v1::ROLE_WORKER;
   std::string description;
-  // It is in a file of the daemon's, which is rewritten when the token is
-  // replaced. At most one per role.
+  // The daemon keeps it in a file, and rewrites the file when it replaces the
+  // token. At most one token per role is kept.
   bool kept = false;
   // From the time when it is first seeded. Only for a kept one.
   absl::Duration lifetime = absl::InfiniteDuration();

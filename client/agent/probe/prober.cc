@@ -285,7 +285,7 @@ void Prober::EndRound() {
   done_(std::exchange(probed_, {}));
 }
 
-// Whether there may be another connection to accept.
+// Accepts one connection. Returns whether another one may be waiting.
 bool Prober::Accept() {
   sockaddr_storage from{};
   socklen_t size = sizeof(from);

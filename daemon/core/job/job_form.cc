@@ -342,7 +342,7 @@ void Job::DropLaggards() {
 }
 
 // A late node says that its ranks are gone or that it is prepared: it may have
-// a seat again. Bar has counted a loss, so the delay grows with each
+// a seat again. Exclude has counted a loss, so the delay grows with each
 // repetition.
 void Job::TakeBackLate(Node& node) {
   if (!std::exchange(node.late, false)) return;

@@ -25,7 +25,7 @@ constexpr size_t kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
 // Bytes of one value's text: a node may have many GPU models.
 constexpr size_t kValueBytesMax = 200;
-// Ports that are down, named in a value.
+// How many of the ports that are down a value names at most.
 constexpr size_t kIdlePortsNamedMax = 4;
 // How long a Hello may take from the agent reading its clock to the daemon
 // reading its own; this includes a TLS handshake.

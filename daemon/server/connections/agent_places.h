@@ -56,7 +56,7 @@ class AgentPlaces {
     // It has no stream, and goes at this time.
     std::optional<absl::Time> expires;
   };
-  // The connections that attend because of one token.
+  // The connections of agents that one token has admitted.
   struct Share {
     std::set<Id> came;      // By the token itself.
     std::set<Id> returned;  // By a node credential.
