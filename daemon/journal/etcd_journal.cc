@@ -190,22 +190,28 @@ RequestOp EtcdJournal::PutSealed(std::string key,
 absl::Status EtcdJournal::WriteAll(std::vector<RequestOp> operations) {
   std::vector<RequestOp> batch;
   size_t bytes = 0;
+  bool some_written = false;
+  const auto write = [&] {
+    absl::Status written = Write(std::exchange(batch, {}));
+    // What earlier batches wrote was not sent. Only a daemon that reads it
+    // again may continue.
+    if (absl::IsUnavailable(written) && some_written) {
+      written = Lost(std::string(written.message()));
+    }
+    some_written = true;
+    bytes = 0;
+    return written;
+  };
   for (RequestOp& operation : operations) {
     const size_t size = operation.ByteSizeLong();
     if (batch.size() == Limits::etcd_operations_max ||
         (!batch.empty() && bytes + size > Limits::etcd_value_bytes_max)) {
-      if (absl::Status s = Write(std::move(batch)); !s.ok()) {
-        // Some jobs of this batch are now written and not yet sent. Only a
-        // daemon that reads them again may continue.
-        return Lost(std::string(s.message()));
-      }
-      batch.clear();
-      bytes = 0;
+      if (absl::Status written = write(); !written.ok()) return written;
     }
     bytes += size;
     batch.push_back(std::move(operation));
   }
-  return batch.empty() ? absl::OkStatus() : Write(std::move(batch));
+  return batch.empty() ? absl::OkStatus() : write();
 }
 
 absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {

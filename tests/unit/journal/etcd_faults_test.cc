@@ -37,6 +37,7 @@ class Unreliable final : public etcdserverpb::KV::Service {
     kLoseAnswer,  // It is carried out, and the answer is lost.
     kHoldBack,    // It is carried out when Release is called.
     kDrop,        // It is not carried out.
+    kRefuse,      // The same, and etcd says so.
   };
 
   explicit Unreliable(const std::string& real)
@@ -52,10 +53,12 @@ class Unreliable final : public etcdserverpb::KV::Service {
 
   std::string endpoint() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  void Next(Fault fault, int times = 1) {
+  // After `first` transactions without a fault.
+  void Next(Fault fault, int times = 1, int first = 0) {
     MutexLock lock(mutex_);
     fault_ = fault;
     times_ = times;
+    first_ = first;
   }
   // What the one that was held back comes to now.
   TxnResponse Release() {
@@ -77,7 +80,9 @@ class Unreliable final : public etcdserverpb::KV::Service {
     Fault fault = Fault::kNone;
     {
       MutexLock lock(mutex_);
-      if (times_ > 0) {
+      if (first_ > 0) {
+        --first_;
+      } else if (times_ > 0) {
         --times_;
         fault = fault_;
         held_ = *request;
@@ -85,6 +90,9 @@ class Unreliable final : public etcdserverpb::KV::Service {
     }
     grpc::ClientContext context;
     if (fault == Fault::kNone) return kv_->Txn(&context, *request, response);
+    if (fault == Fault::kRefuse) {
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no space");
+    }
     if (fault == Fault::kLoseAnswer) {
       EXPECT_TRUE(kv_->Txn(&context, *request, response).ok());
     }
@@ -102,6 +110,7 @@ class Unreliable final : public etcdserverpb::KV::Service {
   Mutex mutex_;
   Fault fault_ ABSL_GUARDED_BY(mutex_) = Fault::kNone;
   int times_ ABSL_GUARDED_BY(mutex_) = 0;
+  int first_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<TxnRequest> held_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;
 };
@@ -180,6 +189,29 @@ TEST_F(EtcdFaultsTest, AWriteThatComesLateChangesNothing) {
   EXPECT_EQ(Durable(), 2u);
   ASSERT_TRUE(Append(Kind::kProposed, 3).ok());
   EXPECT_EQ(Durable(), 3u);
+}
+
+// More than one transaction holds. If only some of them were written, etcd has
+// decisions that were sent to nobody: only the next leader may go on.
+TEST_F(EtcdFaultsTest, AWriteOfWhichAPartIsRefusedEndsTheTerm) {
+  const struct {
+    const char* what;
+    int written;
+    absl::StatusCode code;
+    bool lost;
+  } kRows[] = {
+      {"nothing was written", 0, absl::StatusCode::kUnavailable, false},
+      {"the first was written", 1, absl::StatusCode::kAborted, true},
+  };
+  std::vector<v1::TokenRecord> tokens(Limits::etcd_operations_max + 1);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i].mutable_status()->set_id(absl::StrCat("t", i));
+  }
+  for (const auto& row : kRows) {
+    between_->Next(Fault::kRefuse, 1, row.written);
+    EXPECT_EQ(journal_->SaveTokens(tokens, {}).code(), row.code) << row.what;
+    EXPECT_EQ(!lost_.empty(), row.lost) << row.what << lost_;
+  }
 }
 
 TEST_F(EtcdFaultsTest, AWriteOfUnknownFateEndsTheReign) {
