@@ -37,7 +37,9 @@ std::string SeatlessText(const v1::JobStatus& status) {
   std::string text;
   size_t more = 0;
   for (const v1::NodeStatus& node : status.nodes()) {
-    if (node.state() != v1::NODE_STATE_SPARE || node.reason().empty()) continue;
+    const bool seatless = node.state() == v1::NODE_STATE_SPARE ||
+                          node.state() == v1::NODE_STATE_QUARANTINED;
+    if (!seatless || node.reason().empty()) continue;
     if (text.empty()) {
       text = absl::StrCat("; ", node.node(), " gets no seat: ", node.reason());
     } else {
@@ -181,6 +183,10 @@ std::string FailureText(const v1::End& end) {
   // The reason often contains this text already.
   const bool said = absl::StartsWith(end.reason(), what);
   std::string text = said ? end.reason() : what;
+  // What the rank wrote into its error file; other causes have it in `what`.
+  if (!cause.detail().empty() && !absl::StrContains(what, cause.detail())) {
+    absl::StrAppend(&text, ": ", cause.detail());
+  }
   for (absl::string_view line :
        absl::StrSplit(cause.stderr_tail(), '\n', absl::SkipEmpty())) {
     absl::StrAppend(&text, "\n  | ", line);

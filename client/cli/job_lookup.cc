@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -256,6 +258,13 @@ absl::StatusOr<std::optional<SystemUser>> RankUser(const std::string& flag) {
   const std::string text = absl::StrCat("--rank-user: ", status.message());
   if (absl::IsUnavailable(status)) return absl::UnavailableError(text);
   return absl::InvalidArgumentError(text);
+}
+
+absl::Status CheckLibrary(const std::string& path) {
+  if (path.empty() || access(path.c_str(), R_OK) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--nccl-lib: cannot read ", path, ": ", strerror(errno),
+                   "; leave it out to use the library that CMD would find"));
 }
 
 absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role) {

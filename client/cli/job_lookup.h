@@ -44,6 +44,10 @@ uint32_t RanksHere(const std::string& flag, const v1::Facts& facts);
 // this process cannot run ranks as another user.
 absl::StatusOr<std::optional<SystemUser>> RankUser(const std::string& flag);
 
+// --nccl-lib; empty: not given. INVALID_ARGUMENT: the file cannot be read, so
+// no NCCL ids could be minted with it.
+absl::Status CheckLibrary(const std::string& path);
+
 // The job to join: the join string, ROLLCALL_JOIN, or endpoint, job and shared
 // secret, from which the token for `role` is derived. INVALID_ARGUMENT:
 // something is missing or contradictory. UNAUTHENTICATED: the join string was

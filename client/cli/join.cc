@@ -192,6 +192,9 @@ int RunJoinCommand(JoinFlags& flags) {
   if (!node.ok()) return Fail(node.status());
   const auto user = RankUser(flags.local.rank_user);
   if (!user.ok()) return Fail(user.status());
+  if (absl::Status there = CheckLibrary(flags.local.nccl_lib); !there.ok()) {
+    return Fail(there);
+  }
 
   if (address->job.empty()) {
     return Fail(absl::InvalidArgumentError(

@@ -105,6 +105,9 @@ int RunLaunchCommand(const LaunchFlags& flags) {
         "state in etcd start several `rollcalld --state etcd://...`, and "
         "`rollcall join --endpoint H:P,H:P,H:P` on every node"));
   }
+  if (absl::Status there = CheckLibrary(flags.local.nccl_lib); !there.ok()) {
+    return Fail(there);
+  }
   // Each agent finds the user again; the launcher reports an error sooner.
   if (auto user = RankUser(flags.local.rank_user); !user.ok()) {
     return Fail(user.status());

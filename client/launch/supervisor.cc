@@ -110,7 +110,9 @@ void Supervisor::OnTimers() {
     overdue_.kill_at = absl::InfiniteFuture();
     overdue_.killed = true;
     agents_.Kill(SIGKILL);
+    // A stopped daemon handles a signal once it continues.
     daemon_.Kill(SIGTERM);
+    daemon_.Kill(SIGCONT);
   }
   story_.Show(now);
 }

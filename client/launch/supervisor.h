@@ -108,7 +108,8 @@ class Supervisor {
   const std::unique_ptr<LaunchFolder> state_;
   const LaunchWire wire_;
   const StartPlan plan_;
-  SignalPipe signals_{{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
+  SignalPipe signals_{
+      {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
   RunStory story_;
   StatusFeed feed_;
   JobAddress address_;

@@ -34,7 +34,7 @@ SignalPipe::SignalPipe(const std::vector<int>& signals) {
   write_fd_ = fds[1];
   CHECK_EQ(handler_fd.exchange(write_fd_), -1);
   for (int signal : signals) Install(signal, WriteSignal);
-  Install(SIGPIPE, Nothing);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) Install(signal, Nothing);
 }
 
 SignalPipe::~SignalPipe() {

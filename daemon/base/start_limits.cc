@@ -83,7 +83,8 @@ absl::Status TryThreads(size_t wanted) {
       most.empty()
           ? ""
           : absl::StrCat(", those of its cgroup to ", most, " (pids.max)"),
-      "; raise that, or end other processes"));
+      ", this process's memory to ", LimitText(RLIMIT_AS),
+      " (ulimit -v, in bytes); raise that, or end other processes"));
 }
 
 absl::Status TryDescriptors() {

@@ -133,6 +133,15 @@ class Signals(E2E):
             self.assert_code(process, 75)
         self.assertIsNone(launcher.find("killed, since"))
 
+    def test_signals_of_a_terminal_end_a_run_like_ctrl_c(self):
+        for number, code in ((signal.SIGQUIT, 131), (signal.SIGHUP, 129)):
+            with self.subTest(number=number):
+                launcher = self.launch([], hears("SIGTERM"))
+                launcher.await_line(r"\] up g1$")
+                launcher.signal(number)
+                launcher.await_line(r"\] notice (\{.*\})$")
+                self.assert_code(launcher, code)
+
     def test_who_has_too_little_time_to_save_is_named(self):
         launcher = self.stubborn("slow", ["--notice-time", "1s"])
         launcher.signal(signal.SIGUSR1)

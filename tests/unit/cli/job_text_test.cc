@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -141,6 +142,31 @@ TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   cause.set_stderr_tail("one\ntwo\n");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7\n  | one\n  | two");
+  // What the rank wrote into its error file.
+  cause.set_detail("no such shard");
+  EXPECT_EQ(FailureText(end),
+            "rank 3 on b exited with code 7: no such shard\n  | one\n  | two");
+  // Already said.
+  cause.set_code(v1::REASON_CODE_HANG);
+  cause.clear_stderr_tail();
+  EXPECT_EQ(FailureText(end), "rank 3 on b made no progress: no such shard");
+}
+
+TEST(JobText, ANodeWithoutASeatIsNamedWhileItsJobWaits) {
+  v1::JobStatus status;
+  status.set_state(v1::JOB_STATE_GATHERING);
+  status.set_nodes_max(2);
+  status.add_missing("c");
+  v1::NodeStatus& node = *status.add_nodes();
+  node.set_node("b");
+  node.set_reason("its disk is full");
+  for (const v1::NodeState state :
+       {v1::NODE_STATE_SPARE, v1::NODE_STATE_QUARANTINED}) {
+    node.set_state(state);
+    EXPECT_TRUE(absl::StrContains(WaitingText(status),
+                                  "b gets no seat: its disk is full"))
+        << WaitingText(status);
+  }
 }
 
 }  // namespace
