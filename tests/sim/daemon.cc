@@ -241,6 +241,10 @@ void Daemon::SetBack() {
 // The next Hello takes it back sooner.
 void Daemon::OnTakeBack(uint64_t life) {
   if (life != life_ || !set_back_ || !up_) return;
+  if (world_.now() < stalled_until_) {
+    world_.Schedule(stalled_until_, Wake::Kind::kTakeBack, 0, life_);
+    return;
+  }
   TakeBack();
   Iterate();
 }

@@ -93,10 +93,7 @@ void Agent::On(const AgentTick&) {
   StopWhoDidNotAnswer();
   KillWhoseNoticeIsOver();
   LookForHangs();
-  if (now_ >= linger_until_) {
-    linger_until_ = absl::InfiniteFuture();
-    EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
-  }
+  if (now_ >= linger_until_) EndLinger();
   if (now_ >= leave_.until) {
     leave_.until = absl::InfiniteFuture();
     Leave(128 + leave_.signal, "asked to leave; the daemon did not answer");
@@ -217,7 +214,11 @@ void Agent::OnEnd(const v1::End& end) {
     linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
   }
-  if (exit_.has_value() && exit_->end.has_value()) return;
+  if (exit_.has_value() && exit_->end.has_value()) {
+    // It may say that the job lingers no longer.
+    if (!end.has_linger()) EndLinger();
+    return;
+  }
   exit_.reset();
   // After Ctrl-C the exit code is what shells expect.
   const bool interrupted =
@@ -236,6 +237,13 @@ void Agent::OnEnd(const v1::End& end) {
                                           "; living ranks are kept for ",
                                           absl::FormatDuration(linger),
                                           ", or until a signal arrives"));
+}
+
+// Ranks that were left alone get their grace.
+void Agent::EndLinger() {
+  if (linger_until_ == absl::InfiniteFuture()) return;
+  linger_until_ = absl::InfiniteFuture();
+  EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
 }
 
 void Agent::Leave(int code, const std::string& reason,

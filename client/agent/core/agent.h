@@ -193,6 +193,7 @@ class Agent {
   void OnAbort(const v1::Abort& abort);
   void OnNotice(const v1::Notice& notice);
   void OnEnd(const v1::End& end);
+  void EndLinger();
   void OnExchange(const v1::ExchangeOut& exchange);
   void OnWaiting(const v1::Waiting& waiting);
   void OnRanksLink(const v1::RanksLink& link);

@@ -58,10 +58,11 @@ void Agent::SayExited(const RankProcess& rank, const RankEnded& ended) {
   exited.set_error_file(ended.error_file);
   exited.set_permanent(ended.permanent);
   if (running_.has_value()) {
-    const bool killed = rank.stopping && ended.signal == SIGKILL;
+    // A rank that its agent stops dies by SIGTERM as well as by SIGKILL.
+    exited.set_killed(rank.stopping && ended.signal != 0);
     // Applies to any exit code: the rank was asked to end, and some save and
     // exit 0.
-    exited.set_stopped_by_agent(killed || rank.signalled);
+    exited.set_stopped_by_agent(rank.stopping || rank.signalled);
     if (running_->exits.size() >= running_->ranks) return;
     running_->exits.push_back(exited);
   }

@@ -79,11 +79,10 @@ v1::End Failures::EndOf(const Limits& limits) const {
   const bool used_up =
       limits.max_restarts > 0 && charged_ >= limits.max_restarts;
   end.set_code(used_up ? v1::REASON_CODE_RESTART_BUDGET : cause.code());
-  end.set_reason(charged_ > 0
-                     ? absl::StrCat(Describe(cause), "; ", charged_,
-                                    " restarts of ", limits.max_restarts,
-                                    " are used up")
-                     : Describe(cause));
+  end.set_reason(used_up ? absl::StrCat(Describe(cause), "; ", charged_,
+                                        " restarts of ", limits.max_restarts,
+                                        " are used up")
+                         : Describe(cause));
   return end;
 }
 

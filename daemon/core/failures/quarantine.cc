@@ -21,9 +21,8 @@ std::vector<Node*> Quarantine::ToQuarantine(Membership& membership,
 }
 
 std::vector<Node*> Quarantine::ToRelease(
-    Membership& membership, size_t nodes_min,
+    Membership& membership, size_t missing,
     const std::function<bool(const Node&)>& leaves) {
-  if (membership.present() >= nodes_min) return {};
   std::vector<Node*> blamed;
   for (const std::string& name : membership.excluded()) {
     Node& node = membership.At(name);
@@ -34,7 +33,6 @@ std::vector<Node*> Quarantine::ToRelease(
   std::stable_sort(
       blamed.begin(), blamed.end(),
       [](const Node* a, const Node* b) { return a->blames < b->blames; });
-  const size_t missing = nodes_min - membership.present();
   if (blamed.size() > missing) blamed.resize(missing);
   return blamed;
 }

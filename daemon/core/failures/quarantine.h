@@ -32,13 +32,13 @@ class Quarantine {
   // spared then are judged again.
   std::vector<Node*> ToQuarantine(Membership& membership, size_t nodes_min,
                                   const Limits& limits);
-  // The quarantined nodes to release: if fewer than `nodes_min` nodes are
-  // present, as many as are missing, those that were blamed least first. A
-  // world with them may fail again, which the restart budget limits; without
+  // The quarantined nodes to release: at most `missing`, as many nodes as a
+  // world needs and cannot have, those that were blamed least first. A world
+  // with them may fail again, which the restart budget limits; without
   // them no world can be formed at all. Nodes that failed their checks, and
   // nodes that were asked to leave (`leaves`), are not released.
   static std::vector<Node*> ToRelease(
-      Membership& membership, size_t nodes_min,
+      Membership& membership, size_t missing,
       const std::function<bool(const Node&)>& leaves);
 
   // Asks this node for its checks. Returns the id of the request.

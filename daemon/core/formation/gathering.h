@@ -8,6 +8,7 @@
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -76,6 +77,10 @@ class Gathering {
   // `present`: nodes that may have a seat. `revision`: see FenceAsked.
   Verdict Judge(size_t present, const v1::JobSettings& settings,
                 uint64_t revision, absl::Time now, const Limits& limits);
+  // Nodes are told to come back at this time, so the join timeout begins then.
+  void NodesComeAt(absl::Time when, const Limits& limits) {
+    join_until_ = std::max(join_until_, when + limits.join_timeout);
+  }
   // A world was proposed.
   void Formed() { at_once_ = false; }
 

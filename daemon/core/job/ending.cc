@@ -33,8 +33,11 @@ void Ending::Begin(v1::End end, bool ranks_live, absl::Time now,
 }
 
 bool Ending::StopAgain(bool now) {
-  if (!(now || end_->has_linger()) || end_->now()) return false;
-  end_->set_now(true);
+  const bool lingers = end_->has_linger();
+  const bool kills = now && !end_->now();
+  if (!lingers && !kills) return false;
+  end_->clear_linger();
+  if (kills) end_->set_now(true);
   return true;
 }
 

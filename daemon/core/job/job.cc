@@ -351,6 +351,7 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   const std::string name = node.name();
   if (!Leaves(node) && !evicted)
     newcomers_.Lost(node, generation(), now_, limits_);
+  node.called = false;
   if (node.session != 0) Detach(node);
   probes_.Forget(name);
   quarantine_.Forget(node);

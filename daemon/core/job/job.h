@@ -336,7 +336,7 @@ class Job {
   void AskForChecks(Node& node);
   void OnCheckReport(Node& node, const v1::CheckReport& report);
   void SetQuarantined(Node& node, const std::string& reason);
-  void ReleaseTheBlamed();
+  void ReleaseTheBlamed(size_t missing);
   void Release(Node& node);
   void MadeProgress();
 

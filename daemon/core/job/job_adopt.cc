@@ -24,6 +24,9 @@ constexpr uint64_t kGenerationsUnseen = 1000;
 bool Job::TakeClaim(const Attend& attend) {
   const Adoption::Taken taken =
       adoption_.Take(attend, settings_, now_, limits_);
+  if (adoption_.until() != absl::InfiniteFuture()) {
+    gathering_.NodesComeAt(adoption_.until(), limits_);
+  }
   switch (taken.answer) {
     case Adoption::Answer::kNone:
       return false;

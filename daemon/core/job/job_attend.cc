@@ -96,7 +96,10 @@ std::optional<Refused> Job::RefusalOf(const Attend& attend) {
         absl::StrCat(*contradiction, "; give the same value or leave it out")};
   }
   if (const Node* const node = membership_.Find(hello.node())) {
-    return Names().Refuse(hello, attend.observed_address, *node);
+    std::optional<Refused> refused =
+        Names().Refuse(hello, attend.observed_address, *node);
+    // A name that has gone needs room again, as a new one does.
+    if (refused.has_value() || !node->gone || HasEnded()) return refused;
   }
   const uint32_t most =
       std::min(Limits::nodes_max, settings_.nodes_max() + Limits::spares_max);
@@ -186,8 +189,10 @@ Job::Entered Job::Enter(const Attend& attend) {
         attend.hello.previous_incarnation() != 0 &&
         attend.hello.previous_incarnation() == node.hello.incarnation();
     const uint64_t served_in = same_agent ? node.served_in : 0;
+    const auto start_took = same_agent ? node.start_took : std::nullopt;
     node = Node();
     node.served_in = served_in;
+    node.start_took = start_took;
     node.attended_at = now_;
     // A Hello without a run id: a new agent was started on this node.
     if (attend.hello.run().empty()) ForgetLeaving(name);
@@ -223,7 +228,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (excluded) membership_.Exclude(node);
   if (!HasEnded()) Renew(node);
   node.state = StateByPhase(node);
-  if (!HasEnded() && !node.member()) SayHold(node);
+  if (!HasEnded() && !node.member() && !notices_.Leaves(name)) SayHold(node);
   if (IsRunning() && !node.member()) {
     if (const auto text = Preflight::JudgeNewcomer(node, membership_,
                                                    settings_.preflight())) {

@@ -86,13 +86,13 @@ void Job::OnCheckReport(Node& node, const v1::CheckReport& report) {
   Reform(v1::REASON_CODE_QUARANTINED, absl::StrCat(name, ": ", reason), name);
 }
 
-void Job::ReleaseTheBlamed() {
+void Job::ReleaseTheBlamed(size_t missing) {
   for (Node* node : Quarantine::ToRelease(
-           membership_, settings_.nodes_min(),
+           membership_, missing,
            [this](const Node& blamed) { return Leaves(blamed); })) {
     Release(*node);
     out_.Say(Log::Level::kWarning,
-             absl::StrCat("event=pardoned node=", node->name(), " blames=",
+             absl::StrCat("event=unquarantined node=", node->name(), " blames=",
                           node->blames, " reason=\"without it fewer than ",
                           settings_.nodes_min(), " nodes are left\""));
   }

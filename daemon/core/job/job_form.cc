@@ -57,8 +57,10 @@ void Job::MaybeForm() {
     SetQuarantined(*node, absl::StrCat("to blame for ", node->blames,
                                        " failures in a row"));
   }
-  if (probes_.Able(membership_, now_) < settings_.nodes_min())
-    ReleaseTheBlamed();
+  const size_t able = probes_.Able(membership_, now_);
+  if (able < settings_.nodes_min()) {
+    ReleaseTheBlamed(settings_.nodes_min() - able);
+  }
   const size_t present = probes_.Able(membership_, now_);
   switch (gathering_.Judge(present, settings_, revision(), now_, limits_)) {
     case Gathering::Verdict::kWait:

@@ -37,6 +37,9 @@ void Job::BeginStarts() {
 }
 
 void Job::NoteStarted(Node& node, absl::Duration took) {
+  // Nothing bounds the time of an agent that has attended again and has not
+  // been in a world since; it repeats it there.
+  if (node.joined_at == absl::InfiniteFuture()) return;
   // No start takes longer than the node has been in worlds.
   took = std::min(took, now_ - node.joined_at);
   const bool known = node.start_took.has_value();

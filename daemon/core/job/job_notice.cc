@@ -203,7 +203,7 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
   }
   if (!notices_.pending()) AskDuringChange();
   notices_.Bound(now_, limits_);
-  if (exited.signal() != SIGKILL) return;
+  if (!exited.killed() && exited.signal() != SIGKILL) return;
   notices_.Killed(RankOf(node, exited.local_rank()), node.name());
 }
 

@@ -146,8 +146,11 @@ void Job::SetReached(Node& node) {
   probes_.Forget(node.name());
   newcomers_.GrowBy(now_);
   if (node.reason.empty() || Leaves(node)) return;
-  node.reason.clear();
-  SayHold(node);
+  if (newcomers_.HoldText(node.name(), now_, limits_).empty()) {
+    node.reason.clear();
+  } else {
+    SayHold(node);
+  }
   out_.Changed();
 }
 

@@ -339,9 +339,25 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
       {16.0, AgentTick{}, "beat 0"},
       {16.1, AgentTick{}, "STOP 1 0"},
       {16.2, RankEnded{1, 1, 0, SIGKILL},
-       "exited 1=0/9 by us; notice-seen 2 of 1"},
+       "exited 1=0/9 by us, killed; notice-seen 2 of 1"},
       {16.3, AbortOf(1), "ABORT 1; STOP 0 0"},
       {16.4, Gone(1), "stopped 1"},
+  });
+}
+
+// A linked rank that is not elastic gets no signal with a notice. At the
+// deadline it is ended by SIGTERM if that has the default action.
+TEST(AgentNotice, ALinkedRankThatIsKilledAtTheDeadlineHasNotFailed) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {0.5, RankAttended{1, 0, false}, ""},
+      {0.5, RankAttended{1, 1, false}, ""},
+      {1.0, NoticeOf(1, 1, absl::Seconds(2)), "NOTICE 1 2s"},
+      {3.0, AgentTick{}, "beat 0; STOP 0,1 0"},
+      {3.1, RankEnded{1, 0, 0, SIGTERM}, "exited 0=0/15 by us, killed"},
+      {3.1, RankEnded{1, 1, 0, SIGKILL},
+       "exited 1=0/9 by us, killed; notice-seen 1 of 1"},
   });
 }
 
@@ -446,6 +462,17 @@ TEST(AgentLinger, ASignalOrAnEndWithoutPatienceEndsIt) {
         {2.1, Gone(1), "end-seen; EXIT 3"},
     });
   }
+}
+
+// Asked to stop, without haste: the ranks get their grace.
+TEST(AgentLinger, AnEndThatLingersNoLongerGivesTheGrace) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.1, LingeringEnd(), ""},
+      {2.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "ABORT 1; STOP 0,1 15s"},
+      {2.1, Gone(1), "end-seen; EXIT 3"},
+  });
 }
 
 TEST(AgentLinger, WithNobodyLeftThereIsNoScene) {

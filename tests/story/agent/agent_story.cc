@@ -96,7 +96,8 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
     case v1::AgentMessage::kRankExited:
       return absl::StrCat("exited ", m.rank_exited().local_rank(), "=",
                           m.rank_exited().code(), "/", m.rank_exited().signal(),
-                          m.rank_exited().stopped_by_agent() ? " by us" : "");
+                          m.rank_exited().stopped_by_agent() ? " by us" : "",
+                          m.rank_exited().killed() ? ", killed" : "");
     case v1::AgentMessage::kExchange:
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));

@@ -211,6 +211,21 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
             (std::vector<std::string>{"a", "b", "c"}));
 }
 
+// It is put off until then, and it may be all that the new run has.
+TEST(Adoption, TheJoinTimeoutBeginsWhenClaimsAreOver) {
+  JobStory story = Remembered::Blank();
+  const double put_off = absl::ToDoubleSeconds(Limits().reattach_grace);
+  const double timeout = absl::ToDoubleSeconds(Limits().join_timeout);
+  story.Tell({
+      {1.0, Attends("s", 1, Holds(0, 0)), "refuse s UNSPECIFIED"},
+      {1.0 + put_off, Ticks(), ""},
+      {timeout + 1.0, Ticks(), ""},
+      {timeout + put_off, Ticks(), ""},
+      {timeout + put_off + 1.0, Ticks(), "forget"},
+  });
+  EXPECT_EQ(story.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
+}
+
 // A replaced incarnation brings an earlier world to a daemon without a journal,
 // before the others attend.
 TEST(Adoption, AGhostTakesNoMembersPlace) {

@@ -206,6 +206,29 @@ TEST(FlapStory, TheNextLifeOfANodeThatFlapsGetsNoSeatAtOnce) {
   EXPECT_EQ(Find(story.job().Status(story.now()), "c")->reason(), "");
 }
 
+TEST(FlapStory, AnEvictionIsNoLoss) {
+  JobStory story("2:3");
+  story.Tell({{0.0, Attends("a"), ""},
+              {0.0, Attends("b"), ""},
+              {1.0, Ticks(), "form g1 a,b"},
+              {1.1, PreparesAll({"a", "b"}, 1), "run g1"}});
+  // Called for, and evicted before the boundary.
+  for (uint64_t life = 1; life <= 4; ++life) {
+    const uint64_t generation = story.generation();
+    const double at = 1.0 + static_cast<double>(life);
+    story.Tell(
+        {{at, Attends("c", life), absl::StrCat("notice ", life, " GROW")},
+         {at, Evicts({"c"}), "refuse c EVICTED"},
+         {at, Sees("a", life, generation), ""},
+         {at, Sees("b", life, generation),
+          absl::StrCat("abort g", generation, " GROW; form g", generation + 1,
+                       " a,b")},
+         {at, PreparesAll({"a", "b"}, generation + 1),
+          absl::StrCat("run g", generation + 1)}});
+  }
+  EXPECT_FALSE(absl::StrContains(story.logs(), "event=held")) << story.logs();
+}
+
 // Where too few are left without them, the one that has attended longest.
 TEST(FlapStory, NoWorldAtAllIsWorse) {
   JobStory story = ThreeRunning("3");

@@ -323,9 +323,13 @@ TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
 TEST(Linger, WhoeverStopsTheJobHasSeenTheScene) {
   JobStory story = LingeringFailure();
   story.Tell({{6.0, StopIsAsked(130), "end 7 RANK_EXIT"}});
-  EXPECT_TRUE(story.job().end()->now());
+  // The ranks get their grace, unless they are to end at once.
+  EXPECT_FALSE(story.job().end()->now());
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_FAILED);
-  story.Tell({{6.1, StopIsAsked(130), ""}});
+  story.Tell({{6.1, StopIsAsked(130), ""},
+              {6.2, StopIsAskedNow(130), "end 7 RANK_EXIT"},
+              {6.3, StopIsAskedNow(130), ""}});
+  EXPECT_TRUE(story.job().end()->now());
 }
 
 }  // namespace

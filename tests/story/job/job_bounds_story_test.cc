@@ -30,6 +30,8 @@ TEST(Bounds, AJobHasSoManySpares) {
       {2.5, Ticks(), ""},
       {2.6, Attends("late"), ""},
       {2.7, Attends("later"), "refuse later LIMIT"},
+      // A name that was there before needs room as well.
+      {2.8, Attends("n7", 2), "refuse n7 LIMIT"},
   });
 }
 

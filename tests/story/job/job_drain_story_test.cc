@@ -74,6 +74,26 @@ TEST(Drain, WhoIsKilledAtTheDeadlineIsNamed) {
       "(--notice-time gives them more)"));
 }
 
+// A process with the default action dies by SIGTERM before SIGKILL comes.
+TEST(Drain, WhoIsKilledBySigtermIsNamedToo) {
+  JobStory story = TwoRunning("1:2");
+  v1::AgentMessage killed;
+  killed.mutable_rank_exited()->set_generation(1);
+  killed.mutable_rank_exited()->set_signal(SIGTERM);
+  killed.mutable_rank_exited()->set_stopped_by_agent(true);
+  killed.mutable_rank_exited()->set_killed(true);
+  story.Tell({
+      {1.0, Drains("b", 2), "notice 1 DRAIN b"},
+      {2.0, Sees("a", 1), ""},
+      {3.1, Says("b", killed), ""},
+      {3.1, Sees("b", 1), "abort g1 LEAVING; form g2 a"},
+  });
+  EXPECT_TRUE(
+      absl::StrContains(story.job().Status(story.now()).last_reform().reason(),
+                        "; killed, since the time to save was over: rank 1 "
+                        "on b (--notice-time"));
+}
+
 TEST(Drain, WhoHasNotComeToTheBoundaryIsNamed) {
   JobStory story = ThreeRunning("2:3");
   story.Tell({

@@ -65,6 +65,25 @@ TEST(Start, WhoIsToBlame) {
   }
 }
 
+// The agent was declared lost, attends again with a new incarnation, and its
+// heartbeats still say that its ranks had linked.
+TEST(Start, AnAgentThatAttendsAgainKeepsItsTimeToStart) {
+  for (const bool beats : {false, true}) {
+    JobStory story = OneRunning("1");
+    story.Tell({
+        {1.0, BeatsLinked("a", 0.5), ""},
+        {2.0, Breaks("a"), ""},
+        {3.1, Ticks(), ""},
+        {3.2, Attends("a", 2, NextOf(1)), "form g2 a"},
+        {3.3, beats ? BeatsLinked("a", 0.5) : Beats("a"), ""},
+        {3.4, Prepares("a", 2), "run g2"},
+    });
+    EXPECT_EQ(story.start_timeout_s(),
+              absl::ToDoubleSeconds(Limits().start_timeout) + 0.5)
+        << beats;
+  }
+}
+
 // If ranks of only half of the nodes have started, the others are not expected
 // to start. The ranks that wait for them are not to blame.
 TEST(Start, WhoWaitsForANodeThatHasNotStartedIsNotToBlame) {

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "daemon/core/failures/root_cause.h"
 
 namespace rollcall {
@@ -70,6 +71,32 @@ TEST(Failures, WhatWouldFailAgainIsNotTriedAgain) {
                                   kStart, limits));
   EXPECT_EQ(failures.charged(), 0u);
   EXPECT_EQ(failures.EndOf(limits).code(), v1::REASON_CODE_NOT_STARTED);
+}
+
+TEST(Failures, TheReasonSpeaksOfRestartsOnlyIfTheyAreUsedUp) {
+  Limits limits;
+  limits.max_restarts = 2;
+  const struct {
+    const char* what;
+    int restarts;
+    int last_code;
+    bool used_up;
+  } kRows[] = {{"cannot be started, after one restart", 1, 127, false},
+               {"the third failure", 2, 3, true}};
+  for (const auto& row : kRows) {
+    Failures failures;
+    for (int i = 1; i <= row.restarts; ++i) {
+      EXPECT_TRUE(failures.EndByRank(WorldOf(i), CauseOn("a", i, 3), false,
+                                     kStart, limits));
+    }
+    EXPECT_FALSE(failures.EndByRank(WorldOf(9), CauseOn("a", 9, row.last_code),
+                                    false, kStart, limits));
+    const v1::End end = failures.EndOf(limits);
+    EXPECT_EQ(end.code() == v1::REASON_CODE_RESTART_BUDGET, row.used_up)
+        << row.what;
+    EXPECT_EQ(absl::StrContains(end.reason(), "restarts"), row.used_up)
+        << row.what << ": " << end.reason();
+  }
 }
 
 TEST(Failures, AHeavierCauseOfTheSameGenerationTakesTheBlameWithinALease) {

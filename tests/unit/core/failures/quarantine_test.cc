@@ -97,32 +97,32 @@ TEST(Quarantine, ReleasesNoMoreThanAreMissing) {
   struct {
     const char* what;
     std::vector<Blamed> nodes;  // "l": asked to leave.
-    size_t nodes_min;
+    size_t missing;
     std::string expect;
   } const kRows[] = {
-      {"enough", {{"a"}, {"b", 2, true, true}}, 1, ""},
-      {"one is missing", {{"a"}, {"b", 2, true, true}}, 2, "b"},
+      {"enough", {{"a"}, {"b", 2, true, true}}, 0, ""},
+      {"one is missing", {{"a"}, {"b", 2, true, true}}, 1, "b"},
       {"the one with fewer blames",
        {{"a"}, {"b", 3, true, true}, {"c", 2, true, true}},
-       2,
+       1,
        "c"},
       {"with as many: by name",
        {{"a"}, {"c", 2, true, true}, {"b", 2, true, true}},
-       2,
+       1,
        "b"},
       {"two are missing",
        {{"a"}, {"b", 3, true, true}, {"c", 2, true, true}},
-       3,
+       2,
        "c,b"},
       {"more than there are", {{"a"}, {"b", 3, true, true}}, 9, "b"},
-      {"its checks have failed", {{"a"}, {"b", 2, true, true, true}}, 2, ""},
-      {"excluded for another reason", {{"a"}, {"b", 2, true, false}}, 2, ""},
-      {"asked to leave", {{"a"}, {"l", 2, true, true}}, 2, ""},
+      {"its checks have failed", {{"a"}, {"b", 2, true, true, true}}, 1, ""},
+      {"excluded for another reason", {{"a"}, {"b", 2, true, false}}, 1, ""},
+      {"asked to leave", {{"a"}, {"l", 2, true, true}}, 1, ""},
   };
   for (const auto& row : kRows) {
     Membership membership = Of(row.nodes);
     EXPECT_EQ(Names(Quarantine::ToRelease(
-                  membership, row.nodes_min,
+                  membership, row.missing,
                   [](const Node& node) { return node.name() == "l"; })),
               row.expect)
         << row.what;

@@ -234,6 +234,16 @@ TEST(Gathering, TheJoinTimeoutStandsStillWhileAFenceHolds) {
   EXPECT_EQ(Judge(gathering, 1, 1250), Verdict::kTimedOut);
 }
 
+TEST(Gathering, TheJoinTimeoutBeginsWhenNodesAreToldToComeBack) {
+  Gathering gathering(At(0), kLimits);
+  gathering.NodesComeAt(At(60), kLimits);
+  // Said to each of them.
+  gathering.NodesComeAt(At(50), kLimits);
+  EXPECT_EQ(Judge(gathering, 1, 659), Verdict::kWait);
+  EXPECT_EQ(gathering.Due(/*enough=*/false, At(1), kLimits), At(660));
+  EXPECT_EQ(Judge(gathering, 1, 660), Verdict::kTimedOut);
+}
+
 TEST(Gathering, TheTimeLeftIsZeroOnceTheFenceIsOpen) {
   Gathering gathering(At(0), kLimits);
   gathering.FenceHolds(At(300));
