@@ -333,8 +333,10 @@ void Session::Do(const StartRanks& start) {
       NameRankFiles(folder_->path(), folder_->socket(), start.world,
                     start.world_commit, start.node_rank);
   rank_folders_.Begin(generation, files, start.waiting);
-  const absl::Status wrote =
-      WriteRankFiles(files, start.world, start.world_commit, RankUser());
+  absl::Status wrote = folder_->Add(generation);
+  if (wrote.ok()) {
+    wrote = WriteRankFiles(files, start.world, start.world_commit, RankUser());
+  }
   const v1::Member& me = start.world.members(start.node_rank);
   std::vector<uint32_t> waiting;
   for (const RankIncarnation& incarnation : start.waiting) {
@@ -342,7 +344,8 @@ void Session::Do(const StartRanks& start) {
     processes_.Rename(incarnation.local_rank,
                       me.first_rank() + incarnation.local_rank);
   }
-  if (EnsureRankService()) {
+  // Its socket is in the run folder.
+  if (wrote.ok() ? EnsureRankService() : rank_service_ != nullptr) {
     rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
                             waiting);
   }

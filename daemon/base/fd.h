@@ -32,6 +32,8 @@ class Fd {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
+  // The caller, or what it passes the number to, closes it.
+  int Release() { return std::exchange(fd_, -1); }
 
   // Moves a descriptor out of 0..2, which a process may have been started
   // without, so that it can be dup2'ed there later. On failure the old number

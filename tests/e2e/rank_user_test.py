@@ -311,6 +311,46 @@ class RankUser(E2E):
         self.assert_code(launcher, 0)
         self.assertRegex(launcher.text(), f"user {IDS} .*working folder")
 
+    def run_folder(self, *flags):
+        """A launcher whose first rank fails once the gate opens, the gate, and
+        the run folder. Later ranks print their generation and end."""
+        gate = Gate(self.stage)
+        launcher = self.begin(
+            ["--rank-user", IDS, "--max-restarts", "1", *flags],
+            ["sh", "-c",
+             "echo up g$ROLLCALL_GENERATION socket=$ROLLCALL_SOCKET; "
+             f"[ $ROLLCALL_GENERATION = 1 ] || exit 0; cat {gate.path}; "
+             "exit 3"])
+        socket = launcher.await_line(r"up g1 socket=(\S+)")[1]
+        folder = os.path.dirname(socket)
+        self.addCleanup(shutil.rmtree, folder, True)
+        return launcher, gate, folder
+
+    def test_the_run_goes_on_after_tmp_was_cleaned(self):
+        launcher, gate, folder = self.run_folder()
+        shutil.rmtree(folder)
+        gate.open()
+        self.assert_code(launcher, 0)
+        launcher.await_line(r"\] up g2 ")
+        self.assertFalse(os.path.exists(folder))
+
+    def test_a_run_folder_that_the_user_put_there_is_not_used(self):
+        launcher, gate, folder = self.run_folder()
+        victim = self.stage.path("victim")
+        os.mkdir(victim, 0o700)
+        shutil.rmtree(folder)
+        os.mkdir(folder, 0o755)
+        for generation in range(1, 9):
+            os.symlink(victim, f"{folder}/gen-{generation}")
+        os.lchown(folder, *map(int, IDS.split(":")))
+        gate.open()
+        launcher.wait()
+        self.assertEqual(os.stat(victim).st_uid, 0)
+        self.assertEqual(os.listdir(victim), [])
+        self.assertNotEqual(launcher.code, 0)
+        self.assertRegex(launcher.text(),
+                         rf"{folder}: expected the run folder .*user 31337")
+
     def test_who_cannot_be_that_user_is_told_at_once(self):
         rollcall = self.reachable("rollcall")
         launcher = self.launch(["--nodes", "2"], ["true"])

@@ -1,11 +1,6 @@
 #include "client/agent/node_files/rank_environment.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 
 #include "absl/strings/match.h"
@@ -48,16 +43,6 @@ void Set(std::vector<std::string>& environment, absl::string_view name,
   environment.push_back(absl::StrCat(name, "=", value));
 }
 
-absl::Status MakeFolder(const std::string& path,
-                        const SystemUser* user = nullptr) {
-  if ((mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) &&
-      (user == nullptr || chown(path.c_str(), user->uid, user->gid) == 0)) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat(path, ": ", std::strerror(errno)));
-}
-
 }  // namespace
 
 std::string VariableIn(const std::vector<std::string>& environment,
@@ -93,10 +78,6 @@ RankFiles NameRankFiles(const std::string& run_folder,
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user) {
-  const std::string run_folder =
-      files.folder.substr(0, files.folder.rfind('/'));
-  if (absl::Status s = MakeFolder(run_folder); !s.ok()) return s;
-  if (absl::Status s = MakeFolder(files.folder, user); !s.ok()) return s;
   // Ranks may have put links into the folder: do not follow them as root.
   const AsUser as(user);
   if (!as.ok()) {

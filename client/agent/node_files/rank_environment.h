@@ -34,9 +34,9 @@ RankFiles NameRankFiles(const std::string& run_folder,
                         const v1::WorldCommit& world_commit,
                         uint32_t node_rank);
 
-// Writes the folder and all files that exist from the start. `user`: whose they
-// are, and who may write into the folder; null: this process's user. Errors
-// name the path and the system's error.
+// Writes all files that exist from the start into their folder (see
+// RunFolder::Add). `user`: whose they are, and who may write into the folder;
+// null: this process's user. Errors name the path and the system's error.
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user = nullptr);

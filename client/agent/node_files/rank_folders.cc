@@ -52,7 +52,8 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
   for (auto at = notice_files_.begin(); at != notice_files_.end();) {
     if (kept.contains(at->first)) {
       // The notice of ranks that have reached its boundary.
-      unlink(at->second.c_str());
+      const AsUser as(user_);
+      if (as.ok()) unlink(at->second.c_str());
       ++at;
     } else {
       folder_.Remove(at->first);

@@ -19,9 +19,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "client/agent/node_files/remove_entries.h"
 #include "client/agent/node_files/world_files.h"
 #include "client/agent/processes/left_processes.h"
 #include "client/agent/processes/sweep.h"
@@ -36,6 +38,9 @@ namespace {
 
 constexpr char kSocketName[] = "/agent.sock";
 constexpr char kIncarnationsName[] = "/lives";
+constexpr mode_t kMode = 0700;
+// Ranks of another user enter it by their group, and cannot list it.
+constexpr mode_t kModeForGroup = 0710;
 constexpr size_t kPidsNamedMax = 8;
 constexpr size_t kWorldBytesMax = 64 << 20;
 // A younger folder without a socket may be about to be locked.
@@ -45,10 +50,40 @@ constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kTurnPatience = absl::Seconds(5);
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
 
-Fd Lock(const std::string& folder) {
+// Opens a folder of this process's user; never a link. On failure, errno says
+// why.
+Fd OpenOwn(const std::string& folder) {
   Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!fd.open() || fstat(fd.get(), &info) != 0) return Fd();
+  if (info.st_uid == geteuid()) return fd;
+  errno = EPERM;
+  return Fd();
+}
+
+Fd Lock(const std::string& folder) {
+  Fd fd = OpenOwn(folder);
   if (!fd.open() || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return Fd();
   return fd;
+}
+
+// Makes the folder of one agent, which another user's ranks may enter, and
+// locks it. Not open: errno says why.
+Fd MakeLocked(const std::string& path, const SystemUser* user) {
+  // Fails if another user has already made something at this path.
+  if (mkdir(path.c_str(), kMode) != 0) return Fd();
+  Fd folder = OpenOwn(path);
+  if (folder.open() &&
+      (user == nullptr || (fchown(folder.get(), -1, user->gid) == 0 &&
+                           fchmod(folder.get(), kModeForGroup) == 0))) {
+    // A file system without locks leaves it unlocked.
+    flock(folder.get(), LOCK_EX | LOCK_NB);
+    return folder;
+  }
+  const int error = errno;
+  rmdir(path.c_str());
+  errno = error;
+  return Fd();
 }
 
 bool LeftBehind(const std::string& folder) {
@@ -61,25 +96,26 @@ bool LeftBehind(const std::string& folder) {
 }
 
 // Removes everything except the records for the node's next agent.
-void RemoveAllButRecords(const std::string& folder) {
-  std::error_code ignored;
-  for (std::filesystem::directory_iterator at(folder, ignored), end;
-       !ignored && at != end; at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    if (name == kIncarnationsName + 1 || name == kLeftName + 1) continue;
-    std::error_code failed;
-    std::filesystem::remove_all(at->path(), failed);
-  }
+void RemoveAllButRecords(int folder) {
+  RemoveEntries(folder, {kIncarnationsName + 1, kLeftName + 1});
+}
+
+void RemoveFolder(const std::string& path) {
+  const Fd folder = OpenOwn(path);
+  if (folder.open()) RemoveEntries(folder.get());
+  rmdir(path.c_str());
 }
 
 // The folder has another node's lives, which that node's next agent will read.
 // They are kept for a day after its agent ended or was swept; no daemon waits
 // longer.
-bool KeepIncarnations(const std::string& folder) {
-  if (access((folder + kIncarnationsName).c_str(), F_OK) != 0) return false;
-  RemoveAllButRecords(folder);
+bool KeepIncarnations(const Fd& folder) {
+  if (faccessat(folder.get(), kIncarnationsName + 1, F_OK, 0) != 0) {
+    return false;
+  }
+  RemoveAllButRecords(folder.get());
   struct stat info;
-  return lstat(folder.c_str(), &info) == 0 &&
+  return fstat(folder.get(), &info) == 0 &&
          time(nullptr) - info.st_mtime <= kIncarnationsKeptSeconds;
 }
 
@@ -280,10 +316,51 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
       found.folders.push_back(folder);
       continue;
     }
-    if (KeepIncarnations(folder)) continue;
-    std::error_code failed;
-    std::filesystem::remove_all(folder, failed);
+    if (!KeepIncarnations(lock)) RemoveFolder(folder);
   }
+}
+
+std::string GenerationName(uint64_t generation) {
+  return absl::StrCat("gen-", generation);
+}
+
+// Whether nobody but root and this process's user can rename a folder of theirs
+// in `parent`. The rank's user could otherwise lead root elsewhere at any time.
+absl::Status CheckParent(const std::string& parent, const SystemUser& user) {
+  struct stat info;
+  if (stat(parent.c_str(), &info) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(parent, ": ", strerror(errno)));
+  }
+  const bool open_to_all = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 &&
+                           (info.st_mode & S_ISVTX) == 0;
+  if (!open_to_all && info.st_uid != user.uid) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      parent, ": expected a folder in which ", UserText(user),
+      " cannot rename root's files, because root's agent works there for ranks "
+      "of that user; found mode ",
+      absl::StrFormat("%04o", info.st_mode & 07777), " of user ", info.st_uid,
+      "; run `chown root ", parent, " && chmod 1777 ", parent,
+      "` on this node, or leave out --rank-user"));
+}
+
+// Why the run folder, which has gone, cannot be made again. errno: of the
+// attempt.
+std::string WhyNotMade(const std::string& path) {
+  const int error = errno;
+  struct stat info;
+  if (error != EEXIST || lstat(path.c_str(), &info) != 0) {
+    return absl::StrCat("cannot make the folder ", path,
+                        " again: ", strerror(error));
+  }
+  return absl::StrCat(path,
+                      ": expected the run folder that this agent made, found ",
+                      S_ISDIR(info.st_mode)   ? "another folder"
+                      : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                              : "a file",
+                      " of user ", info.st_uid, "; remove it, and exclude ",
+                      path.substr(0, path.rfind('/') + 1),
+                      "rollcall-* from what cleans this folder");
 }
 
 }  // namespace
@@ -301,6 +378,9 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
   };
   const Place places[] = {{runtime_dir, "rollcall-"},
                           {"/tmp", absl::StrCat("rollcall-", getuid(), "-")}};
+  if (user != nullptr) {
+    if (absl::Status s = CheckParent("/tmp", *user); !s.ok()) return s;
+  }
   std::string failure;
   std::unique_ptr<RunFolder> made;
   for (const Place& place : places) {
@@ -311,16 +391,9 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
         (user != nullptr && place.parent != "/tmp")) {
       continue;
     }
-    // Fails if another user has already made something at this path.
-    if (mkdir(path.c_str(), 0700) == 0) {
-      if (user == nullptr || (chown(path.c_str(), -1, user->gid) == 0 &&
-                              chmod(path.c_str(), 0710) == 0)) {
-        made.reset(new RunFolder(path, Lock(path), owner));
-        break;
-      }
-      const int error = errno;
-      rmdir(path.c_str());
-      errno = error;
+    if (Fd folder = MakeLocked(path, user); folder.open()) {
+      made.reset(new RunFolder(path, std::move(folder), owner, user));
+      break;
     }
     failure = absl::StrCat(
         "cannot make the folder ", path, ": ", strerror(errno),
@@ -340,10 +413,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     if (!again) made->living_ = std::move(found.living);
     made->Record(found.swept);
     made->swept_ = made->lives_;
-    for (const std::string& folder : found.folders) {
-      std::error_code failed;
-      std::filesystem::remove_all(folder, failed);
-    }
+    for (const std::string& folder : found.folders) RemoveFolder(folder);
     if (found.alive.left.empty() && found.alive.denied.empty()) break;
     const std::string text = LeftText(found.alive);
     // Another user's processes do not die because we wait.
@@ -355,18 +425,52 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
   return made;
 }
 
-RunFolder::RunFolder(std::string path, Fd lock, std::string owner)
+RunFolder::RunFolder(std::string path, Fd folder, std::string owner,
+                     const SystemUser* user)
     : path_(std::move(path)),
-      lock_(std::move(lock)),
-      owner_(std::move(owner)) {}
+      folder_(std::move(folder)),
+      owner_(std::move(owner)),
+      user_(user == nullptr ? std::nullopt : std::optional(*user)) {}
 
 RunFolder::~RunFolder() {
   if (!lives_.empty()) {
-    RemoveAllButRecords(path_);
+    RemoveAllButRecords(folder_.get());
     return;
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  RemoveEntries(folder_.get());
+  // Fails if there is a link now, or a folder with entries.
+  rmdir(path_.c_str());
+}
+
+absl::Status RunFolder::Add(uint64_t generation) {
+  if (absl::Status s = EnsureInPlace(); !s.ok()) return s;
+  const std::string name = GenerationName(generation);
+  Fd made;
+  if (mkdirat(folder_.get(), name.c_str(), kMode) == 0 || errno == EEXIST) {
+    made = Fd(openat(folder_.get(), name.c_str(),
+                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  }
+  if (made.open() &&
+      (!user_ || fchown(made.get(), user_->uid, user_->gid) == 0)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path_, "/", name, ": ", strerror(errno)));
+}
+
+absl::Status RunFolder::EnsureInPlace() {
+  struct stat ours, there;
+  if (fstat(folder_.get(), &ours) == 0 && lstat(path_.c_str(), &there) == 0 &&
+      ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
+    return absl::OkStatus();
+  }
+  // An empty folder is no loss: a check of this node (TryFolder) makes one.
+  rmdir(path_.c_str());
+  Fd made = MakeLocked(path_, user_ ? &*user_ : nullptr);
+  if (!made.open()) return absl::FailedPreconditionError(WhyNotMade(path_));
+  folder_ = std::move(made);
+  WriteIncarnations();
+  return absl::OkStatus();
 }
 
 void RunFolder::Record(const std::vector<std::string>& nonces) {
@@ -374,13 +478,18 @@ void RunFolder::Record(const std::vector<std::string>& nonces) {
   lives_.insert(lives_.end(), nonces.begin(), nonces.end());
   const size_t most = Limits::swept_max;
   if (lives_.size() > most) lives_.erase(lives_.begin(), lives_.end() - most);
+  WriteIncarnations();
+}
+
+void RunFolder::WriteIncarnations() {
+  if (lives_.empty()) return;
   std::string text;
   const std::string here = PidScope();
   for (const std::string& nonce : lives_) {
     absl::StrAppend(&text, owner_, " ", here, " ",
                     absl::BytesToHexString(nonce), "\n");
   }
-  WriteFileAtomically(path_ + kIncarnationsName, text, 0600).IgnoreError();
+  WriteFileAt(folder_.get(), kIncarnationsName + 1, text, 0600).IgnoreError();
 }
 
 void RunFolder::RecordIncarnation(const std::string& nonce) {
@@ -389,7 +498,7 @@ void RunFolder::RecordIncarnation(const std::string& nonce) {
 
 void RunFolder::ForgetIncarnations() {
   lives_.clear();
-  unlink((path_ + kIncarnationsName).c_str());
+  unlinkat(folder_.get(), kIncarnationsName + 1, 0);
 }
 
 std::string RunFolder::socket() const {
@@ -397,9 +506,7 @@ std::string RunFolder::socket() const {
 }
 
 void RunFolder::Remove(uint64_t generation) {
-  std::error_code ignored;
-  std::filesystem::remove_all(absl::StrCat(path_, "/gen-", generation),
-                              ignored);
+  RemoveEntry(folder_.get(), GenerationName(generation));
 }
 
 }  // namespace rollcall

@@ -2,6 +2,11 @@
 // user) while it lives: its Unix socket, and
 // one subfolder per generation with the files that ranks read.
 //
+// The folder is held open. What the agent makes and removes in it is reached
+// through that descriptor and never through a link: if the path is given to
+// another folder, for example after a program has cleaned /tmp, nothing there
+// is touched.
+//
 // An agent that makes its folder also removes folders of the same user whose
 // agents were killed, and ends what is left of their ranks: each living agent
 // holds a lock on its folder. If ranks could not be ended, their folder stays,
@@ -18,11 +23,14 @@
 #define ROLLCALL_CLIENT_AGENT_NODE_FILES_RUN_FOLDER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/fd.h"
@@ -40,6 +48,7 @@ class RunFolder {
   // `/tmp/rollcall-<uid>-<8 hex>` is used; so it is if ranks run as `user`, who
   // may not enter it. That user's group can reach the files in the folder, but
   // not list them. Errors name the path and the system's error.
+  // FAILED_PRECONDITION: that user can rename root's files in /tmp.
   //
   // Waits at most `patience` for processes of earlier agents of the same job
   // and node that do not die, and calls `waits` once with a text that names
@@ -71,18 +80,29 @@ class RunFolder {
   // Call it when the daemon knows that this agent has ended and what it has
   // swept: the next agent need not report either.
   void ForgetIncarnations();
+  // Makes the folder for the files of one generation, which belongs to the
+  // ranks' user. If the run folder itself is gone, it is made as at first. Safe
+  // to repeat. FAILED_PRECONDITION: something else is at its path, or the
+  // system's error.
+  absl::Status Add(uint64_t generation);
   // Removes the files of one generation.
   void Remove(uint64_t generation);
 
  private:
-  RunFolder(std::string path, Fd lock, std::string owner);
+  RunFolder(std::string path, Fd folder, std::string owner,
+            const SystemUser* user);
+  absl::Status EnsureInPlace();
   // Records nonces of lives; keeps the newest Limits::swept_max.
   void Record(const std::vector<std::string>& nonces);
+  void WriteIncarnations();
 
   const std::string path_;
-  const Fd lock_;
+  // Open, and locked while the agent lives.
+  Fd folder_;
   // The job and the node, as Record writes them.
   const std::string owner_;
+  // As whom ranks run; nullopt: as this process's user.
+  const std::optional<SystemUser> user_;
   std::vector<std::string> swept_;
   std::vector<std::string> living_;
   // What is recorded: swept_ and this agent's own lives. Secret.

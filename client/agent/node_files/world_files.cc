@@ -125,21 +125,27 @@ std::string NcclIdText(const v1::WorldCommit& world_commit) {
 
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::string& text, mode_t mode) {
-  const std::string temporary = path + ".new";
+  return WriteFileAt(AT_FDCWD, path, text, mode);
+}
+
+absl::Status WriteFileAt(int folder, const std::string& name,
+                         const std::string& text, mode_t mode) {
+  const std::string temporary = name + ".new";
   // Left by an earlier process.
-  unlink(temporary.c_str());
+  unlinkat(folder, temporary.c_str(), 0);
   const int fd =
-      open(temporary.c_str(),
-           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
+      openat(folder, temporary.c_str(),
+             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
   if (fd < 0) return Failed(temporary, errno);
   const int error = Fill(fd, text, mode);
   close(fd);
-  if (error == 0 && rename(temporary.c_str(), path.c_str()) == 0) {
+  if (error == 0 &&
+      renameat(folder, temporary.c_str(), folder, name.c_str()) == 0) {
     return absl::OkStatus();
   }
   const int why = error != 0 ? error : errno;
-  unlink(temporary.c_str());
-  return Failed(path, why);
+  unlinkat(folder, temporary.c_str(), 0);
+  return Failed(name, why);
 }
 
 }  // namespace rollcall

@@ -1,5 +1,5 @@
 // The files that describe a world to ranks of any language: their text, and the
-// one function that writes them. Any thread.
+// functions that write them. Any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_WORLD_FILES_H_
 #define ROLLCALL_CLIENT_AGENT_NODE_FILES_WORLD_FILES_H_
 
@@ -30,6 +30,10 @@ std::string NcclIdText(const v1::WorldCommit& world_commit);
 // then renamed. Errors name the path and the system's error. Safe to retry.
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::string& text, mode_t mode);
+
+// The same for the file `name` of an open folder.
+absl::Status WriteFileAt(int folder, const std::string& name,
+                         const std::string& text, mode_t mode);
 
 }  // namespace rollcall
 

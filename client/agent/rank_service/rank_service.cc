@@ -185,7 +185,7 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
         absl::StrCat("cannot listen on the Unix socket ", path));
   }
   if (user != nullptr && (chmod(path.c_str(), 0600) != 0 ||
-                          chown(path.c_str(), user->uid, user->gid) != 0)) {
+                          lchown(path.c_str(), user->uid, user->gid) != 0)) {
     return absl::UnavailableError(absl::StrCat("cannot give the Unix socket ",
                                                path, " to ", UserText(*user),
                                                ": ", strerror(errno)));

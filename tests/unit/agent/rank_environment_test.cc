@@ -272,10 +272,9 @@ TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
   EXPECT_EQ(files.progress_files.size(), 3u);
   EXPECT_EQ(files.error_files.size(), 3u);
   const mode_t old = umask(0);
+  std::filesystem::create_directories(files.folder);
   ASSERT_TRUE(WriteRankFiles(files, world, world_commit).ok());
   umask(old);
-  EXPECT_EQ(Mode(folder_ + "/run"), 0700u);
-  EXPECT_EQ(Mode(files.folder), 0700u);
   EXPECT_EQ(Mode(files.world_file), 0644u);
   EXPECT_EQ(Mode(files.hostfile), 0644u);
   EXPECT_EQ(Mode(files.nccl_id_file), 0600u);
@@ -301,9 +300,11 @@ TEST_F(RankFilesTest, OfAnotherUserAreThatUsers) {
   ASSERT_EQ(mkdir((folder_ + "/run").c_str(), 0755), 0);
   const RankFiles files =
       NameRankFiles(folder_ + "/run", "/s", world, world_commit, 1);
+  ASSERT_EQ(mkdir(files.folder.c_str(), 0700), 0);
+  ASSERT_EQ(chown(files.folder.c_str(), user.uid, user.gid), 0);
   ASSERT_TRUE(WriteRankFiles(files, world, world_commit, &user).ok());
   for (const std::string& path :
-       {files.folder, files.world_file, files.hostfile, files.nccl_id_file}) {
+       {files.world_file, files.hostfile, files.nccl_id_file}) {
     struct stat info;
     ASSERT_EQ(stat(path.c_str(), &info), 0) << path;
     EXPECT_EQ(info.st_uid, user.uid) << path;
