@@ -1,5 +1,10 @@
 #include "client/agent/processes/left_processes.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -8,12 +13,34 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/facts/system.h"
+#include "daemon/base/fd.h"
 
 namespace rollcall {
 namespace {
 
 // The bound when recording and when reading.
 constexpr size_t kLeftMax = 1024;
+
+// Replaces the record. A rank's user may have put another folder or a link in
+// the place of a run folder that a program had removed from /tmp.
+void Replace(const std::string& folder, const std::string& text) {
+  const Fd opened(
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info;
+  if (!opened.open() || fstat(opened.get(), &info) != 0 ||
+      info.st_uid != geteuid()) {
+    return;
+  }
+  const Fd file(openat(opened.get(), kLeftName + 1,
+                       O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                       0600));
+  for (size_t at = 0; file.open() && at < text.size();) {
+    const ssize_t n = write(file.get(), text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    at += static_cast<size_t>(n);
+  }
+}
 
 }  // namespace
 
@@ -51,7 +78,7 @@ void RecordLeft(const std::string& folder, const SweepResult& result) {
                       "\n");
     }
   }
-  if (!text.empty()) std::ofstream(folder + kLeftName) << text;
+  if (!text.empty()) Replace(folder, text);
 }
 
 }  // namespace rollcall

@@ -27,7 +27,8 @@ std::string PidScope();
 // since.
 std::vector<FoundProcess> ReadLeft(const std::string& folder);
 
-// Records what is left, if anything, and replaces the previous record.
+// Records what is left, if anything, and replaces the previous record; does
+// nothing in a folder of another user or behind a link.
 void RecordLeft(const std::string& folder, const SweepResult& result);
 
 }  // namespace rollcall

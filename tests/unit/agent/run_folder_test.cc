@@ -27,6 +27,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/agent/processes/guard.h"
+#include "client/agent/processes/left_processes.h"
 #include "client/facts/system.h"
 #include "daemon/base/fd.h"
 #include "daemon/core/limits.h"
@@ -587,6 +588,21 @@ TEST_F(TwoUsersTest, WhatCannotBeEndedKeepsTheNextAgentsOut) {
   EndChild();
   EXPECT_EQ(Make("node"), 0);
   EXPECT_FALSE(std::filesystem::exists(dead_));
+}
+
+TEST_F(ReplacedTest, WhatIsLeftIsNotRecordedBehindALink) {
+  const SweepResult result = {.left = {{.pid = 7, .start_ticks = 8}}};
+  const std::string precious = victim_ + "/precious";
+  std::filesystem::create_directory_symlink(victim_, parent_ + "/link");
+  RecordLeft(parent_ + "/link", result);
+  ExpectUntouched();
+  const std::string folder = LeftBehind("rollcall-0123abcd");
+  std::filesystem::create_symlink(precious, folder + "/left");
+  RecordLeft(folder, result);
+  EXPECT_EQ(std::filesystem::file_size(precious), 8u);
+  std::filesystem::remove(folder + "/left");
+  RecordLeft(folder, result);
+  EXPECT_EQ(ReadLeft(folder).size(), 1u);
 }
 
 TEST_F(TwoUsersTest, TheGuardRecordsWhatItCannotEnd) {
