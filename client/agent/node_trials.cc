@@ -56,7 +56,7 @@ std::string CannotStart() {
                       status.signal);
 }
 
-// Makes the folder and its parents, as OpenLogFile does. Returns those that
+// Makes the folder and its parents, as LogFolder does. Returns those that
 // were missing, outermost first.
 std::vector<std::string> Make(const std::string& folder) {
   std::vector<std::string> made;
@@ -122,11 +122,11 @@ Trial FolderTrial(const std::string& check, const std::string& folder,
 }
 
 Trial TryFolder(const std::string& check, const std::string& folder,
-                Severity severity, MadeFolders made) {
+                Severity severity) {
   Trial trial = FolderTrial(check, folder, severity);
   std::vector<std::string> fresh = Make(folder);
   trial.error = CannotWrite(folder);
-  for (; made == MadeFolders::kGo && !fresh.empty(); fresh.pop_back()) {
+  for (; !fresh.empty(); fresh.pop_back()) {
     rmdir(fresh.back().c_str());
   }
   return trial;

@@ -16,18 +16,15 @@ namespace rollcall {
 // Starts `true` and waits for its end, ten seconds at most.
 Trial TryProcess();
 
-enum class MadeFolders { kStay, kGo };
-
 // TryFolder's result before the attempt: no error.
 Trial FolderTrial(const std::string& check, const std::string& folder,
                   Severity severity);
 
-// Makes the folder if it is missing, writes a small file into it, syncs and
-// removes the file. `severity` is the severity of a failure; `made`: whether
-// the folders that it made are kept. Blocks as long as the file system does not
-// answer.
+// Makes the folder if it is missing, writes a small file into it and syncs.
+// Removes the file and the folders that it made. `severity` is the severity of
+// a failure. Blocks as long as the file system does not answer.
 Trial TryFolder(const std::string& check, const std::string& folder,
-                Severity severity, MadeFolders made = MadeFolders::kStay);
+                Severity severity);
 
 }  // namespace rollcall
 

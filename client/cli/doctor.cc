@@ -73,8 +73,7 @@ std::vector<Trial> TryFolders(const std::string& check,
   std::vector<IsolatedQuery> queries;
   for (const std::string& folder : folders) {
     queries.push_back({[&check, &folder](const IsolatedQuery::Report&) {
-      const Trial trial =
-          TryFolder(check, folder, Severity::kFatal, MadeFolders::kGo);
+      const Trial trial = TryFolder(check, folder, Severity::kFatal);
       v1::Facts told;
       if (!trial.error.empty()) AddMissing(told, check, trial.error, "");
       return told;

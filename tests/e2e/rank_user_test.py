@@ -351,6 +351,23 @@ class RankUser(E2E):
         self.assertRegex(launcher.text(),
                          rf"{folder}: expected the run folder .*user 31337")
 
+    def test_logs_stay_in_the_folder_that_was_named_at_the_start(self):
+        theirs, victim = self.stage.path("theirs"), self.stage.path("victim")
+        for folder in (theirs, victim):
+            os.mkdir(folder)
+        os.chown(theirs, *map(int, IDS.split(":")))
+        launcher = self.begin(
+            ["--rank-user", IDS, "--log-dir", f"{theirs}/mid/logs"],
+            ["sh", "-c", "[ $ROLLCALL_GENERATION = 1 ] || exit 0; "
+             f"mv {theirs}/mid {theirs}/away && ln -s {victim} {theirs}/mid; "
+             "exit 3"])
+        self.assert_code(launcher, 0)
+        self.assertTrue(os.path.islink(f"{theirs}/mid"))
+        self.assertEqual(os.listdir(victim), [])
+        for generation in (1, 2):
+            self.assertTrue(os.path.exists(
+                f"{theirs}/away/logs/gen-{generation}/rank-0.out"))
+
     def test_who_cannot_be_that_user_is_told_at_once(self):
         rollcall = self.reachable("rollcall")
         launcher = self.launch(["--nodes", "2"], ["true"])

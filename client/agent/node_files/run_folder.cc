@@ -464,7 +464,8 @@ absl::Status RunFolder::EnsureInPlace() {
       ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
     return absl::OkStatus();
   }
-  // An empty folder is no loss: a check of this node (TryFolder) makes one.
+  // An empty folder is no loss: a check of this node (TryFolder) may have made
+  // it just now.
   rmdir(path_.c_str());
   Fd made = MakeLocked(path_, user_ ? &*user_ : nullptr);
   if (!made.open()) return absl::FailedPreconditionError(WhyNotMade(path_));

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "client/agent/processes/log_file.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
 
@@ -49,10 +48,24 @@ std::shared_ptr<OutputTarget> OutputTarget::Standing(int fd) {
   return target;
 }
 
-std::shared_ptr<OutputTarget> OutputTarget::File(std::string path) {
-  auto target = std::make_shared<OutputTarget>();
-  target->path_ = std::move(path);
+std::shared_ptr<OutputTarget> OutputTarget::File(
+    std::shared_ptr<LogFolder> folder, std::string subfolder,
+    std::string name) {
+  auto target = Folder(std::move(folder));
+  target->subfolder_ = std::move(subfolder);
+  target->name_ = std::move(name);
   return target;
+}
+
+std::shared_ptr<OutputTarget> OutputTarget::Folder(
+    std::shared_ptr<LogFolder> folder) {
+  auto target = std::make_shared<OutputTarget>();
+  target->folder_ = std::move(folder);
+  return target;
+}
+
+std::string OutputTarget::Path() const {
+  return absl::StrCat(folder_->path(), "/", subfolder_, "/", name_);
 }
 
 struct OutputWriter::Queue {
@@ -114,7 +127,12 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   if (to.failed_) return;
   std::string why;
   if (to.fd_ < 0) {
-    absl::StatusOr<Fd> opened = OpenLogFile(to.path_);
+    if (to.name_.empty()) {
+      // The first file in it tries again, and reports the error.
+      to.folder_->Hold().IgnoreError();
+      return;
+    }
+    absl::StatusOr<Fd> opened = to.folder_->OpenFile(to.subfolder_, to.name_);
     if (opened.ok()) {
       to.file_ = *std::move(opened);
       to.fd_ = to.file_.get();
@@ -132,8 +150,8 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   to.failed_ = true;
   to.file_.Close();
   // This is the terminal itself: the message could not be shown.
-  if (to.path_.empty()) return;
-  WriteWhole(2, absl::StrCat("rollcall: the log file ", to.path_,
+  if (to.folder_ == nullptr) return;
+  WriteWhole(2, absl::StrCat("rollcall: the log file ", to.Path(),
                              " takes no more output: ", why, "\n"));
 }
 

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "client/agent/processes/log_folder.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/lines.h"
 #include "daemon/base/mutex.h"
@@ -35,12 +36,22 @@ class OutputTarget {
  public:
   // Borrowed: 1 or 2.
   static std::shared_ptr<OutputTarget> Standing(int fd);
-  static std::shared_ptr<OutputTarget> File(std::string path);
+  // `folder` is shared with the queue, and used by the writer's thread alone.
+  static std::shared_ptr<OutputTarget> File(std::shared_ptr<LogFolder> folder,
+                                            std::string subfolder,
+                                            std::string name);
+  // Takes no bytes: the folder is held from the first write on.
+  static std::shared_ptr<OutputTarget> Folder(
+      std::shared_ptr<LogFolder> folder);
 
  private:
   friend class OutputWriter;
+  std::string Path() const;
+
   int fd_ = -1;
-  std::string path_;
+  std::shared_ptr<LogFolder> folder_;
+  std::string subfolder_;
+  std::string name_;
   Fd file_;
   bool failed_ = false;
 };

@@ -29,7 +29,13 @@ RankGroup::RankGroup(const Dependencies& dependencies)
     : dependencies_(dependencies),
       stdout_(OutputTarget::Standing(
           dependencies.options.output_to_stderr ? 2 : 1)),
-      stderr_(OutputTarget::Standing(2)) {}
+      stderr_(OutputTarget::Standing(2)) {
+  const std::string& log_dir = dependencies.options.log_dir;
+  if (log_dir.empty()) return;
+  logs_ = std::make_shared<LogFolder>(log_dir);
+  // Before any rank runs, which could replace the folder.
+  dependencies.writer.Write(OutputTarget::Folder(logs_), "");
+}
 
 // --- Starting ----------------------------------------------------------------
 
@@ -104,10 +110,10 @@ absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
 std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
                                                 bool is_err) {
   std::shared_ptr<OutputTarget> log;
-  if (!dependencies_.options.log_dir.empty()) {
-    log = OutputTarget::File(absl::StrCat(
-        dependencies_.options.log_dir, "/gen-", rank.incarnation.generation,
-        "/rank-", rank.command.rank, is_err ? ".err" : ".out"));
+  if (logs_ != nullptr) {
+    log = OutputTarget::File(
+        logs_, absl::StrCat("gen-", rank.incarnation.generation),
+        absl::StrCat("rank-", rank.command.rank, is_err ? ".err" : ".out"));
   }
   return std::make_unique<RankPipe>(
       std::move(pipe),

@@ -150,6 +150,8 @@ class RankGroup {
   const Dependencies dependencies_;
   const std::shared_ptr<OutputTarget> stdout_;
   const std::shared_ptr<OutputTarget> stderr_;
+  // Null: no --log-dir.
+  std::shared_ptr<LogFolder> logs_;
   // By an internal number that is never reused.
   Ranks ranks_;
   uint64_t numbers_ = 0;

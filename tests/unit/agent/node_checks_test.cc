@@ -52,8 +52,8 @@ TEST(NodeChecks, SayWhatMakesANodeUseless) {
       {"run-folder", v1::CheckFinding::SEVERITY_OK},
       {"log-folder", v1::CheckFinding::SEVERITY_OK}};
   EXPECT_EQ(Check(options), fine);
-  // It takes away what it wrote.
-  EXPECT_TRUE(std::filesystem::is_empty(options.run_folder));
+  // It takes away what it made.
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 
   std::ofstream(folder / "file") << "in the way";
   options.run_folder = options.log_dir = folder / "file/below";

@@ -4,15 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/agent/processes/error_file.h"
-#include "client/agent/processes/log_file.h"
+#include "client/agent/processes/log_folder.h"
 #include "daemon/core/limits.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
@@ -142,11 +145,13 @@ TEST(OutputWriter, AReaderThatHasGoneCostsOnlyItsOutput) {
   {
     OutputWriter writer([] {});
     writer.Write(OutputTarget::Standing(gone.get()), "lost\n");
-    writer.Write(OutputTarget::File(folder / "a/b/log"), "kept\n");
-    writer.Write(OutputTarget::File(folder / "a/empty"), "");
+    const auto logs = std::make_shared<LogFolder>(folder / "a");
+    writer.Write(OutputTarget::Folder(logs), "");
+    writer.Write(OutputTarget::File(logs, "b", "log"), "kept\n");
+    writer.Write(OutputTarget::File(logs, "b", "empty"), "");
   }
   EXPECT_EQ(ReadFile(folder / "a/b/log"), "kept\n");
-  EXPECT_EQ(access((folder / "a/empty").c_str(), F_OK), 0);
+  EXPECT_EQ(access((folder / "a/b/empty").c_str(), F_OK), 0);
 }
 
 std::string ModeOf(const std::string& path) {
@@ -155,19 +160,20 @@ std::string ModeOf(const std::string& path) {
   return absl::StrFormat("%o", status.st_mode & 0777);
 }
 
-TEST(LogFile, IsForThisUserAlone) {
+TEST(LogFolder, IsForThisUserAlone) {
   TempFolder folder;
   const mode_t before = umask(0);
-  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+  LogFolder logs(folder / "logs");
+  EXPECT_TRUE(logs.OpenFile("gen-1", "rank-0.out").ok());
   umask(before);
   EXPECT_EQ(ModeOf(folder / "logs"), "700");
   EXPECT_EQ(ModeOf(folder / "logs/gen-1"), "700");
   EXPECT_EQ(ModeOf(folder / "logs/gen-1/rank-0.out"), "600");
   // Another generation of the daemon's, the same run.
-  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+  EXPECT_TRUE(logs.OpenFile("gen-1", "rank-0.out").ok());
 }
 
-TEST(LogFile, WhatIsNotItsOwnIsNotWrittenTo) {
+TEST(LogFolder, WhatIsNotItsOwnIsNotWrittenTo) {
   TempFolder folder;
   const std::string mine = folder / "mine";
   std::ofstream(mine) << "precious";
@@ -179,24 +185,26 @@ TEST(LogFile, WhatIsNotItsOwnIsNotWrittenTo) {
   ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
   ASSERT_EQ(mkdir(at("folder").c_str(), 0700), 0);
   ASSERT_EQ(symlink((folder / "gen-1").c_str(), (folder / "gen-2").c_str()), 0);
-  std::vector<std::string> paths = {folder / "gen-2/rank-0.out"};
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"gen-2", "rank-0.out"}};
   for (const char* name : {"soft", "dangling", "hard", "fifo", "folder"}) {
-    paths.push_back(at(name));
+    files.emplace_back("gen-1", name);
   }
   if (geteuid() == 0) {
     std::ofstream(at("theirs")).flush();
     ASSERT_EQ(chown(at("theirs").c_str(), 65534, 65534), 0);
-    paths.push_back(at("theirs"));
+    files.emplace_back("gen-1", "theirs");
     ASSERT_EQ(mkdir((folder / "gen-3").c_str(), 0777), 0);
     ASSERT_EQ(chown((folder / "gen-3").c_str(), 65534, 65534), 0);
-    paths.push_back(folder / "gen-3/rank-0.out");
+    files.emplace_back("gen-3", "rank-0.out");
   }
-  for (const std::string& path : paths) {
-    const auto opened = OpenLogFile(path);
-    EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition)
-        << path;
+  const auto logs = std::make_shared<LogFolder>(folder.path());
+  for (const auto& [subfolder, name] : files) {
+    EXPECT_EQ(logs->OpenFile(subfolder, name).status().code(),
+              absl::StatusCode::kFailedPrecondition)
+        << subfolder << "/" << name;
     OutputWriter writer([] {});
-    writer.Write(OutputTarget::File(path), "forged");
+    writer.Write(OutputTarget::File(logs, subfolder, name), "forged");
   }
   EXPECT_EQ(ReadFile(mine), "precious");
   EXPECT_EQ(access((folder / "new").c_str(), F_OK), -1);
@@ -204,12 +212,35 @@ TEST(LogFile, WhatIsNotItsOwnIsNotWrittenTo) {
 }
 
 // The folder that the user named may itself lie behind a link.
-TEST(LogFile, TheNamedFolderMayBeALink) {
+TEST(LogFolder, TheNamedFolderMayBeALink) {
   TempFolder folder;
   ASSERT_EQ(mkdir((folder / "disk").c_str(), 0700), 0);
   ASSERT_EQ(symlink((folder / "disk").c_str(), (folder / "logs").c_str()), 0);
-  EXPECT_TRUE(OpenLogFile(folder / "logs/gen-1/rank-0.out").ok());
+  EXPECT_TRUE(LogFolder(folder / "logs").OpenFile("gen-1", "rank-0.out").ok());
   EXPECT_EQ(access((folder / "disk/gen-1/rank-0.out").c_str(), F_OK), 0);
+}
+
+// A rank's user may own the folder above it.
+TEST(LogFolder, ThePlaceOfTheFolderIsLookedUpOnce) {
+  TempFolder folder;
+  LogFolder logs(folder / "mine/logs");
+  ASSERT_TRUE(logs.Hold().ok());
+  ASSERT_EQ(mkdir((folder / "victim").c_str(), 0700), 0);
+  ASSERT_EQ(mkdir((folder / "victim/logs").c_str(), 0700), 0);
+  ASSERT_EQ(rename((folder / "mine").c_str(), (folder / "away").c_str()), 0);
+  ASSERT_EQ(symlink((folder / "victim").c_str(), (folder / "mine").c_str()), 0);
+  EXPECT_TRUE(logs.OpenFile("gen-2", "rank-0.out").ok());
+  EXPECT_EQ(access((folder / "victim/logs/gen-2").c_str(), F_OK), -1);
+  EXPECT_EQ(access((folder / "away/logs/gen-2/rank-0.out").c_str(), F_OK), 0);
+}
+
+TEST(LogFolder, ARemovedFolderIsMadeAgain) {
+  TempFolder folder;
+  LogFolder logs(folder / "logs");
+  ASSERT_TRUE(logs.OpenFile("gen-1", "rank-0.out").ok());
+  std::filesystem::remove_all(folder / "logs");
+  EXPECT_TRUE(logs.OpenFile("gen-2", "rank-0.out").ok());
+  EXPECT_EQ(access((folder / "logs/gen-2/rank-0.out").c_str(), F_OK), 0);
 }
 
 TEST(ErrorFile, Table) {

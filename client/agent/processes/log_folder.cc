@@ -1,4 +1,4 @@
-#include "client/agent/processes/log_file.h"
+#include "client/agent/processes/log_folder.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -43,25 +43,8 @@ void MakeFolders(const std::string& path) {
   }
 }
 
-// Opens the folder `name` in `parent`; makes it if it is missing.
-absl::StatusOr<Fd> OpenFolder(int parent, const std::string& name,
-                              const std::string& path) {
-  const bool made = mkdirat(parent, name.c_str(), kFolderMode) == 0;
-  Fd folder(openat(parent, name.c_str(),
-                   O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!folder.open()) return Failed(path, errno);
-  struct stat status;
-  if (fstat(folder.get(), &status) != 0) return Failed(path, errno);
-  // A file server may give root's files to another user.
-  if (!made && status.st_uid != geteuid()) {
-    return Wrong(path, absl::StrCat("a folder of user ", geteuid()),
-                 absl::StrCat("one of user ", status.st_uid));
-  }
-  return folder;
-}
-
-absl::StatusOr<Fd> OpenFile(int folder, const std::string& name,
-                            const std::string& path) {
+absl::StatusOr<Fd> OpenIn(int folder, const std::string& name,
+                          const std::string& path) {
   constexpr int kFlags =
       O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
   Fd made(openat(folder, name.c_str(), kFlags | O_CREAT | O_EXCL, kFileMode));
@@ -92,26 +75,42 @@ absl::StatusOr<Fd> OpenFile(int folder, const std::string& name,
 
 }  // namespace
 
-absl::StatusOr<Fd> OpenLogFile(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos || slash == 0) {
-    return Wrong(path, "a file in a folder", "a bare name");
+absl::Status LogFolder::Hold() {
+  if (folder_.open()) return absl::OkStatus();
+  MakeFolders(path_);
+  folder_ = Fd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder_.open() ? absl::OkStatus() : Failed(path_, errno);
+}
+
+absl::StatusOr<Fd> LogFolder::OpenSubfolder(const std::string& name) {
+  if (absl::Status s = Hold(); !s.ok()) return s;
+  bool made = mkdirat(folder_.get(), name.c_str(), kFolderMode) == 0;
+  // The folder itself was removed.
+  if (!made && (errno == ENOENT || errno == ESTALE)) {
+    folder_.Close();
+    if (absl::Status s = Hold(); !s.ok()) return s;
+    made = mkdirat(folder_.get(), name.c_str(), kFolderMode) == 0;
   }
-  const std::string folder_path = path.substr(0, slash);
-  const size_t above = folder_path.rfind('/');
-  const std::string parent_path = above == std::string::npos ? "."
-                                  : above == 0               ? "/"
-                                               : folder_path.substr(0, above);
-  MakeFolders(parent_path);
-  const Fd parent(
-      open(parent_path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.open()) return Failed(parent_path, errno);
-  const std::string folder_name =
-      above == std::string::npos ? folder_path : folder_path.substr(above + 1);
-  const absl::StatusOr<Fd> folder =
-      OpenFolder(parent.get(), folder_name, folder_path);
+  const std::string path = absl::StrCat(path_, "/", name);
+  Fd subfolder(openat(folder_.get(), name.c_str(),
+                      O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!subfolder.open()) return Failed(path, errno);
+  struct stat status;
+  if (fstat(subfolder.get(), &status) != 0) return Failed(path, errno);
+  // A file server may give root's files to another user.
+  if (!made && status.st_uid != geteuid()) {
+    return Wrong(path, absl::StrCat("a folder of user ", geteuid()),
+                 absl::StrCat("one of user ", status.st_uid));
+  }
+  return subfolder;
+}
+
+absl::StatusOr<Fd> LogFolder::OpenFile(const std::string& subfolder,
+                                       const std::string& name) {
+  const absl::StatusOr<Fd> folder = OpenSubfolder(subfolder);
   if (!folder.ok()) return folder.status();
-  return OpenFile(folder->get(), path.substr(slash + 1), path);
+  return OpenIn(folder->get(), name,
+                absl::StrCat(path_, "/", subfolder, "/", name));
 }
 
 }  // namespace rollcall
