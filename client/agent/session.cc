@@ -1,5 +1,7 @@
 #include "client/agent/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -67,7 +69,8 @@ class Session {
   const SystemUser* RankUser() const {
     return options_.rank_user ? &*options_.rank_user : nullptr;
   }
-  bool EnsureRankService();
+  // `in_use`: ranks of an earlier world live on.
+  bool EnsureRankService(bool in_use);
   // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
@@ -292,7 +295,11 @@ void Session::Do(const Undo& undo) {
   folder_->Remove(undo.generation);
 }
 
-bool Session::EnsureRankService() {
+bool Session::EnsureRankService(bool in_use) {
+  // The socket went with the run folder, if a program has cleaned /tmp.
+  const bool lost = access(folder_->socket().c_str(), F_OK) != 0;
+  // Ranks that live on keep their connections.
+  if (lost && !in_use) rank_service_.reset();
   if (rank_service_ != nullptr) return true;
   const auto post = [this](AgentEvent e) {
     // The events are as few as the streams, and a lost event would not be
@@ -345,7 +352,8 @@ void Session::Do(const StartRanks& start) {
                       me.first_rank() + incarnation.local_rank);
   }
   // Its socket is in the run folder.
-  if (wrote.ok() ? EnsureRankService() : rank_service_ != nullptr) {
+  if (wrote.ok() ? EnsureRankService(!waiting.empty())
+                 : rank_service_ != nullptr) {
     rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
                             waiting);
   }

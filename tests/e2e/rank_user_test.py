@@ -319,6 +319,7 @@ class RankUser(E2E):
             ["--rank-user", IDS, "--max-restarts", "1", *flags],
             ["sh", "-c",
              "echo up g$ROLLCALL_GENERATION socket=$ROLLCALL_SOCKET; "
+             "[ -S $ROLLCALL_SOCKET ] && echo socket g$ROLLCALL_GENERATION; "
              f"[ $ROLLCALL_GENERATION = 1 ] || exit 0; cat {gate.path}; "
              "exit 3"])
         socket = launcher.await_line(r"up g1 socket=(\S+)")[1]
@@ -331,7 +332,7 @@ class RankUser(E2E):
         shutil.rmtree(folder)
         gate.open()
         self.assert_code(launcher, 0)
-        launcher.await_line(r"\] up g2 ")
+        launcher.await_line(r"\] socket g2$")
         self.assertFalse(os.path.exists(folder))
 
     def test_a_run_folder_that_the_user_put_there_is_not_used(self):
