@@ -35,6 +35,8 @@ int RunTokenCommand(const TokenFlags& flags);
 int RunDoctorCommand(const DoctorFlags& flags);
 // Reads the secret that the launcher passed into `flags`.
 int RunDaemonCommand(DaemonFlags& flags);
+// Reads the secret that the launcher passed into `flags`.
+int RunRemoteCommand(RemoteFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);

@@ -20,7 +20,7 @@
 #include "client/launch/daemon_child.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_wire.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 #include "daemon/base/signal_pipe.h"
 #include "daemon/security/given_secrets.h"
 #include "daemon/security/kept_tokens.h"

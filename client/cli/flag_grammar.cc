@@ -188,6 +188,29 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
       ->add_option("--local-workers", to.launch.local_workers,
                    "start N more agents on this machine, for tests")
       ->type_name("N");
+  auto* hostfile =
+      launch
+          ->add_option("--hostfile", to.launch.hostfile,
+                       "start agents by ssh on these hosts: `[USER@]HOST "
+                       "[slots=N] [name=NODE]`\nper line; this machine takes "
+                       "part if it is one of them")
+          ->type_name("FILE");
+  launch
+      ->add_option("--ssh", to.launch.ssh,
+                   "the ssh command with its options (default ssh)")
+      ->type_name("CMD")
+      ->needs(hostfile);
+  launch
+      ->add_flag("--push", to.launch.push,
+                 "copy this binary to hosts that do not have it "
+                 "(~/.cache/rollcall)")
+      ->needs(hostfile);
+  launch
+      ->add_option("-x,--export", to.launch.exported,
+                   "a variable for the ranks of other hosts; may be given "
+                   "several times")
+      ->type_name("NAME[=VALUE]")
+      ->needs(hostfile);
   launch
       ->add_option("--listen", to.launch.listen,
                    "where the daemon listens (default: all addresses, a free "
@@ -279,6 +302,7 @@ void AddJoin(CLI::App& app, TypedFlags& to) {
   AddLocal(*agent, to.agent.local, to.preempt_signal);
   AddSettings(*agent, to.agent_settings);
   agent->add_flag("--launcher", to.agent.launcher, "");
+  agent->add_flag("--remote", to.agent.remote, "");
   agent->add_option("--start-fd", to.agent.start_fd, "");
   agent->add_option("--secret-fd", to.agent.secret_fd, "");
 }
@@ -407,6 +431,17 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
 
   CLI::App* version = app.add_subcommand("version", "show the version");
   version->add_flag("--json", to.version.json, "as JSON");
+
+  CLI::App* remote = app.add_subcommand("remote", "")->group("");
+  remote->add_option("--name", to.remote.name, "");
+  remote->add_option("--target", to.remote.target, "");
+  remote->add_option("--ssh", to.remote.ssh, "");
+  remote->add_flag("--push", to.remote.push, "");
+  remote->add_option("--export", to.remote.exported, "");
+  remote->add_option("--start-fd", to.remote.start_fd, "");
+  remote->add_option("--secret-fd", to.remote.secret_fd, "");
+  CLI::App* hosted = app.add_subcommand("hosted", "")->group("");
+  hosted->add_option("version", to.hosted.version, "");
 
   CLI::App* daemon = app.add_subcommand("daemon", "")->group("");
   daemon->add_option("--job", to.daemon.job, "");

@@ -34,6 +34,8 @@ struct SettingsText {
 // Everything that the parser writes to; it must not move.
 struct TypedFlags {
   RunFlags run;
+  RemoteFlags remote;
+  HostedFlags hosted;
   SettingsText run_settings;
   DetectFlags detect;
   LaunchFlags launch;

@@ -184,8 +184,9 @@ absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
     return absl::InvalidArgumentError(
         absl::StrCat("--local-workers takes less than ", Limits::nodes_max));
   }
-  if (launch.no_worker && launch.local_workers == 0 &&
-      to.launch_settings.nodes.empty()) {
+  launch.nodes_given = !to.launch_settings.nodes.empty();
+  if (launch.no_worker && launch.local_workers == 0 && !launch.nodes_given &&
+      launch.hostfile.empty()) {
     return absl::InvalidArgumentError(
         "--no-worker needs --nodes: how many nodes will join");
   }
@@ -327,6 +328,10 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
     to.agent.started_by_launcher = true;
     return Join(args, to.agent, to.agent_settings, to.preempt_signal);
   }
+  if (command == "remote") {
+    to.remote.arguments = args.command;
+    return Invocation(std::move(to.remote));
+  }
   if (args.has_command) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));
@@ -346,6 +351,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
     return Invocation(std::move(to.doctor));
   }
   if (command == "detect") return Invocation(to.detect);
+  if (command == "hosted") return Invocation(to.hosted);
   if (command == "daemon") {
     absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
     if (!read.ok()) return read;

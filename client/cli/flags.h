@@ -76,6 +76,14 @@ struct LaunchFlags {
   std::string job;
   std::string listen;  // Empty: all addresses; see launch.cc.
   uint32_t local_workers = 0;
+  // Other hosts, and how they are reached; see SshOptions.
+  std::string hostfile;
+  std::string ssh = "ssh";
+  bool push = false;
+  // NAME or NAME=VALUE.
+  std::vector<std::string> exported;
+  // --nodes was given; otherwise a hostfile says how many.
+  bool nodes_given = false;
   // A secret that was made before the launcher starts, so that all specs can
   // contain it; empty: the daemon makes its own CA and tokens.
   std::string secret_file;
@@ -100,9 +108,12 @@ struct JoinFlags {
   v1::JobSettings settings;
   std::string join_timeout;
   std::vector<std::string> command;
-  // Only for the hidden command `agent`: it was started by a launcher.
+  // Only for the hidden command `agent`: it was started by a launcher,
   bool started_by_launcher = false;
+  // is the launcher's own,
   bool launcher = false;
+  // or runs on another host than the launcher.
+  bool remote = false;
   // See StartGate; -1: there is no gate.
   int start_fd = -1;
   // The descriptor with the join string; see PassSecret.
@@ -127,6 +138,25 @@ struct RunFlags {
 struct DetectFlags {
   bool explain = false;
   bool json = false;
+};
+
+// Hidden: what a launcher starts for an agent on another host; see
+// remote_agent.h.
+struct RemoteFlags {
+  std::string name;
+  std::string target;
+  std::string ssh;
+  bool push = false;
+  std::vector<std::string> exported;  // NAME
+  std::vector<std::string> arguments;
+  // See JoinFlags.
+  int start_fd = -1;
+  int secret_fd = -1;
+};
+
+// Hidden: what ssh starts there; see hosted_agent.h.
+struct HostedFlags {
+  std::string version;
 };
 
 struct StatusFlags {
@@ -208,10 +238,10 @@ struct HelpText {
   std::string text;
 };
 
-using Invocation =
-    std::variant<HelpText, VersionFlags, RunFlags, DetectFlags, LaunchFlags,
-                 JoinFlags, StatusFlags, StopFlags, DrainFlags, EvictFlags,
-                 TokenFlags, DoctorFlags, DaemonFlags>;
+using Invocation = std::variant<HelpText, VersionFlags, RunFlags, DetectFlags,
+                                LaunchFlags, JoinFlags, StatusFlags, StopFlags,
+                                DrainFlags, EvictFlags, TokenFlags, DoctorFlags,
+                                DaemonFlags, RemoteFlags, HostedFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

@@ -24,7 +24,7 @@
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
 #include "client/facts/facts.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/system_user.h"
 #include "nlohmann/json.hpp"
@@ -121,7 +121,7 @@ class Teller {
       : node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
         told_by_launcher_(flags.started_by_launcher),
         // All agents of one machine would print the same warnings.
-        quiet_(flags.started_by_launcher && !flags.launcher) {}
+        quiet_(flags.started_by_launcher && !flags.launcher && !flags.remote) {}
 
   void Tell(const Report& report) {
     switch (report.kind) {

@@ -1,6 +1,8 @@
 // `rollcall launch`: converts flags into the supervisor's options.
 #include "client/launch/launch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -23,8 +25,11 @@
 namespace rollcall {
 namespace {
 
-// The launcher's flags that every agent started here gets.
-std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
+constexpr size_t kHostfileBytesMax = 4 << 20;
+
+// The launcher's flags that every agent started by it gets.
+std::vector<std::string> AgentFlags(const LaunchFlags& flags,
+                                    const std::vector<Host>& hosts) {
   const LocalFlags& local = flags.local;
   std::vector<std::string> to = {"--nproc-per-node", local.nproc_per_node};
   const auto add = [&](const char* name, const std::string& value) {
@@ -44,7 +49,10 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
     to.push_back("--no-hosts");
   } else {
     add("--hosts-file", local.hosts_file);
-    add("--hosts-names", absl::StrJoin(local.hosts_names, ","));
+    // The operator has listed the hosts of a hostfile.
+    std::vector<std::string> names = local.hosts_names;
+    for (const Host& host : hosts) names.push_back(host.name);
+    add("--hosts-names", absl::StrJoin(names, ","));
   }
   if (local.once) to.push_back("--once");
   if (local.preempt_signal != LocalFlags().preempt_signal) {
@@ -54,8 +62,72 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags) {
   return to;
 }
 
+// The hosts of --hostfile. This machine's own entry gets the name of its node;
+// `here`: whether there is one.
+absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
+                                            std::string& own_name, bool& here) {
+  here = flags.hostfile.empty();
+  if (flags.hostfile.empty()) return std::vector<Host>();
+  const auto text = ReadUpTo(flags.hostfile, kHostfileBytesMax);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hostfile: ", text.status().message()));
+  }
+  auto hosts = ParseHostfile(*text);
+  if (!hosts.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--hostfile ", flags.hostfile, ": ", hosts.status().message()));
+  }
+  char hostname[256] = {};
+  gethostname(hostname, sizeof(hostname) - 1);
+  for (auto host = hosts->begin(); host != hosts->end(); ++host) {
+    if (!IsThisMachine(*host, hostname)) continue;
+    here = true;
+    if (flags.no_worker) {
+      hosts->erase(host);
+      break;
+    }
+    const bool named = host->name != "localhost" && host->name != "127.0.0.1";
+    if (own_name.empty() && named) own_name = host->name;
+    if (own_name.empty()) own_name = hostname;
+    host->name = own_name;
+    break;
+  }
+  return hosts;
+}
+
+// The variables of --export, whose values are added to the environment, so that
+// they stand in no argument list.
+absl::StatusOr<std::vector<std::string>> ReadExported(
+    const LaunchFlags& flags, std::vector<std::string>& environment) {
+  std::vector<std::string> names;
+  for (const std::string& word : flags.exported) {
+    const size_t end = word.find('=');
+    const std::string name = word.substr(0, end);
+    const std::string prefix = absl::StrCat(name, "=");
+    const auto is_it = [&prefix](const std::string& entry) {
+      return absl::StartsWith(entry, prefix);
+    };
+    if (name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--export: expected NAME or NAME=VALUE, got '", word, "'"));
+    }
+    if (end != std::string::npos) {
+      std::erase_if(environment, is_it);
+      environment.push_back(word);
+    } else if (std::none_of(environment.begin(), environment.end(), is_it)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--export ", name, ": it is not set here; set it, or give ", name,
+          "=VALUE"));
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
 // Sets every setting that the launcher itself uses; the daemon sets the rest.
-v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
+v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node,
+                         const std::vector<Host>& hosts) {
   const Limits limits;
   v1::JobSettings settings = flags.settings;
   ToProto(limits.stop_grace, settings.mutable_stop_grace());
@@ -70,6 +142,18 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node) {
       std::min<uint32_t>(flags.local_workers, Limits::expected_nodes_max - 1);
   for (uint32_t i = 1; i <= named; ++i) {
     settings.add_expected_nodes(LocalWorkerName(i));
+  }
+  for (const Host& host : hosts) {
+    if (static_cast<size_t>(settings.expected_nodes_size()) >=
+        Limits::expected_nodes_max)
+      break;
+    if (host.name != node) settings.add_expected_nodes(host.name);
+  }
+  if (!hosts.empty() && !flags.nodes_given) {
+    const uint32_t nodes =
+        static_cast<uint32_t>(hosts.size()) + flags.local_workers;
+    settings.set_nodes_min(nodes);
+    settings.set_nodes_max(nodes);
   }
   return settings;
 }
@@ -149,12 +233,17 @@ int RunLaunchCommand(const LaunchFlags& flags) {
     return kExitUsage;
   }
   options.listen = *std::move(listen);
-  if (!flags.no_worker) {
-    auto node = NodeName(flags.local.name);
+  std::string own_name = flags.local.name;
+  bool here = false;
+  auto hosts = ReadHosts(flags, own_name, here);
+  if (!hosts.ok()) return Fail(hosts.status());
+  options.hosts = *std::move(hosts);
+  if (here && !flags.no_worker) {
+    auto node = NodeName(own_name);
     if (!node.ok()) return Fail(node.status());
     options.node = *std::move(node);
   }
-  options.settings = Settings(flags, options.node);
+  options.settings = Settings(flags, options.node, options.hosts);
   options.state_dir = AbsolutePath(flags.state);
   if (flags.state.empty()) {
     const auto state = DefaultLaunchState(options.job);
@@ -164,10 +253,13 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   }
   options.token_ttl = flags.token_ttl;
   options.local_workers = flags.local_workers;
-  options.agent_flags = AgentFlags(flags);
+  options.agent_flags = AgentFlags(flags, options.hosts);
   options.command = flags.command;
   options.command_digest = absl::BytesToHexString(CommandDigest(flags.command));
   options.environment = PlainEnvironment();
+  auto exported = ReadExported(flags, options.environment);
+  if (!exported.ok()) return Fail(exported.status());
+  options.ssh = {flags.ssh, flags.push, *std::move(exported)};
   options.json = flags.local.json;
   PrepareGrpc();
   return RunLaunch(std::move(options));

@@ -14,6 +14,7 @@
 #include "client/agent/nccl/nccl.h"
 #include "client/agent/processes/guard.h"
 #include "client/cli/commands.h"
+#include "client/launch/spawn/hosted_agent.h"
 #include "daemon/base/start_limits.h"
 #include "daemon/security/undumpable.h"
 #include "google/protobuf/stubs/logging.h"
@@ -37,6 +38,8 @@ int Run(const DrainFlags& flags) { return RunDrainCommand(flags); }
 int Run(const EvictFlags& flags) { return RunEvictCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DoctorFlags& flags) { return RunDoctorCommand(flags); }
+int Run(RemoteFlags& flags) { return RunRemoteCommand(flags); }
+int Run(const HostedFlags& flags) { return RunHostedAgent(flags.version); }
 int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
 // How many threads this user must be able to start for the command.

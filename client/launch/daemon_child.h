@@ -27,7 +27,7 @@
 #include "absl/time/time.h"
 #include "client/admin/addresses.h"
 #include "client/launch/known_process.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -26,6 +26,7 @@ LaunchTerms TermsOf(const LaunchOptions& options, const LaunchWire& wire) {
   terms.wire = wire.Describe();
   terms.node = options.node;
   terms.local_workers = options.local_workers;
+  terms.hosts = options.hosts;
   terms.agent_flags = options.agent_flags;
   terms.command_digest = options.command_digest;
   return terms;

@@ -14,12 +14,23 @@
 
 #include "client/admin/addresses.h"
 #include "client/launch/launch_wire.h"
+#include "client/launch/spawn/hostfile.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
 // Where a daemon with a shared secret listens, so that every node can know it.
 inline constexpr int kKnownPort = 29400;
+
+// How agents are started on other hosts.
+struct SshOptions {
+  // The command and its options, separated by spaces.
+  std::string command = "ssh";
+  // Copies this binary to hosts that do not have it.
+  bool push = false;
+  // Names of variables in `environment` that the hosts' ranks get.
+  std::vector<std::string> exported;
+};
 
 struct LaunchOptions {
   std::string job;
@@ -37,6 +48,9 @@ struct LaunchOptions {
   // Name of this machine's own agent; empty: --no-worker.
   std::string node;
   uint32_t local_workers = 0;
+  // The hosts of --hostfile, this machine's too if its own agent is one.
+  std::vector<Host> hosts;
+  SshOptions ssh;
   // Flags of every agent that is started here.
   std::vector<std::string> agent_flags;
   std::vector<std::string> command;

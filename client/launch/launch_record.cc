@@ -75,6 +75,22 @@ bool ReadGone(const Json& json, std::vector<std::string>& to) {
   return to.size() <= Limits::nodes_max;
 }
 
+// A record of an older rollcall has none.
+bool ReadHosts(const Json& json, std::vector<Host>& to) {
+  if (!json.contains("hosts")) return true;
+  if (!json["hosts"].is_array()) return false;
+  for (const Json& host : json["hosts"]) {
+    Host read;
+    if (!host.is_object() || !Read(host, "name", read.name) ||
+        !Read(host, "target", read.target) ||
+        !ReadNumber(host, "slots", Limits::ranks_per_node_max, read.slots)) {
+      return false;
+    }
+    to.push_back(std::move(read));
+  }
+  return to.size() <= Limits::nodes_max;
+}
+
 bool ReadTerms(const Json& json, LaunchTerms& to) {
   if (!json.contains("settings") || !json["settings"].is_object() ||
       !json.contains("agent_flags") || !json["agent_flags"].is_array()) {
@@ -87,6 +103,7 @@ bool ReadTerms(const Json& json, LaunchTerms& to) {
   return Read(json, "job", to.job) && Read(json, "listen", to.listen) &&
          Read(json, "wire", to.wire) && Read(json, "node", to.node) &&
          Read(json, "command_sha256", to.command_digest) &&
+         ReadHosts(json, to.hosts) &&
          ReadNumber(json, "local_workers", Limits::nodes_max,
                     to.local_workers) &&
          google::protobuf::util::JsonStringToMessage(json["settings"].dump(),
@@ -131,6 +148,11 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                       {"own", agent.own},
                       {"process", ToJson(agent.process)}});
   }
+  Json hosts = Json::array();
+  for (const Host& host : record.terms.hosts) {
+    hosts.push_back(
+        {{"name", host.name}, {"target", host.target}, {"slots", host.slots}});
+  }
   const Json json = {{"version", kVersion},
                      {"job", record.terms.job},
                      {"settings", ToJson(record.terms.settings)},
@@ -138,6 +160,7 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                      {"wire", record.terms.wire},
                      {"node", record.terms.node},
                      {"local_workers", record.terms.local_workers},
+                     {"hosts", std::move(hosts)},
                      {"agent_flags", record.terms.agent_flags},
                      {"command_sha256", record.terms.command_digest},
                      {"ephemeral", record.ephemeral},

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/launch/known_process.h"
+#include "client/launch/spawn/hostfile.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -29,6 +30,8 @@ struct LaunchTerms {
   // Name of the launcher's own agent; empty: none.
   std::string node;
   uint32_t local_workers = 0;
+  // See LaunchOptions.
+  std::vector<Host> hosts;
   // Flags of every agent that is started there.
   std::vector<std::string> agent_flags;
   // In hex.

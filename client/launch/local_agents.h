@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "client/launch/known_process.h"
 #include "client/launch/launch_record.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 
 namespace rollcall {
 

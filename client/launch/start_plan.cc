@@ -74,6 +74,13 @@ std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
        number(wanted.has_requeue_exit_code(), wanted.requeue_exit_code())}};
 }
 
+std::string HostsText(const std::vector<Host>& hosts) {
+  if (hosts.empty()) return "none";
+  return absl::StrJoin(hosts, ", ", [](std::string* to, const Host& host) {
+    absl::StrAppend(to, FormatHost(host));
+  });
+}
+
 std::optional<Difference> FirstDifference(const LaunchTerms& kept,
                                           const LaunchTerms& wanted,
                                           bool made_up) {
@@ -94,6 +101,7 @@ std::optional<Difference> FirstDifference(const LaunchTerms& kept,
        wanted.node.empty() ? "none" : wanted.node},
       {"--local-workers", absl::StrCat(kept.local_workers),
        absl::StrCat(wanted.local_workers)},
+      {"--hostfile", HostsText(kept.hosts), HostsText(wanted.hosts)},
       {"the agents' flags", absl::StrJoin(kept.agent_flags, " "),
        absl::StrJoin(wanted.agent_flags, " ")},
       {"the command's SHA-256", kept.command_digest, wanted.command_digest}};
@@ -118,9 +126,16 @@ absl::Status Contradiction(const Difference& difference,
 
 std::vector<NamedAgent> AllAgents(const LaunchTerms& terms) {
   std::vector<NamedAgent> all;
-  if (!terms.node.empty()) all.push_back({terms.node, true});
+  if (!terms.node.empty()) all.push_back({terms.node, true, "", 0});
   for (uint32_t i = 1; i <= terms.local_workers; ++i) {
-    all.push_back({LocalWorkerName(i), false});
+    all.push_back({LocalWorkerName(i), false, "", 0});
+  }
+  for (const Host& host : terms.hosts) {
+    if (host.name == terms.node) {
+      all.front().slots = host.slots;
+    } else {
+      all.push_back({host.name, false, host.target, host.slots});
+    }
   }
   return all;
 }
@@ -162,12 +177,18 @@ absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
   plan.adopted = left.living_agents;
   plan.others_may_live = left.ended == LaunchEnd::kUnknown;
   plan.gone = record.gone;
+  const auto on_other_host = [&record](const std::string& name) {
+    return name != record.terms.node &&
+           std::any_of(record.terms.hosts.begin(), record.terms.hosts.end(),
+                       [&](const Host& host) { return host.name == name; });
+  };
   if (left.ended != LaunchEnd::kUnknown) {
     for (const AgentRecord& agent : record.agents) {
-      plan.gone.push_back(agent.name);
+      if (!on_other_host(agent.name)) plan.gone.push_back(agent.name);
     }
   }
   for (NamedAgent& agent : AllAgents(record.terms)) {
+    if (!agent.target.empty()) continue;
     const bool lives = std::find(plan.adopted.begin(), plan.adopted.end(),
                                  agent.name) != plan.adopted.end();
     if (!lives) plan.started.push_back(std::move(agent));

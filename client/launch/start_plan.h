@@ -32,6 +32,10 @@ struct LeftBehind {
 struct NamedAgent {
   std::string name;
   bool own = false;
+  // Where ssh finds its host; empty: on this machine.
+  std::string target;
+  // Its ranks; 0: as the agents' flags say.
+  uint32_t slots = 0;
 };
 
 struct StartPlan {
@@ -56,7 +60,9 @@ struct StartPlan {
   // Agents that an earlier launcher started may still live where they cannot be
   // seen, under the names of agents to be started.
   bool others_may_live = false;
-  // The agents to start, the launcher's own first.
+  // The agents to start, the launcher's own first. Those on other hosts are
+  // started once: what became of one that an earlier launcher had started is
+  // known to the daemon alone.
   std::vector<NamedAgent> started;
   // Remains of a run that does not continue: end them first.
   bool end_daemon = false;

@@ -228,10 +228,25 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
     }
     return;
   }
+  if (!agent.own) HostFailed(agent);
   // By now the daemon knows how the job ended, or it never will.
   if (agent.own && *own_exit_ != 0 && !daemon_.end()) {
     agent_failed_at_ = MonotonicNow() + kAgentPatience;
   }
+}
+
+// Too few hosts are left to begin with, and nobody else is expected.
+void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
+  const bool failed = ExitCodeOf(*agent.wait_status) != 0;
+  if (!failed || ran_ || stop_ || options_.hosts.empty() ||
+      agents_.size() >= options_.settings.nodes_min()) {
+    return;
+  }
+  const std::string why = absl::StrCat(
+      "no agent runs on ", agent.name, ", and the ", agents_.size(),
+      " that are left are fewer than --nodes ", options_.settings.nodes_min());
+  story_.Say(why);
+  Stop(kExitRendezvous, why, /*now=*/true);
 }
 
 }  // namespace rollcall

@@ -25,7 +25,7 @@
 #include "client/launch/left_behind.h"
 #include "client/launch/local_agents.h"
 #include "client/launch/run_story.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 #include "client/launch/start_plan.h"
 #include "client/launch/status_feed.h"
 #include "daemon/base/signal_pipe.h"
@@ -71,6 +71,7 @@ class Supervisor {
   // Asks an adopted daemon: agents of an ended job must not be restarted.
   bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
+  SpawnOptions RemoteSpawn(const NamedAgent& agent) const;
 
   // --- The loop (supervisor.cc) ---
   void Wait();
@@ -85,6 +86,8 @@ class Supervisor {
   // It has died or could not be restarted; `how` says which.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
+  // An agent on another host ended before the first world was proposed.
+  void HostFailed(const LocalAgents::Ended& agent);
   bool Done() const;
 
   // --- The end (supervisor_end.cc) ---

@@ -187,12 +187,16 @@ void Supervisor::GiveUpTheGone() {
 }
 
 void Supervisor::StartAgents() {
+  const std::vector<std::string> for_others =
+      wire_.Endpoints(options_.listen, daemon_.port());
   for (const NamedAgent& agent : plan_.started) {
+    const bool here = agent.target.empty();
     const std::string join_string =
-        wire_.JoinString(address_.endpoints, options_.job,
+        wire_.JoinString(here ? address_.endpoints : for_others, options_.job,
                          agent.own ? address_.token : worker_token_);
-    const absl::Status started =
-        agents_.Start(agent.name, agent.own, AgentSpawn(agent), join_string);
+    const absl::Status started = agents_.Start(
+        agent.name, agent.own, here ? AgentSpawn(agent) : RemoteSpawn(agent),
+        join_string);
     if (started.ok()) continue;
     story_.Say(started.message());
     if (agent.own) own_exit_ = kExitRendezvous;
@@ -215,10 +219,35 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
     spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
   };
   if (agent.own) add({"--launcher"});
-  add(options_.agent_flags);
+  if (!agent.target.empty()) add({"--remote"});
+  std::vector<std::string> flags = options_.agent_flags;
+  const auto ranks = std::find(flags.begin(), flags.end(), "--nproc-per-node");
+  if (agent.slots != 0 && ranks != flags.end()) {
+    *(ranks + 1) = absl::StrCat(agent.slots);
+  }
+  add(flags);
   add(wire_.AgentFlags());
   add({"--"});
   add(options_.command);
+  spawn.environment = options_.environment;
+  return spawn;
+}
+
+// The process that runs ssh; its own arguments hold no secret.
+SpawnOptions Supervisor::RemoteSpawn(const NamedAgent& agent) const {
+  const SpawnOptions there = AgentSpawn(agent);
+  SpawnOptions spawn;
+  spawn.arguments = {"remote",     "--name", agent.name,          "--target",
+                     agent.target, "--ssh",  options_.ssh.command};
+  const auto add = [&spawn](const std::vector<std::string>& words) {
+    spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
+  };
+  if (options_.ssh.push) add({"--push"});
+  for (const std::string& name : options_.ssh.exported) {
+    add({"--export", name});
+  }
+  add({"--"});
+  add(there.arguments);
   spawn.environment = options_.environment;
   return spawn;
 }

@@ -19,7 +19,7 @@
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 #include "daemon/journal/state_folder.h"
 #include "nlohmann/json.hpp"
 
@@ -69,6 +69,7 @@ LaunchRecord Sample() {
   record.terms.wire = "--insecure";
   record.terms.node = "here";
   record.terms.local_workers = 1;
+  record.terms.hosts = {{"b", "me@b", 8}};
   record.terms.agent_flags = {"--log-dir", "/a b/\"c\""};
   record.terms.command_digest = "abcd";
   record.ephemeral = true;
@@ -94,17 +95,21 @@ TEST(LaunchRecord, ComesBackAsItWas) {
   EXPECT_EQ(again->place.lock_device, 18446744073709551615u);
   EXPECT_EQ(again->place.lock_inode, 7u);
   EXPECT_EQ(again->gone, std::vector<std::string>{"there"});
+  ASSERT_EQ(again->terms.hosts.size(), 1u);
+  EXPECT_EQ(FormatHost(again->terms.hosts[0]), "me@b slots=8");
 }
 
 // It is read, and proves nothing of what it does not say.
 TEST(LaunchRecord, OneOfAnOlderRollcall) {
   const std::string text = FormatLaunchRecord(Sample());
   auto json = nlohmann::json::parse(text);
-  for (const char* key : {"process_one", "lock", "gone"}) json.erase(key);
+  for (const char* key : {"process_one", "lock", "gone", "hosts"})
+    json.erase(key);
   const auto record = ParseLaunchRecord(json.dump());
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(EndOf(record->place, {"boot", true, 0, 0}), LaunchEnd::kUnknown);
   EXPECT_TRUE(record->gone.empty());
+  EXPECT_TRUE(record->terms.hosts.empty());
 }
 
 TEST(LaunchRecord, WhenAllOfAnEarlierLaunchHasEnded) {
@@ -174,6 +179,8 @@ TEST(LaunchRecord, WhatIsNoneIsSaidToBe) {
       with("\"pid\":12", "\"pid\":2147483648"),
       with("\"pid\":12", "\"pid\":\"12\""),
       with("\"local_workers\":1", "\"local_workers\":1.5"),
+      with("\"slots\":8", "\"slots\":65"),
+      with("\"hosts\":[", "\"hosts\":[7,"),
       with("\"own\":true", "\"own\":1"),
       with("\"process_one\":true", "\"process_one\":1"),
       with("\"inode\":7", "\"inode\":-7"),

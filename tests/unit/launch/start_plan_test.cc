@@ -247,5 +247,53 @@ TEST(StartPlan, ContradictionsNameBothValues) {
   }
 }
 
+// Two hosts and the launcher's own.
+LaunchTerms WithHosts() {
+  LaunchTerms terms = Terms();
+  terms.local_workers = 0;
+  terms.hosts = {{"here", "localhost", 4}, {"b", "me@b", 0}, {"c", "c", 8}};
+  return terms;
+}
+
+TEST(StartPlanHosts, EachIsStartedOnceAndByItsTarget) {
+  const auto plan = PlanStart(LeftBehind(), WithHosts(), false);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::string text;
+  for (const NamedAgent& agent : plan->started) {
+    absl::StrAppend(&text, agent.name, agent.own ? " own" : "", " '",
+                    agent.target, "' ", agent.slots, "; ");
+  }
+  EXPECT_EQ(text, "here own '' 4; b 'me@b' 0; c 'c' 8; ");
+}
+
+// What became of agents on other hosts is known to the daemon alone.
+TEST(StartPlanHosts, ARunThatIsTakenBackStartsNoneOfThemAgain) {
+  for (const LaunchEnd ended : {LaunchEnd::kUnknown, LaunchEnd::kReboot}) {
+    LeftBehind left = Left(false, {}, Run::kUnfinished);
+    left.ended = ended;
+    left.record->terms = WithHosts();
+    left.record->agents = {{"here", true, {}}, {"b", false, {}}};
+    const auto plan = PlanStart(left, WithHosts(), false);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(plan->started.size(), 1u);
+    EXPECT_EQ(plan->started[0].name, "here");
+    EXPECT_EQ(absl::StrJoin(plan->gone, ","),
+              ended == LaunchEnd::kReboot ? "here" : "");
+  }
+}
+
+TEST(StartPlanHosts, OtherHostsContradict) {
+  LeftBehind left = Left(true, {}, Run::kNone);
+  left.record->terms = WithHosts();
+  LaunchTerms other = WithHosts();
+  other.hosts.pop_back();
+  const auto plan = PlanStart(left, other, false);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  for (const char* expect : {"--hostfile", "me@b, c slots=8"}) {
+    EXPECT_TRUE(absl::StrContains(plan.status().message(), expect))
+        << plan.status();
+  }
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -2,8 +2,8 @@
 //
 // The child gets a session of its own (a terminal's Ctrl-C reaches only the
 // launcher), default signal handlers and /dev/null as its stdin.
-#ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_H_
-#define ROLLCALL_CLIENT_LAUNCH_SPAWN_H_
+#ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_SPAWN_H_
+#define ROLLCALL_CLIENT_LAUNCH_SPAWN_SPAWN_H_
 
 #include <sys/types.h>
 
@@ -66,4 +66,4 @@ int ExitCodeOf(int wait_status);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_LAUNCH_SPAWN_H_
+#endif  // ROLLCALL_CLIENT_LAUNCH_SPAWN_SPAWN_H_

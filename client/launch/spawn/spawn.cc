@@ -1,4 +1,4 @@
-#include "client/launch/spawn.h"
+#include "client/launch/spawn/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

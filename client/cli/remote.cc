@@ -1,0 +1,36 @@
+// `rollcall remote`: starts an agent on another host.
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/launch/spawn/remote_agent.h"
+#include "client/launch/spawn/spawn.h"
+
+namespace rollcall {
+
+int RunRemoteCommand(RemoteFlags& flags) {
+  if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
+  absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
+  if (!join.ok()) return Fail(join.status());
+  RemoteAgentOptions options;
+  options.name = flags.name;
+  options.target = flags.target;
+  options.ssh = flags.ssh;
+  options.push = flags.push;
+  options.handoff.join_string = *std::move(join);
+  options.handoff.arguments = flags.arguments;
+  char here[PATH_MAX] = {};
+  if (getcwd(here, sizeof(here)) != nullptr) options.handoff.folder = here;
+  for (const std::string& name : flags.exported) {
+    const char* value = getenv(name.c_str());
+    if (value == nullptr) continue;
+    options.handoff.environment.push_back(absl::StrCat(name, "=", value));
+  }
+  return RunRemoteAgent(std::move(options));
+}
+
+}  // namespace rollcall

@@ -1,0 +1,43 @@
+// Handoff: what a remote agent's starter on the launcher's machine
+// (remote_agent.h) sends to the one on the host (hosted_agent.h), through ssh's
+// stdin: no secret and no word of the command stands in an argument list or
+// passes through a shell.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_HANDOFF_H_
+#define ROLLCALL_CLIENT_LAUNCH_SPAWN_HANDOFF_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+struct Handoff {
+  std::string join_string;
+  // Where the agent starts.
+  std::string folder;
+  // "NAME=value", in addition to the host's own.
+  std::vector<std::string> environment;
+  // Of the agent, after the program's name.
+  std::vector<std::string> arguments;
+};
+
+// The last line of a handoff.
+inline constexpr absl::string_view kHandoffEnd = "go\n";
+// More than a command line may have.
+inline constexpr size_t kHandoffBytesMax = 8 << 20;
+
+// After the handoff, each byte is a signal for the agent.
+inline constexpr char kHandoffTerm = 'T';  // SIGTERM
+inline constexpr char kHandoffUsr2 = 'U';  // SIGUSR2
+
+std::string FormatHandoff(const Handoff& handoff);
+// `text` with its last line. INVALID_ARGUMENT: it is not a handoff.
+absl::StatusOr<Handoff> ParseHandoff(absl::string_view text);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_SPAWN_HANDOFF_H_

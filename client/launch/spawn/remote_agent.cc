@@ -1,0 +1,263 @@
+#include "client/launch/spawn/remote_agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "client/launch/spawn/spawn.h"
+#include "client/launch/spawn/ssh_process.h"
+#include "daemon/base/lines.h"
+#include "daemon/base/signal_pipe.h"
+#include "daemon/core/exit_codes.h"
+#include "daemon/security/digest.h"
+
+namespace rollcall {
+namespace {
+
+// ssh's own errors; an agent could only have this code from a rank.
+constexpr int kSshFailed = 255;
+constexpr size_t kErrorLinesMax = 4;
+constexpr size_t kErrorBytesMax = 1024;
+// One write to a pipe of this size is not torn apart.
+constexpr size_t kPieceBytes = PIPE_BUF;
+
+// Writes it all; a reader that has gone is no reason to end.
+void WriteAll(int fd, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t wrote = write(fd, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && errno == EAGAIN) {
+      pollfd writable{fd, POLLOUT, 0};
+      poll(&writable, 1, -1);
+      continue;
+    }
+    if (wrote <= 0) return;
+    text.remove_prefix(static_cast<size_t>(wrote));
+  }
+}
+
+// Passes one stream on in whole lines, so that those of several hosts do not
+// mix.
+class LineRelay {
+ public:
+  LineRelay(int from, int to) : from_(from), to_(to) {}
+
+  bool open() const { return from_ >= 0; }
+  int fd() const { return from_; }
+
+  void Read() {
+    char chunk[16 << 10];
+    const ssize_t got = read(from_, chunk, sizeof(chunk));
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got <= 0) {
+      from_ = -1;
+      Flush(open_.size());
+      return;
+    }
+    const absl::string_view text(chunk, static_cast<size_t>(got));
+    for (const std::string& line : cutter_.Take(text, absl::InfinitePast())) {
+      tail_.Add(line);
+    }
+    open_.append(text.data(), text.size());
+    const size_t end = open_.rfind('\n');
+    if (end != std::string::npos) Flush(end + 1);
+    if (open_.size() > kPieceBytes) Flush(open_.size());
+  }
+
+  std::string Tail() const { return tail_.Text(cutter_.open_line()); }
+
+ private:
+  void Flush(size_t bytes) {
+    WriteAll(to_, absl::string_view(open_).substr(0, bytes));
+    open_.erase(0, bytes);
+  }
+
+  int from_;
+  const int to_;
+  std::string open_;
+  LineCutter cutter_;
+  rollcall::Tail tail_{kErrorLinesMax, kErrorBytesMax};
+};
+
+// Where --push puts the binary, below the login folder.
+std::string PushedPath(const std::string& binary) {
+  return absl::StrCat(".cache/rollcall/bin/",
+                      absl::BytesToHexString(Sha256(binary)).substr(0, 16),
+                      "/rollcall");
+}
+
+absl::StatusOr<std::string> ReadBinary() {
+  const Fd fd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  std::string binary;
+  std::string chunk(1 << 20, '\0');
+  for (;;) {
+    const ssize_t got =
+        fd.open() ? read(fd.get(), chunk.data(), chunk.size()) : -1;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot read this binary: ", strerror(errno)));
+    }
+    if (got == 0) return binary;
+    binary.append(chunk, 0, static_cast<size_t>(got));
+  }
+}
+
+// The user's shell on the host may be any.
+std::string ForAnyShell(const std::string& script) {
+  return absl::StrCat("exec sh -c ", ShellWord(script));
+}
+
+// Runs rollcall where this binary lies, if there is one there, else from PATH.
+std::string InstalledCommand() {
+  char path[PATH_MAX] = {};
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  const std::string here(path, size > 0 ? static_cast<size_t>(size) : 0);
+  return ForAnyShell(absl::StrCat(
+      "for r in ", ShellWord(here.empty() ? "rollcall" : here),
+      " rollcall; do command -v \"$r\" >/dev/null 2>&1 && exec \"$r\" hosted ",
+      ROLLCALL_VERSION,
+      "; done; echo \"rollcall: on $(hostname): rollcall is not in PATH; "
+      "install it, or launch with --push\" >&2; exit ",
+      kExitRendezvous));
+}
+
+class RemoteAgent {
+ public:
+  explicit RemoteAgent(RemoteAgentOptions options)
+      : options_(std::move(options)), ssh_(SshWords(options_.ssh)) {}
+
+  int Run() {
+    std::string command = InstalledCommand();
+    if (options_.push) {
+      absl::StatusOr<std::string> pushed = Push();
+      if (!pushed.ok()) return Fail(pushed.status().message());
+      if (ended_) return 128 + SIGTERM;
+      command = ForAnyShell(
+          absl::StrCat("exec ./", *pushed, " hosted ", ROLLCALL_VERSION));
+    }
+    auto ended = Converse(command, FormatHandoff(options_.handoff),
+                          /*stays_open=*/true);
+    if (!ended.ok()) return Fail(ended.status().message());
+    if (ended->code != kSshFailed) return ended->code;
+    return Fail(absl::StrCat("ssh failed", Suffix(ended->errors)));
+  }
+
+ private:
+  struct Ended {
+    int code = 0;
+    std::string errors;
+  };
+
+  static std::string Suffix(const std::string& errors) {
+    return errors.empty() ? "" : absl::StrCat(": ", errors);
+  }
+
+  int Fail(absl::string_view why) {
+    WriteAll(
+        STDERR_FILENO,
+        absl::StrCat("rollcall: ", options_.name, " (", options_.target,
+                     "): ", why, "; `", options_.ssh, " -o BatchMode=yes ",
+                     options_.target, " true` must work without a question\n"));
+    return kExitRendezvous;
+  }
+
+  // The path of this binary on the host.
+  absl::StatusOr<std::string> Push() {
+    auto binary = ReadBinary();
+    if (!binary.ok()) return binary.status();
+    const std::string path = PushedPath(*binary);
+    auto there = Converse(ForAnyShell(absl::StrCat("test -x ", path)), "",
+                          /*stays_open=*/false);
+    if (!there.ok() || there->code == 0) {
+      return there.ok() ? absl::StatusOr<std::string>(path) : there.status();
+    }
+    if (there->code == kSshFailed) {
+      return absl::UnavailableError(
+          absl::StrCat("ssh failed", Suffix(there->errors)));
+    }
+    const std::string folder = path.substr(0, path.rfind('/'));
+    auto copied =
+        Converse(ForAnyShell(absl::StrCat(
+                     "umask 077; mkdir -p ", folder, " && cat > ", path,
+                     ".$$ && chmod 700 ", path, ".$$ && mv ", path, ".$$ ",
+                     path, " || { rm -f ", path, ".$$; exit 1; }")),
+                 *binary, /*stays_open=*/false);
+    if (!copied.ok()) return copied.status();
+    if (copied->code == 0) return path;
+    return absl::UnavailableError(absl::StrCat("cannot copy rollcall to ~/",
+                                               path, Suffix(copied->errors)));
+  }
+
+  // Sends `input`, passes the output on, and waits for the end. `stays_open`:
+  // the agent's own connection, whose stdin carries signals behind the input.
+  absl::StatusOr<Ended> Converse(const std::string& command, std::string input,
+                                 bool stays_open) {
+    auto ssh = SshProcess::Start(ssh_, options_.target, command);
+    if (!ssh.ok()) return ssh.status();
+    LineRelay out(ssh->out_fd(), STDOUT_FILENO);
+    LineRelay err(ssh->err_fd(), STDERR_FILENO);
+    bool writes = true;
+    while (out.open() || err.open()) {
+      if (writes && input.empty() && !stays_open) {
+        ssh->CloseIn();
+        writes = false;
+      }
+      pollfd fds[] = {
+          {signals_.fd(), POLLIN, 0},
+          {writes && !input.empty() ? ssh->in_fd() : -1, POLLOUT, 0},
+          {out.fd(), POLLIN, 0},
+          {err.fd(), POLLIN, 0}};
+      poll(fds, 4, -1);
+      while (const int signal = signals_.Read()) {
+        if (signal == SIGUSR2) {
+          input.push_back(kHandoffUsr2);
+        } else if (stays_open) {
+          input.push_back(kHandoffTerm);
+        } else {
+          ended_ = true;
+          return Ended{128 + signal, ""};
+        }
+      }
+      if (fds[1].revents != 0) writes = Write(ssh->in_fd(), input);
+      if (fds[2].revents != 0) out.Read();
+      if (fds[3].revents != 0) err.Read();
+    }
+    return Ended{ExitCodeOf(ssh->Wait()), err.Tail()};
+  }
+
+  // False: ssh takes no more.
+  static bool Write(int fd, std::string& input) {
+    const ssize_t wrote = write(fd, input.data(), input.size());
+    if (wrote < 0) return errno == EINTR || errno == EAGAIN;
+    input.erase(0, static_cast<size_t>(wrote));
+    return true;
+  }
+
+  const RemoteAgentOptions options_;
+  const std::vector<std::string> ssh_;
+  SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGUSR2}};
+  // SIGTERM came before the agent was started.
+  bool ended_ = false;
+};
+
+}  // namespace
+
+int RunRemoteAgent(RemoteAgentOptions options) {
+  return RemoteAgent(std::move(options)).Run();
+}
+
+}  // namespace rollcall

@@ -1,0 +1,198 @@
+"""`rollcall launch --hostfile`: agents on other hosts, by the user's ssh."""
+import os
+import signal
+
+import harness
+import proc
+from harness import E2E, Gate, Lab
+from sshd import Sshd
+
+SAYS = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE on $ROLLCALL_NODE"]
+
+
+class Ssh(E2E):
+    def make(self, hosts, with_sshd=None):
+        self.lab = Lab(self.stage, hosts)
+        self.sshd = Sshd(self.stage, self.lab,
+                         with_sshd or range(2, hosts + 1))
+
+    def hostfile(self, *lines):
+        path = self.stage.path("hostfile")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("\n".join(lines) + "\n")
+        return path
+
+    def start(self, flags, command, rollcall=harness.ROLLCALL):
+        return self.lab.start(1, [rollcall, "launch", "--ssh", self.sshd.ssh,
+                                  "--job", "remote", *flags, "--", *command])
+
+    def commands(self, *hosts):
+        """(pid, command line) of what runs there, but for each host's sshd."""
+        found = [(pid, proc.command_line(pid))
+                 for host in hosts or range(1, self.lab.hosts + 1)
+                 for pid in self.lab.processes(host)]
+        return [(pid, words) for pid, words in found
+                if "sshd" not in " ".join(words)]
+
+    def assert_clean(self):
+        """No process of the job is left on any host."""
+        self.stage.pump(lambda: not self.commands(),
+                        f"processes are left: {self.commands()}")
+
+    def test_four_nodes_of_a_hostfile(self):
+        self.make(4)
+        launcher = self.start(
+            ["--hostfile", self.hostfile("lab1", "lab2 slots=2  # two",
+                                         "root@lab3", "lab4 name=d"),
+             "--export", "SECRET_WORD=a b", "--export", "UNTOUCHED="],
+            [*SAYS[:2], SAYS[2] + "; echo word $SECRET_WORD; exit 0"])
+        self.assert_code(launcher, 0)
+        # The launcher's node comes first, the others in natural order.
+        for rank, node in enumerate(("lab1", "d", "lab2", "lab2", "lab3")):
+            self.assertIsNotNone(launcher.find(
+                rf"^\[{node}/{rank}\] rank {rank} of 5 on {node}$"),
+                f"rank {rank} on {node}: {launcher.text()}")
+        self.assertEqual(
+            len([x for x in launcher.out() if x.endswith("word a b")]), 5)
+        self.assert_clean()
+
+    def test_only_other_hosts_and_the_code_of_a_rank(self):
+        self.make(3)
+        launcher = self.start(
+            ["--hostfile", self.hostfile("lab2", "lab3"), "--max-restarts",
+             "0"], ["sh", "-c", "test $RANK = 0 || exit 9; sleep 1000"])
+        self.assert_code(launcher, 9)
+        self.assertIsNotNone(launcher.find("rank 1 on lab3 exited with code 9"))
+        self.assert_clean()
+
+    def test_a_host_that_cannot_be_reached_is_named(self):
+        self.make(3, with_sshd=[2])
+        launcher = self.start(
+            ["--hostfile", self.hostfile("lab1", "lab2", "lab3")], SAYS)
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            r"lab3 \(lab3\): ssh failed.*refused"))
+        self.assertIsNotNone(launcher.find("no agent runs on lab3"))
+        self.assert_clean()
+
+    def test_the_rest_goes_on_if_it_is_enough(self):
+        self.make(3, with_sshd=[2])
+        launcher = self.start(
+            ["--nodes", "2:3", "--hostfile",
+             self.hostfile("lab1", "lab2", "lab3")], SAYS)
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find("rank 1 of 2 on lab2"))
+
+    def test_a_key_that_is_not_known_is_refused(self):
+        self.make(2)
+        with open(self.stage.path("known_hosts"), "w", encoding="utf-8"):
+            pass
+        launcher = self.start(["--hostfile", self.hostfile("lab2")], SAYS)
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            "Host key verification failed"))
+
+    def test_push_copies_the_binary_once(self):
+        self.make(3)
+        # Where no other host sees it.
+        made = self.lab.run(1, ["sh", "-c", f"mkdir /run/own && cp "
+                                f"{harness.ROLLCALL} /run/own/rollcall"])
+        self.assert_code(made, 0)
+        flags = ["--hostfile", self.hostfile("lab1", "lab2", "lab3")]
+        launcher = self.start(flags, SAYS, "/run/own/rollcall")
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find("--push"))
+        pushed = []
+        for _ in range(2):
+            launcher = self.start([*flags, "--push"], SAYS,
+                                  "/run/own/rollcall")
+            self.assert_code(launcher, 0)
+            self.assertIsNotNone(launcher.find("rank 2 of 3 on lab3"))
+            found = [os.path.join(folder, name)
+                     for folder, _, names in os.walk(self.sshd.homes[2])
+                     for name in names]
+            self.assertEqual(len(found), 1, found)
+            pushed.append(os.stat(found[0]).st_ino)
+        self.assertEqual(pushed[0], pushed[1])
+        self.assert_clean()
+
+    def test_another_version_is_refused(self):
+        process = self.stage.run([harness.ROLLCALL, "hosted", "0.0.0"])
+        self.assert_code(process, 69)
+        self.assertIsNotNone(process.find("the launcher's is 0.0.0"))
+
+    def test_mistakes_in_a_hostfile_name_the_line(self):
+        for lines, expect in ((["a", "b slots=0"], "line 2"),
+                              (["a", "a"], "is there twice"),
+                              (["# none"], "names no host"),
+                              (["-oProxyCommand=x"], "expected a host")):
+            process = self.stage.run([
+                harness.ROLLCALL, "launch", "--hostfile",
+                self.hostfile(*lines), "--", "true"])
+            self.assert_code(process, 2)
+            self.assertIsNotNone(process.find(expect), process.text())
+
+    # --- Ends, with ranks that run on other hosts ------------------------------
+
+    def running(self):
+        self.make(3)
+        self.gate = Gate(self.stage)
+        self.flags = ["--hostfile", self.hostfile("lab1", "lab2", "lab3")]
+        self.command = ["sh", "-c", f"echo up; cat {self.gate.path}"]
+        launcher = self.start(self.flags, self.command)
+        launcher.await_lines(r"\] up$", 3)
+        for host in (1, 2, 3):
+            self.assertTrue(self.commands(host))
+        return launcher
+
+    def test_ctrl_c_ends_all(self):
+        launcher = self.running()
+        os.kill(launcher.inner_pid(), signal.SIGINT)
+        self.assert_code(launcher, 130)
+        self.assert_clean()
+
+    def test_ctrl_c_twice_ends_all_at_once(self):
+        launcher = self.running()
+        os.kill(launcher.inner_pid(), signal.SIGINT)
+        launcher.await_line("stopping the run")
+        os.kill(launcher.inner_pid(), signal.SIGINT)
+        self.assert_code(launcher, 130)
+        self.assert_clean()
+
+    def test_a_connection_that_breaks_ends_nothing(self):
+        launcher = self.running()
+        clients = [pid for pid, words in self.commands(1)
+                   if words[:1] == ["ssh"]]
+        self.assertEqual(len(clients), 2)
+        for pid in clients:
+            os.kill(pid, signal.SIGKILL)
+        self.stage.await_gone(clients, "the ssh clients")
+        self.gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_clean()
+
+    def kill_launcher(self):
+        launcher = self.running()
+        pid = launcher.inner_pid()
+        os.kill(pid, signal.SIGKILL)
+        self.stage.await_gone([pid], "the launcher")
+
+    def test_a_launcher_that_is_killed_leaves_a_run_that_ends_by_itself(self):
+        self.kill_launcher()
+        self.gate.open()
+        self.assert_clean()
+
+    def test_the_next_launcher_takes_the_run_back(self):
+        self.kill_launcher()
+        launcher = self.start(self.flags, self.command)
+        launcher.await_line("goes on|taken back|adopted")
+        self.gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_clean()
+
+    def test_stop_ends_a_run_without_its_launcher(self):
+        self.kill_launcher()
+        stopped = self.lab.run(1, [harness.ROLLCALL, "stop", "--job",
+                                   "remote"])
+        self.assert_code(stopped, 0)
+        self.assert_clean()
