@@ -59,8 +59,10 @@ class Group::Seen final : public LoopObserver {
               const std::function<bool()>& leads) override {
     if (process_.dead()) return;
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
-    const bool own =
-        leader != nullptr && group_.store_.OwnerOf(leader->lease) == &process_;
+    // A campaign of this daemon that comes late may have won meanwhile; this
+    // loop is of a term whose lease has ended, and writes nothing.
+    const bool own = leads() && leader != nullptr &&
+                     group_.store_.OwnerOf(leader->lease) == &process_;
     process_.NoteLeaderTerm(own ? leader->create_revision : 0, leads);
     journal_ = journal;
     compared_ = 0;
