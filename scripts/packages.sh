@@ -32,7 +32,8 @@ build=(
   python3 iproute2
 )
 tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
-       elfutils etcd-server ccache openssh-client openssh-server)
+       elfutils etcd-server ccache openssh-client openssh-server
+       slurm-wlm munge)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)

@@ -150,7 +150,10 @@ int RunDaemonCommand(DaemonFlags& flags) {
   const pid_t launcher = getppid();
   // The pipe may outlive its reader. A daemon has no children that would
   // inherit the ignored signal.
-  signal(SIGPIPE, SIG_IGN);
+  // Schedulers send the last two to every process of a job step.
+  for (const int ignored : {SIGPIPE, SIGUSR1, SIGUSR2}) {
+    signal(ignored, SIG_IGN);
+  }
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {
     absl::StatusOr<std::string> secret = TakePassedSecret(flags.secret_fd);

@@ -82,6 +82,8 @@ struct LaunchFlags {
   bool push = false;
   // NAME or NAME=VALUE.
   std::vector<std::string> exported;
+  // How to join is printed. Not for `rollcall run`, whose other nodes know it.
+  bool join_line = true;
   // --nodes was given; otherwise a hostfile says how many.
   bool nodes_given = false;
   // A secret that was made before the launcher starts, so that all specs can

@@ -253,6 +253,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   }
   options.token_ttl = flags.token_ttl;
   options.local_workers = flags.local_workers;
+  options.join_line = flags.join_line;
   options.agent_flags = AgentFlags(flags, options.hosts);
   options.command = flags.command;
   options.command_digest = absl::BytesToHexString(CommandDigest(flags.command));

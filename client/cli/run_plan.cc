@@ -150,6 +150,7 @@ absl::StatusOr<RunPlan> PlanLaunch(const Platform& platform, LaunchFlags launch,
   if (launch.settings.nodes_max() > 1) {
     if (!HasSecret(launch)) return NeedsSecret();
     launch.listen = absl::StrCat("[::]:", port);
+    launch.join_line = false;
   }
   std::string notice = Notice(platform, platform.role == PlatformRole::kAlone
                                             ? "this node runs alone"

@@ -48,6 +48,8 @@ struct LaunchOptions {
   // Name of this machine's own agent; empty: --no-worker.
   std::string node;
   uint32_t local_workers = 0;
+  // The join string is printed if nodes are missing.
+  bool join_line = true;
   // The hosts of --hostfile, this machine's too if its own agent is one.
   std::vector<Host> hosts;
   SshOptions ssh;

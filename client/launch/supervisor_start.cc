@@ -155,14 +155,14 @@ void Supervisor::DaemonListens() {
   KeepRecord();
   agents_.Release();
   if (first) {
-    const uint32_t here = static_cast<uint32_t>(agents_.size());
+    const uint32_t known = std::min(options_.settings.nodes_max(),
+                                    static_cast<uint32_t>(agents_.size()));
     // A token that is derived from a shared secret does not expire.
     const absl::Duration lifetime =
         wire_.options.secret ? absl::InfiniteDuration() : options_.token_ttl;
-    story_.Joinable(endpoint, join_string, state_->path() + kWorkerJoinFile,
-                    lifetime,
-                    options_.settings.nodes_max() -
-                        std::min(options_.settings.nodes_max(), here));
+    story_.Joinable(
+        endpoint, join_string, state_->path() + kWorkerJoinFile, lifetime,
+        options_.join_line ? options_.settings.nodes_max() - known : 0);
   }
   feed_.Begin(endpoint, address_);
   if (stop_) SendStop();

@@ -46,6 +46,8 @@ class Run(E2E):
             common, ROLE="worker", NODE_RANK="1", MASTER_ADDR="10.77.0.1"))
         self.assert_ranks([launcher, worker], 2)
         self.assertIsNotNone(launcher.find("job some-uniq-id"))
+        # The others know how to join; the log of a scheduler is no place for it.
+        self.assertIsNone(launcher.find(r"rc1\."))
         for process in (launcher, worker):
             self.assertNotIn(common["ROLLCALL_SECRET"], process.text())
 
