@@ -1,8 +1,13 @@
 """The run specs that users copy."""
 import os
+import re
+
+import yaml
 
 import harness
-from harness import E2E
+from harness import E2E, Lab
+
+SPECS = os.path.join(harness.PROJECT, "specs")
 
 
 class Specs(E2E):
@@ -14,8 +19,7 @@ class Specs(E2E):
                     "exec sh -c \"$command\"\n")
         os.chmod(ssh, 0o700)
         launcher = self.launch(
-            ["--hostfile", os.path.join(harness.PROJECT, "specs", "ssh",
-                                        "hostfile"), "--ssh", ssh],
+            ["--hostfile", os.path.join(SPECS, "ssh", "hostfile"), "--ssh", ssh],
             ["sh", "-c", 'echo "I am $RANK of $WORLD_SIZE: $1"', "sh",
              "two  words; 'quoted' $HOME"])
         self.assert_code(launcher, 0)
@@ -23,3 +27,134 @@ class Specs(E2E):
             for rank in ranks:
                 self.assertIn(f"[{node}/{rank}] I am {rank} of 24: "
                               "two  words; 'quoted' $HOME", launcher.text())
+
+
+def pod_spec(document):
+    """The pod template's spec, wherever a kind has it."""
+    spec = document["spec"]
+    if document["kind"] == "Job":
+        return spec["template"]["spec"]
+    if document["kind"] == "JobSet":
+        job = spec["replicatedJobs"][0]["template"]["spec"]
+        return job["template"]["spec"]
+    if document["kind"] == "LeaderWorkerSet":
+        return spec["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    return {"containers": [spec["trainer"]]}
+
+
+class Kubernetes(E2E):
+    """Two pods of each spec, as hosts of a lab: the spec's own command, in the
+    environment and under the names that Kubernetes gives a pod."""
+
+    def run_pods(self, name, host, subdomain, env):
+        """`host`, `env`: of pod i. The launcher's pod starts last."""
+        with open(os.path.join(SPECS, "kubernetes", name),
+                  encoding="utf-8") as f:
+            documents = list(yaml.safe_load_all(f))
+        container = pod_spec(documents[-1])["containers"][0]
+        self.assertEqual(
+            [v["valueFrom"]["secretKeyRef"] for v in container["env"]
+             if v["name"] == "ROLLCALL_SECRET"],
+            [{"name": "train-secret", "key": "secret"}])
+        # Two pods in place of four, and a command that this machine has.
+        command = ["--nodes=2" if word == "--nodes=4" else word
+                   for word in container["command"]]
+        at = command.index("--")
+        self.assertEqual(command[at + 1:], ["python3", "train.py"])
+        command = command[:at + 1] + [
+            "sh", "-c", "echo rank $RANK of $WORLD_SIZE on $(hostname)"]
+        command[0] = harness.ROLLCALL
+        with open(self.stage.secret_file("secret"), encoding="ascii") as f:
+            secret = f.read().strip()
+        lab = Lab(self.stage, 2)
+        domain = f"{subdomain}.default.svc.cluster.local"
+        # The cluster's DNS would know the other pod's name.
+        hosts = "127.0.0.1 localhost\n" + "".join(
+            f"10.77.0.{i + 1} {host(i)}.{domain} {host(i)} "
+            f"{host(i)}.{subdomain} {host(i)}.{subdomain}.default\n"
+            for i in (0, 1))
+        pods = []
+        for i in (1, 0):
+            with open(lab.hosts_file(i + 1), "w", encoding="ascii") as f:
+                f.write(hosts)
+            named = lab.run(i + 1, ["hostname", host(i)])
+            self.assertEqual(named.code, 0, named.text())
+            pods.append(lab.start(i + 1, command, dict(
+                env(i), ROLLCALL_SECRET=secret,
+                KUBERNETES_SERVICE_HOST="10.96.0.1", HOSTNAME=host(i))))
+        for pod, i in zip(pods, (1, 0)):
+            self.assert_code(pod, 0)
+            self.assertIsNotNone(pod.find(
+                rf"rank {i} of 2 on {re.escape(host(i))}"), pod.text())
+
+    def test_an_indexed_job(self):
+        self.run_pods("job.yaml", lambda i: f"train-{i}", "train",
+                      lambda i: {"JOB_COMPLETION_INDEX": str(i)})
+
+    def test_a_job_set(self):
+        self.run_pods("jobset.yaml", lambda i: f"train-node-0-{i}", "train",
+                      lambda i: {"JOB_COMPLETION_INDEX": str(i)})
+
+    def test_a_leader_worker_set(self):
+        self.run_pods(
+            "leaderworkerset.yaml",
+            lambda i: "train-0" if i == 0 else f"train-0-{i}", "train",
+            lambda i: {"LWS_LEADER_ADDRESS": "train-0.train.default",
+                       "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": str(i)})
+
+    def test_a_train_job(self):
+        self.run_pods(
+            "trainjob.yaml", lambda i: f"train-node-0-{i}", "train",
+            lambda i: {"JOB_COMPLETION_INDEX": str(i), "PET_NNODES": "2",
+                       "PET_NPROC_PER_NODE": "auto", "PET_NODE_RANK": str(i),
+                       "PET_MASTER_ADDR": "train-node-0-0.train",
+                       "PET_MASTER_PORT": "29500"})
+
+
+class Compose(E2E):
+    def test_a_launcher_and_two_workers(self):
+        with open(os.path.join(SPECS, "compose", "compose.yaml"),
+                  encoding="utf-8") as f:
+            services = yaml.safe_load(f)["services"]
+        with open(self.stage.secret_file("secret"), encoding="ascii") as f:
+            secret = f.read().strip()
+        lab = Lab(self.stage, 3)
+        nodes = []
+        for host, name in ((2, "worker"), (3, "worker"), (1, "launcher")):
+            with open(lab.hosts_file(host), "a", encoding="ascii") as f:
+                f.write("\n10.77.0.1 launcher\n")
+            service = services[name]
+            words = service["command"].split()
+            self.assertEqual(words[0], "rollcall")
+            at = words.index("--")
+            nodes.append(lab.start(
+                host, [harness.ROLLCALL, *words[1:at + 1], "sh", "-c",
+                       "echo rank $RANK of $WORLD_SIZE"],
+                dict(service["environment"], ROLLCALL_SECRET=secret)))
+        for node in nodes:
+            self.assert_code(node, 0)
+            self.assertIsNotNone(node.find("rank [012] of 3"))
+
+
+class Systemd(E2E):
+    def test_the_unit_starts_a_daemon_that_agents_join(self):
+        with open(os.path.join(SPECS, "systemd", "rollcalld.service"),
+                  encoding="utf-8") as f:
+            start = re.search(r"^ExecStart=(.*)$", f.read(), re.M)[1].split()
+        self.stage.secret_file("secret")
+        self.assertEqual(start[0], "/usr/bin/rollcalld")
+        lab = Lab(self.stage, 2)
+        places = {"${STATE_DIRECTORY}": self.stage.path("state"),
+                  "${CREDENTIALS_DIRECTORY}": self.stage.folder}
+        for name, place in places.items():
+            start = [word.replace(name, place) for word in start]
+        daemon = lab.start(1, [os.path.join(harness.BIN, "rollcalld"),
+                               *start[1:]])
+        node = lab.start(2, [
+            harness.ROLLCALL, "join", "--endpoint", "10.77.0.1:29400", "--job",
+            "a", "--nodes", "1", "--secret-file", self.stage.path("secret"),
+            "--", "sh", "-c", "echo ran-$RANK"])
+        self.assert_code(node, 0)
+        self.assertIsNotNone(node.find("ran-0"))
+        os.kill(daemon.inner_pid(), 15)
+        daemon.wait()
