@@ -37,6 +37,7 @@ int RunDoctorCommand(const DoctorFlags& flags);
 int RunDaemonCommand(DaemonFlags& flags);
 // Reads the secret that the launcher passed into `flags`.
 int RunRemoteCommand(RemoteFlags& flags);
+int RunSubmitCommand(SubmitFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);

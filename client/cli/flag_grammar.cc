@@ -176,6 +176,20 @@ void AddState(CLI::App& app, std::string& to) {
       ->type_name("DIR");
 }
 
+void AddSubmit(CLI::App& app, LaunchFlags& to) {
+  auto* file = app.add_option("--worker-template", to.worker_template,
+                              "run spec of a worker, with placeholders such as "
+                              "<<NODE_RANK>>;\nthe launcher submits it for "
+                              "each other node")
+                   ->type_name("FILE");
+  auto* submit = app.add_option("--submit", to.submit,
+                                "the command that submits one: the spec's path "
+                                "comes last, or in place\nof {}")
+                     ->type_name("CMD")
+                     ->needs(file);
+  file->needs(submit);
+}
+
 void AddLaunch(CLI::App& app, TypedFlags& to) {
   CLI::App* launch =
       app.add_subcommand("launch",
@@ -211,6 +225,7 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
                    "several times")
       ->type_name("NAME[=VALUE]")
       ->needs(hostfile);
+  AddSubmit(*launch, to.launch);
   launch
       ->add_option("--listen", to.launch.listen,
                    "where the daemon listens (default: all addresses, a free "
@@ -272,6 +287,7 @@ void AddRun(CLI::App& app, TypedFlags& to) {
                   "stdin\n(or ROLLCALL_SECRET; make one with `rollcall token "
                   "secret`)")
       ->type_name("PATH");
+  AddSubmit(*run, to.run.launch);
   AddState(*run, to.run.launch.state);
   AddUnneeded(*run, {"--rdzv-backend"}, to.run.launch.local);
   CLI::App* detect = app.add_subcommand(
@@ -440,6 +456,13 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   remote->add_option("--export", to.remote.exported, "");
   remote->add_option("--start-fd", to.remote.start_fd, "");
   remote->add_option("--secret-fd", to.remote.secret_fd, "");
+  CLI::App* submit = app.add_subcommand("submit", "")->group("");
+  submit->add_option("--template", to.submit.file, "");
+  submit->add_option("--command", to.submit.command, "");
+  submit->add_option("--value", to.submit.values, "");
+  submit->add_option("--workers", to.submit.workers, "");
+  submit->add_option("--start-fd", to.submit.start_fd, "");
+  submit->add_option("--secret-fd", to.submit.secret_fd, "");
   CLI::App* hosted = app.add_subcommand("hosted", "")->group("");
   hosted->add_option("version", to.hosted.version, "");
 

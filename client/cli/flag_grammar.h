@@ -36,6 +36,7 @@ struct TypedFlags {
   RunFlags run;
   RemoteFlags remote;
   HostedFlags hosted;
+  SubmitFlags submit;
   SettingsText run_settings;
   DetectFlags detect;
   LaunchFlags launch;

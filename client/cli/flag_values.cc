@@ -352,6 +352,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
   }
   if (command == "detect") return Invocation(to.detect);
   if (command == "hosted") return Invocation(to.hosted);
+  if (command == "submit") return Invocation(std::move(to.submit));
   if (command == "daemon") {
     absl::Status read = ReadTokenTtl(to.token_ttl, to.daemon.token_ttl);
     if (!read.ok()) return read;

@@ -82,6 +82,10 @@ struct LaunchFlags {
   bool push = false;
   // NAME or NAME=VALUE.
   std::vector<std::string> exported;
+  // A run spec with placeholders, and the command that submits one; see
+  // submit.h.
+  std::string worker_template;
+  std::string submit;
   // How to join is printed. Not for `rollcall run`, whose other nodes know it.
   bool join_line = true;
   // --nodes was given; otherwise a hostfile says how many.
@@ -151,6 +155,17 @@ struct RemoteFlags {
   bool push = false;
   std::vector<std::string> exported;  // NAME
   std::vector<std::string> arguments;
+  // See JoinFlags.
+  int start_fd = -1;
+  int secret_fd = -1;
+};
+
+// Hidden: what a launcher starts to submit workers; see submit.h.
+struct SubmitFlags {
+  std::string file;
+  std::string command;
+  std::vector<std::string> values;  // NAME=VALUE
+  uint32_t workers = 0;
   // See JoinFlags.
   int start_fd = -1;
   int secret_fd = -1;
@@ -240,10 +255,11 @@ struct HelpText {
   std::string text;
 };
 
-using Invocation = std::variant<HelpText, VersionFlags, RunFlags, DetectFlags,
-                                LaunchFlags, JoinFlags, StatusFlags, StopFlags,
-                                DrainFlags, EvictFlags, TokenFlags, DoctorFlags,
-                                DaemonFlags, RemoteFlags, HostedFlags>;
+using Invocation =
+    std::variant<HelpText, VersionFlags, RunFlags, DetectFlags, LaunchFlags,
+                 JoinFlags, StatusFlags, StopFlags, DrainFlags, EvictFlags,
+                 TokenFlags, DoctorFlags, DaemonFlags, RemoteFlags, HostedFlags,
+                 SubmitFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

@@ -13,6 +13,7 @@
 #include "client/cli/digest.h"
 #include "client/cli/job_lookup.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/platform/environment.h"
 #include "client/launch/start_plan.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/limits.h"
@@ -94,6 +95,47 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
     break;
   }
   return hosts;
+}
+
+// What --worker-template and --submit say. INVALID_ARGUMENT: the template names
+// something that has no value here, or lacks what its workers need.
+absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
+                                       const LaunchOptions& options) {
+  SubmitTerms terms;
+  if (flags.worker_template.empty()) return terms;
+  const auto failed = [&flags](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--worker-template ", flags.worker_template, ": ", why));
+  };
+  const auto text = ReadUpTo(flags.worker_template, kTemplateBytesMax);
+  if (!text.ok()) return failed(text.status().message());
+  const auto names = PlaceholdersOf(*text);
+  if (!names.ok()) return failed(names.status().message());
+  if (options.settings.nodes_max() < 2) {
+    return failed("there are no other nodes to submit; give --nodes");
+  }
+  if (!options.wire.secret.has_value() && !names->contains("JOIN")) {
+    return failed(
+        "its workers cannot join: give them ROLLCALL_JOIN as <<JOIN>>, or all "
+        "nodes a shared secret");
+  }
+  const NodeEnvironment environment = VariablesOf(options.environment);
+  const auto variable = [&environment](const char* name, std::string other) {
+    const std::string* value = Find(environment, name);
+    return value == nullptr ? other : *value;
+  };
+  const std::string& ranks = flags.local.nproc_per_node;
+  terms.file = AbsolutePath(flags.worker_template);
+  terms.command = flags.submit;
+  terms.values = {{"NUM_NODES", absl::StrCat(options.settings.nodes_max())},
+                  {"RDZV_ID", variable("RDZV_ID", options.job)},
+                  {"GPUS_PER_NODE",
+                   variable("GPUS_PER_NODE", ranks == "auto" ? "" : ranks)}};
+  if (names->contains("GPUS_PER_NODE") &&
+      terms.values["GPUS_PER_NODE"].empty()) {
+    return failed("<<GPUS_PER_NODE>> has no value; give --nproc-per-node N");
+  }
+  return terms;
 }
 
 // The variables of --export, whose values are added to the environment, so that
@@ -261,6 +303,9 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   auto exported = ReadExported(flags, options.environment);
   if (!exported.ok()) return Fail(exported.status());
   options.ssh = {flags.ssh, flags.push, *std::move(exported)};
+  auto submit = ReadSubmit(flags, options);
+  if (!submit.ok()) return Fail(submit.status());
+  options.submit = *std::move(submit);
   options.json = flags.local.json;
   PrepareGrpc();
   return RunLaunch(std::move(options));

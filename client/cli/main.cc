@@ -39,6 +39,7 @@ int Run(const EvictFlags& flags) { return RunEvictCommand(flags); }
 int Run(const TokenFlags& flags) { return RunTokenCommand(flags); }
 int Run(const DoctorFlags& flags) { return RunDoctorCommand(flags); }
 int Run(RemoteFlags& flags) { return RunRemoteCommand(flags); }
+int Run(SubmitFlags& flags) { return RunSubmitCommand(flags); }
 int Run(const HostedFlags& flags) { return RunHostedAgent(flags.version); }
 int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 

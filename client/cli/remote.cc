@@ -1,4 +1,5 @@
-// `rollcall remote`: starts an agent on another host.
+// `rollcall remote` and `rollcall submit`: start workers elsewhere, by ssh and
+// by a scheduler.
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "client/cli/commands.h"
 #include "client/launch/spawn/remote_agent.h"
 #include "client/launch/spawn/spawn.h"
+#include "client/launch/spawn/submit.h"
 
 namespace rollcall {
 
@@ -31,6 +33,22 @@ int RunRemoteCommand(RemoteFlags& flags) {
     options.handoff.environment.push_back(absl::StrCat(name, "=", value));
   }
   return RunRemoteAgent(std::move(options));
+}
+
+int RunSubmitCommand(SubmitFlags& flags) {
+  if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
+  absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
+  if (!join.ok()) return Fail(join.status());
+  SubmitOptions options;
+  options.file = flags.file;
+  options.command = flags.command;
+  options.workers = flags.workers;
+  for (const std::string& value : flags.values) {
+    const size_t end = value.find('=');
+    options.values[value.substr(0, end)] = value.substr(end + 1);
+  }
+  options.values["JOIN"] = *std::move(join);
+  return RunSubmit(options);
 }
 
 }  // namespace rollcall

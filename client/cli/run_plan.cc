@@ -148,7 +148,10 @@ absl::StatusOr<RunPlan> PlanLaunch(const Platform& platform, LaunchFlags launch,
                                    int port) {
   if (absl::Status set = SetNodes(platform, launch); !set.ok()) return set;
   if (launch.settings.nodes_max() > 1) {
-    if (!HasSecret(launch)) return NeedsSecret();
+    // A template may give each worker a join string instead.
+    if (!HasSecret(launch) && launch.worker_template.empty()) {
+      return NeedsSecret();
+    }
     launch.listen = absl::StrCat("[::]:", port);
     launch.join_line = false;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "client/admin/live_line.h"
 #include "client/admin/messages.h"
 #include "client/launch/launch_folder.h"
@@ -27,6 +28,10 @@ LaunchTerms TermsOf(const LaunchOptions& options, const LaunchWire& wire) {
   terms.node = options.node;
   terms.local_workers = options.local_workers;
   terms.hosts = options.hosts;
+  if (!options.submit.file.empty()) {
+    terms.submit =
+        absl::StrCat(options.submit.file, " ", options.submit.command);
+  }
   terms.agent_flags = options.agent_flags;
   terms.command_digest = options.command_digest;
   return terms;

@@ -15,6 +15,7 @@
 #include "client/admin/addresses.h"
 #include "client/launch/launch_wire.h"
 #include "client/launch/spawn/hostfile.h"
+#include "client/launch/spawn/worker_template.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -30,6 +31,14 @@ struct SshOptions {
   bool push = false;
   // Names of variables in `environment` that the hosts' ranks get.
   std::vector<std::string> exported;
+};
+
+// How workers are submitted to a scheduler; see submit.h.
+struct SubmitTerms {
+  std::string file;  // Empty: they are not.
+  std::string command;
+  // All but MASTER_ADDR, NODE_RANK and JOIN.
+  TemplateValues values;
 };
 
 struct LaunchOptions {
@@ -53,6 +62,7 @@ struct LaunchOptions {
   // The hosts of --hostfile, this machine's too if its own agent is one.
   std::vector<Host> hosts;
   SshOptions ssh;
+  SubmitTerms submit;
   // Flags of every agent that is started here.
   std::vector<std::string> agent_flags;
   std::vector<std::string> command;

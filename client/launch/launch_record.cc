@@ -92,6 +92,7 @@ bool ReadHosts(const Json& json, std::vector<Host>& to) {
 }
 
 bool ReadTerms(const Json& json, LaunchTerms& to) {
+  if (json.contains("submit") && !Read(json, "submit", to.submit)) return false;
   if (!json.contains("settings") || !json["settings"].is_object() ||
       !json.contains("agent_flags") || !json["agent_flags"].is_array()) {
     return false;
@@ -161,6 +162,7 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                      {"node", record.terms.node},
                      {"local_workers", record.terms.local_workers},
                      {"hosts", std::move(hosts)},
+                     {"submit", record.terms.submit},
                      {"agent_flags", record.terms.agent_flags},
                      {"command_sha256", record.terms.command_digest},
                      {"ephemeral", record.ephemeral},

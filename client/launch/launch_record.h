@@ -32,6 +32,8 @@ struct LaunchTerms {
   uint32_t local_workers = 0;
   // See LaunchOptions.
   std::vector<Host> hosts;
+  // "FILE COMMAND" of --worker-template and --submit; empty: none.
+  std::string submit;
   // Flags of every agent that is started there.
   std::vector<std::string> agent_flags;
   // In hex.

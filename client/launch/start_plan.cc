@@ -101,6 +101,9 @@ std::optional<Difference> FirstDifference(const LaunchTerms& kept,
        wanted.node.empty() ? "none" : wanted.node},
       {"--local-workers", absl::StrCat(kept.local_workers),
        absl::StrCat(wanted.local_workers)},
+      {"--worker-template, --submit",
+       kept.submit.empty() ? "none" : kept.submit,
+       wanted.submit.empty() ? "none" : wanted.submit},
       {"--hostfile", HostsText(kept.hosts), HostsText(wanted.hosts)},
       {"the agents' flags", absl::StrJoin(kept.agent_flags, " "),
        absl::StrJoin(wanted.agent_flags, " ")},
@@ -144,6 +147,7 @@ StartPlan PlanNew(const LeftBehind& left, const LaunchTerms& wanted) {
   StartPlan plan;
   plan.terms = wanted;
   plan.started = AllAgents(wanted);
+  plan.submits = !wanted.submit.empty();
   plan.end_daemon = left.daemon_lives;
   plan.ended = left.living_agents;
   return plan;

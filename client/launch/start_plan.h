@@ -38,6 +38,9 @@ struct NamedAgent {
   uint32_t slots = 0;
 };
 
+// The name, among agents, of the process that submits workers.
+inline constexpr char kSubmitName[] = "the submit command";
+
 struct StartPlan {
   enum class Kind {
     // A new run.
@@ -64,6 +67,8 @@ struct StartPlan {
   // started once: what became of one that an earlier launcher had started is
   // known to the daemon alone.
   std::vector<NamedAgent> started;
+  // Workers are submitted.
+  bool submits = false;
   // Remains of a run that does not continue: end them first.
   bool end_daemon = false;
   std::vector<std::string> ended;

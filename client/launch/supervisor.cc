@@ -238,13 +238,16 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
 // Too few hosts are left to begin with, and nobody else is expected.
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
   const bool failed = ExitCodeOf(*agent.wait_status) != 0;
-  if (!failed || ran_ || stop_ || options_.hosts.empty() ||
+  const bool submits = agent.name == kSubmitName;
+  if (!failed || ran_ || stop_ || (options_.hosts.empty() && !submits) ||
       agents_.size() >= options_.settings.nodes_min()) {
     return;
   }
   const std::string why = absl::StrCat(
-      "no agent runs on ", agent.name, ", and the ", agents_.size(),
-      " that are left are fewer than --nodes ", options_.settings.nodes_min());
+      submits ? "not all workers are submitted"
+              : absl::StrCat("no agent runs on ", agent.name),
+      ", and the ", agents_.size(), " that are left are fewer than --nodes ",
+      options_.settings.nodes_min());
   story_.Say(why);
   Stop(kExitRendezvous, why, /*now=*/true);
 }

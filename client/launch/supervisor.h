@@ -72,6 +72,10 @@ class Supervisor {
   bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
   SpawnOptions RemoteSpawn(const NamedAgent& agent) const;
+  // Starts the process that submits workers.
+  void SubmitWorkers(const std::vector<std::string>& endpoints);
+  // A token with which each submitted worker may join a few times.
+  absl::StatusOr<v1::JoinToken> TokenForWorkers(uint32_t workers) const;
 
   // --- The loop (supervisor.cc) ---
   void Wait();

@@ -22,6 +22,8 @@ namespace {
 // reports which process holds its state.
 constexpr int kKillPatienceMs = 10000;
 constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
+// A worker may be started again by its scheduler.
+constexpr uint32_t kUsesPerWorker = 4;
 
 DaemonChildOptions ForDaemon(const LaunchOptions& options,
                              const LaunchFolder& state,
@@ -202,6 +204,55 @@ void Supervisor::StartAgents() {
     if (agent.own) own_exit_ = kExitRendezvous;
     if (agent.own) agent_failed_at_ = MonotonicNow();
   }
+  if (plan_.submits) SubmitWorkers(for_others);
+}
+
+void Supervisor::SubmitWorkers(const std::vector<std::string>& endpoints) {
+  const uint32_t workers = options_.settings.nodes_max() - 1;
+  const auto token = TokenForWorkers(workers);
+  const auto master = ParseHostPort(endpoints.front());
+  if (!token.ok() || !master.ok()) {
+    story_.Say(absl::StrCat(
+        "cannot submit workers: ",
+        token.ok() ? master.status().message() : token.status().message()));
+    return;
+  }
+  SpawnOptions spawn;
+  spawn.arguments = {"submit",
+                     "--template",
+                     options_.submit.file,
+                     "--command",
+                     options_.submit.command,
+                     "--workers",
+                     absl::StrCat(workers),
+                     "--value",
+                     absl::StrCat("MASTER_ADDR=", master->host)};
+  for (const auto& [name, value] : options_.submit.values) {
+    spawn.arguments.insert(spawn.arguments.end(),
+                           {"--value", absl::StrCat(name, "=", value)});
+  }
+  spawn.environment = options_.environment;
+  const absl::Status started =
+      agents_.Start(kSubmitName, false, std::move(spawn),
+                    wire_.JoinString(endpoints, options_.job, *token));
+  if (!started.ok()) story_.Say(started.message());
+}
+
+absl::StatusOr<v1::JoinToken> Supervisor::TokenForWorkers(
+    uint32_t workers) const {
+  // Derived from the secret, as everybody's.
+  if (wire_.options.secret) return worker_token_;
+  v1::CreateTokenRequest request;
+  request.set_job(options_.job);
+  request.set_role(v1::ROLE_WORKER);
+  request.set_uses(kUsesPerWorker * workers);
+  request.set_description("submitted workers");
+  if (options_.token_ttl != absl::InfiniteDuration()) {
+    ToProto(options_.token_ttl, request.mutable_lifetime());
+  }
+  auto made = AdminClient(address_).CreateToken(request, kStatusTimeout);
+  if (!made.ok()) return made.status();
+  return made->token();
 }
 
 bool Supervisor::JobHasEnded() {

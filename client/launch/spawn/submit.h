@@ -1,0 +1,34 @@
+// Submit: fills a worker template in for each worker and runs the submit
+// command with it (`rollcall submit`, hidden; a child of the launcher).
+//
+// A process of its own, so that a slow scheduler does not hold the launcher up.
+#ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_SUBMIT_H_
+#define ROLLCALL_CLIENT_LAUNCH_SPAWN_SUBMIT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "client/launch/spawn/worker_template.h"
+
+namespace rollcall {
+
+struct SubmitOptions {
+  // The file of the worker template.
+  std::string file;
+  // A program and its arguments, separated by spaces; the path of the filled-in
+  // file takes the place of the word {}, or comes last.
+  std::string command;
+  // All but NODE_RANK.
+  TemplateValues values;
+  // Workers 1 to `workers` are submitted, one after the other.
+  uint32_t workers = 0;
+};
+
+// Returns 0, or the exit code of the first command that failed, whose worker a
+// message names; 69 if one cannot be started. The filled-in files, which may
+// hold a join string, are 0600 and removed after their command. Blocks.
+int RunSubmit(const SubmitOptions& options);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_LAUNCH_SPAWN_SUBMIT_H_

@@ -1,0 +1,123 @@
+"""`--worker-template` and `--submit`: workers that a scheduler starts."""
+import os
+import shlex
+import sys
+
+import yaml
+
+import harness
+from harness import E2E, Lab
+
+SPECS = os.path.join(harness.PROJECT, "specs")
+
+# In the scheduler's place: keeps the spec, and asks the test to run it.
+SUBMIT = """
+import os, shutil, sys
+spec, folder = sys.argv[-1], sys.argv[1]
+print("mode", oct(os.stat(spec).st_mode & 0o777), "submitted", spec, flush=True)
+shutil.copy(spec, os.path.join(folder, "worker-%d.yaml" % len([
+    n for n in os.listdir(folder) if n.startswith("worker-")])))
+"""
+
+
+class Submit(E2E):
+    def setUp(self):
+        super().setUp()
+        self.script = self.stage.path("submit.py")
+        with open(self.script, "w", encoding="utf-8") as f:
+            f.write(SUBMIT)
+        self.submit = f"{sys.executable} {self.script} {self.stage.folder}"
+
+    def template(self, text):
+        path = self.stage.path("worker.tpl")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def test_the_vessl_pair(self):
+        lab = Lab(self.stage, 3)
+        with open(os.path.join(SPECS, "launcher.yaml"),
+                  encoding="utf-8") as f:
+            spec = yaml.safe_load(f)
+        says = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE"]
+
+        def command(spec):
+            words = shlex.split(spec["run"])
+            at = words.index("--")
+            self.assertEqual(words[0], "rollcall")
+            self.assertEqual(words[at + 1:], ["python3", "/code/train.py"])
+            return [harness.ROLLCALL, *words[1:at + 1], *says]
+        words = command(spec)
+        words[words.index("/code/worker.yaml.tpl")] = os.path.join(
+            SPECS, "worker.yaml.tpl")
+        self.assertEqual(words[words.index("--submit") + 1],
+                         "vessl run create -f")
+        words[words.index("--submit") + 1] = self.submit
+        launcher = lab.start(1, words, dict(
+            spec["env"], NUM_NODES="3", GPUS_PER_NODE="2"))
+        told = launcher.await_lines(r"mode (\S+) submitted (\S+)$", 2)
+        nodes = [launcher]
+        for i in (0, 1):
+            self.assertEqual(told[i][1], "0o600")
+            with open(self.stage.path(f"worker-{i}.yaml"),
+                      encoding="utf-8") as f:
+                worker = yaml.safe_load(f)
+            self.assertEqual(worker["name"], f"train-worker-{i + 1}")
+            nodes.append(lab.start(i + 2, command(worker), {
+                name: str(value) for name, value in worker["env"].items()}))
+        for node in nodes:
+            self.assert_code(node, 0)
+            self.assertEqual(len([line for line in node.out()
+                                  if "rank" in line and "of 6" in line]), 2)
+        for _, _, path in [(m[0], m[1], m[2]) for m in told]:
+            self.assertFalse(os.path.exists(path))
+        # The token of the template admits each worker a few times.
+        self.assertNotIn(worker["env"]["ROLLCALL_JOIN"], launcher.text())
+
+    def test_a_spec_of_another_scheduler_and_a_shared_secret(self):
+        template = self.template("rank=<<NODE_RANK>> of=<<NUM_NODES>> "
+                                 "at=<<MASTER_ADDR>> job=<<RDZV_ID>> "
+                                 "gpus=<<GPUS_PER_NODE>>\n")
+        launcher = self.launch(
+            ["--job", "some-job", "--nodes", "2", "--nproc-per-node", "4",
+             "--listen", "127.0.0.1:0", "--worker-template", template,
+             "--submit", self.submit + " {} --force",
+             "--secret-file", self.stage.secret_file("secret")], ["true"])
+        # The script takes the last word for the spec.
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find("worker 1 is not submitted"))
+        launcher = self.launch(
+            ["--job", "some-job", "--nodes", "2", "--nproc-per-node", "4",
+             "--listen", "127.0.0.1:0", "--worker-template", template,
+             "--submit", self.submit, "--secret-file",
+             self.stage.path("secret")], ["true"])
+        launcher.await_line("submitted")
+        with open(self.stage.path("worker-0.yaml"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), "rank=1 of=2 at=127.0.0.1 job=some-job "
+                                       "gpus=4\n")
+        launcher.signal(2)
+        self.assert_code(launcher, 130)
+
+    def test_what_the_template_lacks_is_said_before_anything_starts(self):
+        for text, flags, expect in (
+                ("<<JOIN>>\n  x: <<RANK>>", ["--nodes", "2"],
+                 "line 2, column 6: unknown placeholder <<RANK>>"),
+                ("name: w", ["--nodes", "2"], "<<JOIN>>"),
+                ("<<JOIN>>", [], "give --nodes"),
+                ("<<JOIN>> <<GPUS_PER_NODE>>",
+                 ["--nodes", "2", "--nproc-per-node", "auto"],
+                 "<<GPUS_PER_NODE>> has no value")):
+            process = self.stage.run([
+                harness.ROLLCALL, "launch", *flags, "--worker-template",
+                self.template(text), "--submit", self.submit, "--", "true"])
+            self.assert_code(process, 2)
+            self.assertIsNotNone(process.find(expect), process.text())
+
+    def test_a_command_that_fails_ends_the_run(self):
+        launcher = self.launch(
+            ["--nodes", "2", "--worker-template", self.template("<<JOIN>>"),
+             "--submit", "false"], ["true"])
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            "worker 1 is not submitted: `false` exited with code 1"))
+        self.assertIsNotNone(launcher.find("not all workers are submitted"))
