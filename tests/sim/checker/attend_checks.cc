@@ -52,6 +52,7 @@ void InvariantChecker::CheckRefused(const Job& job, const Attend& attend,
       seen_ = std::max(seen_, attend.hello.generation_seen());
     }
     hangs_.OnAttended(name, now);
+    NoteAdopted(attend.session);
     const auto evicted = evicted_.find({attend.hello.run(), name});
     if (evicted != evicted_.end() && attend.hello.has_node_credential() &&
         attend.epoch < evicted->second) {
@@ -150,20 +151,42 @@ void InvariantChecker::ForgetEvictions() {
     adoptable.push_back(&told);
   }
   if (adoptable.empty()) return evicted_.clear();
-  for (const Told* told : adoptable) {
-    const auto world = DecodeWorld(told->world);
-    v1::WorldCommit world_commit;
-    CHECK(world.ok() && world_commit.ParseFromString(told->world_commit));
-    std::erase_if(evicted_, [&](const auto& entry) {
-      const auto& [run_and_name, epoch] = entry;
-      for (int row = 0; row < world->members_size(); ++row) {
-        if (world->members(row).node() == run_and_name.second) {
-          return row >= world_commit.epochs_size() ||
-                 world_commit.epochs(row) < epoch;
-        }
+  for (const Told* told : adoptable) ForgetEvictionsSince(*told);
+}
+
+void InvariantChecker::ForgetEvictionsSince(const Told& told) {
+  const auto world = DecodeWorld(told.world);
+  v1::WorldCommit world_commit;
+  CHECK(world.ok() && world_commit.ParseFromString(told.world_commit));
+  std::erase_if(evicted_, [&](const auto& entry) {
+    const auto& [run_and_name, epoch] = entry;
+    for (int row = 0; row < world->members_size(); ++row) {
+      if (world->members(row).node() == run_and_name.second) {
+        return row >= world_commit.epochs_size() ||
+               world_commit.epochs(row) < epoch;
       }
-      return false;
-    });
+    }
+    return false;
+  });
+}
+
+// The agent of this stream attends. If it claimed a world, the daemon has
+// adopted that one: an older one than the last, if no living agent has brought
+// a later one.
+void InvariantChecker::NoteAdopted(SessionId session) {
+  const auto claim = claims_.find(session);
+  if (claim == claims_.end()) return;
+  const Told* adopted = nullptr;
+  bool later = false;
+  for (const auto& [generation, told] : told_) {
+    const bool claimed = std::any_of(
+        claims_.begin(), claims_.end(),
+        [&](const auto& other) { return other.second.world == told.world; });
+    later = later || (adopted != nullptr && claimed);
+    if (told.world == claim->second.world) adopted = &told;
+  }
+  if (adopted != nullptr && !later && !adopted->world_commit.empty()) {
+    ForgetEvictionsSince(*adopted);
   }
 }
 

@@ -166,6 +166,8 @@ class InvariantChecker {
   void CheckReplaced(const Job& job, const v1::Hello& hello);
   void NoteVouched(const std::string& name);
   void ForgetEvictions();
+  void NoteAdopted(SessionId session);
+  void ForgetEvictionsSince(const Told& told);
   void NoteClaim(const Job& job, const Attend& attend);
   void CheckAdoption(const v1::Proposal& proposal);
   void CheckToldItEnded(const Job& job, const Attend& attend, absl::Time now,
