@@ -25,7 +25,6 @@
 #include "client/agent/processes/signal_thread.h"
 #include "client/agent/processes/stack_dump.h"
 #include "client/agent/rank_service/rank_service.h"
-#include "client/facts/facts.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/base/clock.h"
@@ -106,24 +105,21 @@ class Session {
 
 NodeChecksOptions ForChecks(const AgentOptions& options,
                             const RunFolder& folder) {
-  NodeChecksOptions wanted;
-  wanted.run_folder = folder.path();
-  wanted.log_dir = options.log_dir;
-  // The GPUs that the command sees, counted as in CheckNode.
+  NodeChecksOptions wanted{.run_folder = folder.path(),
+                           .log_dir = options.log_dir};
+  // Those that the command sees, as in CheckNode.
   wanted.gpus = options.network.facts.gpu_count();
   wanted.facts = options.facts;
   return wanted;
 }
 
 PreparationOptions ForPreparation(const AgentOptions& options) {
-  PreparationOptions wanted;
-  wanted.node = options.hello.node();
-  wanted.hosts_file = options.hosts_file;
-  wanted.hosts_names = options.hosts_names;
-  wanted.nccl_library = options.nccl_library;
-  wanted.user = options.rank_user;
-  wanted.environment = options.environment;
-  return wanted;
+  return {.node = options.hello.node(),
+          .hosts_file = options.hosts_file,
+          .hosts_names = options.hosts_names,
+          .nccl_library = options.nccl_library,
+          .user = options.rank_user,
+          .environment = options.environment};
 }
 
 ProcessesOptions ForProcesses(const AgentOptions& options,
@@ -472,14 +468,8 @@ void Warn(const AgentOptions& options, std::string text) {
 // with their guards. This node may be a spare and never write the file itself.
 void RemoveDeadHosts(const AgentOptions& options) {
   if (options.hosts_file.empty()) return;
-  std::vector<std::string> warnings;
-  const absl::Status status =
-      HostsFile(options.hosts_file).RemoveDead(&warnings);
-  for (std::string& warning : warnings) Warn(options, std::move(warning));
-  if (!status.ok()) {
-    Warn(options, absl::StrCat("hosts file: lines of an agent that has died "
-                               "stay in it: ",
-                               status.message()));
+  for (std::string& warning : HostsFile(options.hosts_file).RemoveDead()) {
+    Warn(options, std::move(warning));
   }
 }
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/cli/flags.h"
+#include "client/cli/flags/flags.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {

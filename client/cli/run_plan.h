@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "client/cli/flags.h"
+#include "client/cli/flags/flags.h"
 #include "client/launch/platform/environment.h"
 
 namespace rollcall {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/flags.h"
+#include "client/cli/flags/flags.h"
 
 namespace rollcall {
 

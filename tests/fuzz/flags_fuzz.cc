@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "client/cli/argv.h"
-#include "client/cli/flags.h"
+#include "client/cli/flags/argv.h"
+#include "client/cli/flags/flags.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "tests/fuzz/feed.h"

@@ -101,11 +101,18 @@ std::vector<HostsBlock> HostsFile::DeadBlocks() const {
   return dead;
 }
 
-absl::Status HostsFile::RemoveDead(std::vector<std::string>* warnings) {
-  if (DeadBlocks().empty()) return absl::OkStatus();
+std::vector<std::string> HostsFile::RemoveDead() {
+  std::vector<std::string> warnings;
+  if (DeadBlocks().empty()) return warnings;
   // Every edit of the file removes dead blocks, also an edit by an owner that
   // has no block in it.
-  return RemoveOwner(HostsOwner(), warnings);
+  const absl::Status removed = RemoveOwner(HostsOwner(), &warnings);
+  if (!removed.ok()) {
+    warnings.push_back(
+        absl::StrCat("hosts file: lines of an agent that has died stay in it: ",
+                     removed.message()));
+  }
+  return warnings;
 }
 
 absl::Status HostsFile::Remove(const std::string& job, const std::string& run,

@@ -54,8 +54,8 @@ class HostsFile {
   std::vector<HostsBlock> DeadBlocks() const;
 
   // Removes those blocks. If there are none, nothing is locked or written. Safe
-  // to repeat.
-  absl::Status RemoveDead(std::vector<std::string>* warnings);
+  // to repeat. Returns warnings, also about blocks that stay.
+  std::vector<std::string> RemoveDead();
 
   // Removes the owner; the block is removed with its last living owner. Safe to
   // repeat.

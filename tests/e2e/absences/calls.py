@@ -12,7 +12,7 @@ SLEEPS = re.compile(
 SLEEPS_JUSTIFIED = {
     "trainer/checkpointing.cc":
         "another process saves in a folder, maybe on another machine",
-    "client/agent/node_files/run_folder.cc":
+    "client/agent/node_files/leftovers.cc":
         "another agent's lock has no end that could be awaited with a bound",
 }
 

@@ -1,4 +1,4 @@
-#include "client/cli/argv.h"
+#include "client/cli/flags/argv.h"
 
 #include <gtest/gtest.h>
 

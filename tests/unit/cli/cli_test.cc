@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/admin/addresses.h"
-#include "client/cli/argv.h"
-#include "client/cli/flags.h"
+#include "client/cli/flags/argv.h"
+#include "client/cli/flags/flags.h"
 #include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/cli/argv.h"
+#include "client/cli/flags/argv.h"
 
 namespace rollcall {
 namespace {

@@ -1,15 +1,15 @@
 // The values of flags, from text: checked, and converted to an Invocation.
 //
 // Pure; any thread.
-#ifndef ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
-#define ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAG_VALUES_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_FLAG_VALUES_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cli/argv.h"
-#include "client/cli/flag_grammar.h"
-#include "client/cli/flags.h"
+#include "client/cli/flags/argv.h"
+#include "client/cli/flags/flag_grammar.h"
+#include "client/cli/flags/flags.h"
 
 namespace rollcall {
 
@@ -24,4 +24,4 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_CLI_FLAG_VALUES_H_
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_FLAG_VALUES_H_

@@ -2,15 +2,15 @@
 // their help texts.
 //
 // Values stay as typed where CLI11 cannot check them; flag_values.h reads them.
-#ifndef ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_
-#define ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GRAMMAR_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GRAMMAR_H_
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "client/cli/flags.h"
+#include "client/cli/flags/flags.h"
 
 namespace rollcall {
 
@@ -68,4 +68,4 @@ std::unique_ptr<CLI::App> MakeParser(TypedFlags& to);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_CLI_FLAG_GRAMMAR_H_
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GRAMMAR_H_

@@ -1,4 +1,4 @@
-#include "client/cli/flags.h"
+#include "client/cli/flags/flags.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/flag_grammar.h"
-#include "client/cli/flag_values.h"
-#include "client/cli/flags_text.h"
+#include "client/cli/flags/flag_grammar.h"
+#include "client/cli/flags/flag_values.h"
+#include "client/cli/flags/flags_text.h"
 
 namespace rollcall {
 namespace {

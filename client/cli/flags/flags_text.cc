@@ -1,4 +1,4 @@
-#include "client/cli/flags_text.h"
+#include "client/cli/flags/flags_text.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"

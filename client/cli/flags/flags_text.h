@@ -1,6 +1,6 @@
 // The footer of `rollcall launch --help`: limits and defaults. Pure.
-#ifndef ROLLCALL_CLIENT_CLI_FLAGS_TEXT_H_
-#define ROLLCALL_CLIENT_CLI_FLAGS_TEXT_H_
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_TEXT_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_TEXT_H_
 
 #include <string>
 
@@ -10,4 +10,4 @@ std::string LimitsText();
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_CLI_FLAGS_TEXT_H_
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_TEXT_H_

@@ -1,4 +1,4 @@
-#include "client/cli/flag_values.h"
+#include "client/cli/flags/flag_values.h"
 
 #include <utility>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/flags_text.h"
+#include "client/cli/flags/flags_text.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"

@@ -2,8 +2,8 @@
 //
 // Pure: only the arguments are read. The commands decide what a value means on
 // this machine (`--nproc-per-node auto`, a job's state folder).
-#ifndef ROLLCALL_CLIENT_CLI_FLAGS_H_
-#define ROLLCALL_CLIENT_CLI_FLAGS_H_
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
 
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/cli/argv.h"
+#include "client/cli/flags/argv.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/given_secrets.h"
 #include "rollcall/v1/admin.pb.h"
@@ -269,4 +269,4 @@ absl::StatusOr<Invocation> ParseFlags(const Argv& args);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_CLI_FLAGS_H_
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_

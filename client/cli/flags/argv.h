@@ -1,8 +1,8 @@
 // Argv: the arguments before flags are parsed.
 //
 // Pure except HideSecrets, which writes into argv.
-#ifndef ROLLCALL_CLIENT_CLI_ARGV_H_
-#define ROLLCALL_CLIENT_CLI_ARGV_H_
+#ifndef ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
+#define ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
 
 #include <optional>
 #include <string>
@@ -70,4 +70,4 @@ std::string ContainerAdvice(const std::vector<std::string>& command);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_CLIENT_CLI_ARGV_H_
+#endif  // ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
