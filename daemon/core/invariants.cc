@@ -41,7 +41,7 @@ const std::vector<InvariantRow> kInvariants = {
     {Invariant::kBounded, "bounded",
      "A job keeps each of its containers within its limit, which it CHECKs "
      "after each event, and an agent brings a world of at most "
-     "held_world_bytes_max."},
+     "resume_state_world_bytes_max."},
     {Invariant::kOneGenerationANode, "one generation a node",
      "No node has ranks of two generations at once."},
     {Invariant::kOneGenerationSteps, "one generation steps",

@@ -391,12 +391,14 @@ absl::Time Job::NextDeadline() const {
   }
   switch (phase_) {
     case Phase::kGathering:
-      // Their own deadlines come first.
-      if (membership_.HasSeatedSuspect() || adoption_.waiting()) break;
+      // Nodes that are silent then may be missing, so that those that were not
+      // reached are taken back sooner.
       if (probes_.UnderWay(now_)) {
         next = std::min(next, probes_.UnderWayUntil(now_));
         break;
       }
+      // Their own deadlines come first.
+      if (membership_.HasSeatedSuspect() || adoption_.waiting()) break;
       next = std::min(next, gathering_.Due(probes_.Able(membership_, now_) >=
                                                settings_.nodes_min(),
                                            now_, limits_));

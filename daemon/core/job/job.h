@@ -208,7 +208,7 @@ class Job {
   };
   Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::ResumeState& resume_state);
-  void JournalNodeEpochs();
+  v1::NodeState StateByPhase(const Node& node) const;
 
   // Messages of members (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);
@@ -226,8 +226,6 @@ class Job {
   bool IsFenced(const std::vector<Seated>& seated);
   // How long a world still waits at most; zero: none waits.
   absl::Duration FenceLeft(absl::Time now) const;
-  void TellSpare(const Node& node);
-  void TellSpares();
   void NoteStopped(const Node& node);
   void FenceOpened();
   // Whether the job ends if no node attends in time.
@@ -319,17 +317,18 @@ class Job {
   // A run that this daemon has no memory of (job_adopt.cc).
   bool TakeClaim(const Attend& attend);
   void MaybeAdopt(bool time_is_over);
-  // As Restore does.
-  void Await(Node& node);
-  void TakeUpLeaving(const v1::Notice& leaving);
   void Adopt(const Claims::Claimed& chosen);
   void EndClaims();
   void RefuseClaims();
+
+  // What a daemon takes up, from its journal or by adoption (job_restore.cc).
   // Takes over a world from the journal or from its members' claims; all
   // members are waited for. `world_commit`: set if it was committed, so it
   // runs.
   void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
                    const std::optional<v1::WorldCommit>& world_commit);
+  void Await(Node& node);
+  void TakeUpLeaving(const v1::Notice& leaving);
 
   // Blame and its consequences for a node (job_blame.cc).
   void BlameNode(const v1::RootCause& cause, uint32_t times);
@@ -394,8 +393,10 @@ class Job {
   // `evicted`: by a person; such a loss does not delay newcomers.
   void Part(Node& node, v1::NodeState state, const std::string& reason,
             bool evicted = false);
-  v1::NodeState StateByPhase(const Node& node) const;
+  void JournalNodeEpochs();
   void TellWaiting();
+  void TellSpare(const Node& node);
+  void TellSpares();
   void CheckInvariants() const;
 
   Outbox out_;
