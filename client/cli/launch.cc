@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/commands.h"
@@ -27,6 +29,8 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kHostfileBytesMax = 4 << 20;
+// Of the names of --hosts-names: an argument has at most 128 KiB.
+constexpr size_t kNamesBytesMax = 64 << 10;
 
 // The launcher's flags that every agent started by it gets.
 std::vector<std::string> AgentFlags(const LaunchFlags& flags,
@@ -53,7 +57,10 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
     // The operator has listed the hosts of a hostfile.
     std::vector<std::string> names = local.hosts_names;
     for (const Host& host : hosts) names.push_back(host.name);
-    add("--hosts-names", absl::StrJoin(names, ","));
+    const std::string all = absl::StrJoin(names, ",");
+    add("--hosts-names", all.size() <= kNamesBytesMax
+                             ? all
+                             : absl::StrJoin(local.hosts_names, ","));
   }
   if (local.once) to.push_back("--once");
   if (local.preempt_signal != LocalFlags().preempt_signal) {
@@ -94,7 +101,20 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
     host->name = own_name;
     break;
   }
-  return hosts;
+  std::set<std::string> names;
+  for (const Host& host : *hosts) {
+    if (names.insert(host.name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hostfile ", flags.hostfile,
+                     ": this machine's node and another host "
+                     "are both named ",
+                     host.name, "; give one of them another name"));
+  }
+  if (!hosts->empty()) return hosts;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--hostfile ", flags.hostfile,
+                   ": it names this machine alone, and --no-worker leaves it "
+                   "out; name the hosts that train"));
 }
 
 // What --worker-template and --submit say. INVALID_ARGUMENT: the template names
@@ -180,15 +200,14 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node,
     settings.set_requeue_exit_code(limits.requeue_exit_code);
   }
   if (!node.empty()) settings.add_expected_nodes(node);
-  const uint32_t named =
+  const uint32_t local =
       std::min<uint32_t>(flags.local_workers, Limits::expected_nodes_max - 1);
-  for (uint32_t i = 1; i <= named; ++i) {
+  for (uint32_t i = 1; i <= local; ++i) {
     settings.add_expected_nodes(LocalWorkerName(i));
   }
   for (const Host& host : hosts) {
-    if (static_cast<size_t>(settings.expected_nodes_size()) >=
-        Limits::expected_nodes_max)
-      break;
+    const auto named = static_cast<size_t>(settings.expected_nodes_size());
+    if (named >= Limits::expected_nodes_max) break;
     if (host.name != node) settings.add_expected_nodes(host.name);
   }
   if (!hosts.empty() && !flags.nodes_given) {
@@ -275,6 +294,10 @@ int RunLaunchCommand(const LaunchFlags& flags) {
     return kExitUsage;
   }
   options.listen = *std::move(listen);
+  if (flags.insecure && !flags.hostfile.empty()) {
+    Complain("--insecure is for loopback alone; --hostfile needs TLS");
+    return kExitUsage;
+  }
   std::string own_name = flags.local.name;
   bool here = false;
   auto hosts = ReadHosts(flags, own_name, here);

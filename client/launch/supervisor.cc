@@ -235,7 +235,8 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   }
 }
 
-// Too few hosts are left to begin with, and nobody else is expected.
+// If too few hosts are left to begin with, the run ends: no other node is
+// expected.
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
   const bool failed = ExitCodeOf(*agent.wait_status) != 0;
   const bool submits = agent.name == kSubmitName;

@@ -3,7 +3,7 @@
 // By handlers and not by a blocked mask: handlers fall back to the default at
 // exec, so that no child inherits anything. SIGPIPE and SIGXFSZ get an empty
 // handler for the same reason: writes to a closed pipe and beyond `ulimit -f`
-// fail with EPIPE and EFBIG and end nobody.
+// fail with EPIPE and EFBIG and do not end the process.
 //
 // Thread rule: at most one lives in a process; Read from one thread.
 #ifndef ROLLCALL_DAEMON_BASE_SIGNAL_PIPE_H_

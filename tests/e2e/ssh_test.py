@@ -132,6 +132,17 @@ class Ssh(E2E):
             self.assert_code(process, 2)
             self.assertIsNotNone(process.find(expect), process.text())
 
+    def test_a_hostfile_that_cannot_work_is_refused(self):
+        for flags, lines, expect in (
+                (["--no-worker"], ["localhost"], "name the hosts that train"),
+                (["--name", "b"], ["localhost", "b"], "are both named b"),
+                (["--insecure"], ["b"], "--hostfile needs TLS")):
+            process = self.stage.run([
+                harness.ROLLCALL, "launch", *flags, "--hostfile",
+                self.hostfile(*lines), "--", "true"])
+            self.assert_code(process, 2)
+            self.assertIsNotNone(process.find(expect), process.text())
+
     # --- Ends, with ranks that run on other hosts ------------------------------
 
     def running(self):

@@ -23,7 +23,7 @@ void Trainer::Joins(uint32_t machine, const StartRanks& start, size_t nodes) {
 void Trainer::OnStep(uint64_t number) {
   Generation& generation = generations_.at(number);
   if (generation.done >= steps_) {
-    // Nothing is left to be done, whoever is gone already, or in another world.
+    // No step is left, also if some ranks have ended or are in another world.
     for (const uint32_t machine : generation.machines) {
       Ranks& ranks = nodes_[machine]->ranks();
       if (ranks.running() == number) ranks.Finish();

@@ -51,8 +51,8 @@ std::string GenerationName(uint64_t generation) {
   return absl::StrCat("gen-", generation);
 }
 
-// Whether nobody but root and this process's user can rename a folder of theirs
-// in `parent`. The rank's user could otherwise lead root elsewhere at any time.
+// Whether only root and this process's user can rename their folders in
+// `parent`. The rank's user could otherwise lead root elsewhere at any time.
 absl::Status CheckParent(const std::string& parent, const SystemUser& user) {
   struct stat info;
   if (stat(parent.c_str(), &info) != 0) {

@@ -3,7 +3,7 @@
 //
 // A connection that breaks ends nothing: the agent belongs to its job's daemon.
 // Only an agent that was told to end (SIGTERM) is killed when the connection
-// then closes, since nobody could kill it otherwise.
+// then closes: no other process could kill it.
 #ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_HOSTED_AGENT_H_
 #define ROLLCALL_CLIENT_LAUNCH_SPAWN_HOSTED_AGENT_H_
 

@@ -29,7 +29,6 @@ namespace {
 
 // ssh's own errors; an agent could only have this code from a rank.
 constexpr int kSshFailed = 255;
-constexpr size_t kErrorLinesMax = 4;
 constexpr size_t kErrorBytesMax = 1024;
 // One write to a pipe of this size is not torn apart.
 constexpr size_t kPieceBytes = PIPE_BUF;
@@ -67,17 +66,18 @@ class LineRelay {
       Flush(open_.size());
       return;
     }
-    const absl::string_view text(chunk, static_cast<size_t>(got));
-    for (const std::string& line : cutter_.Take(text, absl::InfinitePast())) {
-      tail_.Add(line);
-    }
-    open_.append(text.data(), text.size());
+    open_.append(chunk, static_cast<size_t>(got));
+    tail_ = LastBytes(tail_.append(chunk, static_cast<size_t>(got)),
+                      kErrorBytesMax);
     const size_t end = open_.rfind('\n');
     if (end != std::string::npos) Flush(end + 1);
     if (open_.size() > kPieceBytes) Flush(open_.size());
   }
 
-  std::string Tail() const { return tail_.Text(cutter_.open_line()); }
+  // The end of what it has read, for a message.
+  std::string Tail() const {
+    return std::string(absl::StripAsciiWhitespace(tail_));
+  }
 
  private:
   void Flush(size_t bytes) {
@@ -87,9 +87,9 @@ class LineRelay {
 
   int from_;
   const int to_;
+  // The line that has no end yet.
   std::string open_;
-  LineCutter cutter_;
-  rollcall::Tail tail_{kErrorLinesMax, kErrorBytesMax};
+  std::string tail_;
 };
 
 // Where --push puts the binary, below the login folder.

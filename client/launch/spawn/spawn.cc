@@ -29,18 +29,6 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-void SetAttributes(posix_spawnattr_t& attributes) {
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
-                                            POSIX_SPAWN_SETSIGDEF |
-                                            POSIX_SPAWN_SETSIGMASK);
-}
-
 void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY,
@@ -59,21 +47,38 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
 
 }  // namespace
 
+int SpawnInSession(const std::string& program,
+                   const std::vector<std::string>& argv,
+                   const std::vector<std::string>& environment,
+                   const posix_spawn_file_actions_t& files, pid_t& pid) {
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
+                                            POSIX_SPAWN_SETSIGDEF |
+                                            POSIX_SPAWN_SETSIGMASK);
+  const int failed =
+      posix_spawnp(&pid, program.c_str(), &files, &attributes,
+                   Pointers(argv).data(), Pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  return failed;
+}
+
 absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
   std::vector<std::string> arguments = options.arguments;
   arguments.insert(arguments.begin(), "rollcall");
-  posix_spawnattr_t attributes;
   posix_spawn_file_actions_t files;
-  SetAttributes(attributes);
   SetFiles(options, files);
   pid_t pid = -1;
   // The launcher lowered its own limit; ranks get the original one.
   const CoreLimitForChildren as_at_start;
-  const int failed = posix_spawn(&pid, "/proc/self/exe", &files, &attributes,
-                                 Pointers(arguments).data(),
-                                 Pointers(options.environment).data());
+  const int failed = SpawnInSession("/proc/self/exe", arguments,
+                                    options.environment, files, pid);
   posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
   if (failed != 0) {
     const bool no_proc =
         failed == ENOENT && access("/proc/self/exe", F_OK) != 0;

@@ -5,6 +5,7 @@
 #ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_SPAWN_H_
 #define ROLLCALL_CLIENT_LAUNCH_SPAWN_SPAWN_H_
 
+#include <spawn.h>
 #include <sys/types.h>
 
 #include <string>
@@ -54,6 +55,13 @@ class StartGate {
 
 // In the child: whether to continue. -1: there is no gate.
 bool AwaitStart(int start_fd);
+
+// Starts a program, found in PATH unless its name has a '/', in a session of
+// its own and with default signal handlers. Returns 0, or an errno.
+int SpawnInSession(const std::string& program,
+                   const std::vector<std::string>& argv,
+                   const std::vector<std::string>& environment,
+                   const posix_spawn_file_actions_t& files, pid_t& pid);
 
 // Returns the child's pid; the caller must reap it. UNAVAILABLE: no process
 // could be made; with the system's error.

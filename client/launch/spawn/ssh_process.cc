@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "client/launch/spawn/spawn.h"
 
 extern char** environ;
 
@@ -53,27 +54,16 @@ absl::StatusOr<SshProcess> SshProcess::Start(
   posix_spawn_file_actions_adddup2(&files, in->read.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, out->write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, err->write.get(), STDERR_FILENO);
-  sigset_t all, none;
-  sigfillset(&all);
-  sigemptyset(&none);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
-                                            POSIX_SPAWN_SETSIGDEF |
-                                            POSIX_SPAWN_SETSIGMASK);
   std::vector<std::string> words = ssh;
   words.push_back(target);
   words.push_back(command);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.push_back(*entry);
+  }
   pid_t pid = -1;
-  const int failed = posix_spawnp(&pid, words[0].c_str(), &files, &attributes,
-                                  argv.data(), environ);
+  const int failed = SpawnInSession(words[0], words, environment, files, pid);
   posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
   if (failed != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot start ", words[0], ": ", strerror(failed)));
@@ -113,7 +103,7 @@ int SshProcess::Wait() {
 
 std::vector<std::string> SshWords(absl::string_view flag) {
   std::vector<std::string> words = absl::StrSplit(flag, ' ', absl::SkipEmpty());
-  // No question is ever asked: nobody could answer one for many hosts.
+  // ssh asks no question: a user could not answer one for each of many hosts.
   words.insert(words.end(), {"-T", "-o", "BatchMode=yes"});
   return words;
 }

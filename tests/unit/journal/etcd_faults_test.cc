@@ -192,7 +192,7 @@ TEST_F(EtcdFaultsTest, AWriteThatComesLateChangesNothing) {
 }
 
 // More than one transaction holds. If only some of them were written, etcd has
-// decisions that were sent to nobody: only the next leader may go on.
+// decisions that no agent was sent: only the next leader may continue.
 TEST_F(EtcdFaultsTest, AWriteOfWhichAPartIsRefusedEndsTheTerm) {
   const struct {
     const char* what;

@@ -332,7 +332,7 @@ TEST(JobName, IsTheSameForEveryNode) {
   EXPECT_EQ(JobIdOf("\xc3\xa4"), "");
   EXPECT_EQ(JobIdOf(""), "");
   EXPECT_EQ(JobIdOf(std::string(100, 'x')), std::string(63, 'x'));
-  // What is cut leaves no '-' at the end.
+  // A cut name has no '-' at its end.
   EXPECT_EQ(JobIdOf(std::string(62, 'x') + "-yy"), std::string(62, 'x'));
 }
 
