@@ -14,9 +14,10 @@ SPECS = os.path.join(harness.PROJECT, "specs")
 SUBMIT = """
 import os, shutil, sys
 spec, folder = sys.argv[-1], sys.argv[1]
-print("mode", oct(os.stat(spec).st_mode & 0o777), "submitted", spec, flush=True)
 shutil.copy(spec, os.path.join(folder, "worker-%d.yaml" % len([
     n for n in os.listdir(folder) if n.startswith("worker-")])))
+# Last, since the test reads the copy once it has read this line.
+print("mode", oct(os.stat(spec).st_mode & 0o777), "submitted", spec, flush=True)
 """
 
 

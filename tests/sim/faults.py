@@ -152,7 +152,9 @@ def main():
         # With new times, so that an older build folder builds them again.
         shutil.copytree(ROOT, tree, symlinks=True, copy_function=shutil.copy,
                         ignore=shutil.ignore_patterns('.git', 'build'))
-        made = run(['cmake', '--preset', 'dev', '-B', str(folder)], cwd=tree)
+        # A fault may leave a parameter or a function without use.
+        made = run(['cmake', '--preset', 'dev', '-DROLLCALL_WERROR=OFF', '-B',
+                    str(folder)], cwd=tree)
         error = made.stdout if made.returncode != 0 else build(tree, folder)
         if error is not None:
             sys.exit(f'the unchanged tree cannot be built:\n{error}')

@@ -156,9 +156,10 @@ void Ranks::Stick(uint32_t local_rank, Nanos until) {
   Later(until - world_.now(), {Deed::What::kGoesOn, local_rank, rank.number});
 }
 
-void Ranks::Finish() {
+void Ranks::Finish(uint64_t generation) {
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
-    if (ranks_[i].waits) continue;  // It goes on first, and ends then.
+    // One that waits goes on first, and ends then.
+    if (ranks_[i].waits || ranks_[i].generation != generation) continue;
     Later(world_.chance.Skewed(kMilli, kSecond),
           {Deed::What::kEnd, i, ranks_[i].number});
   }

@@ -43,8 +43,8 @@ class Ranks {
   // Stands still in the kernel (a disk, a driver): no signal ends it before
   // then.
   void Stick(uint32_t local_rank, Nanos until);
-  // The work is done: each exits 0.
-  void Finish();
+  // The work of this generation is done: each of its ranks exits 0.
+  void Finish(uint64_t generation);
   // The agent is gone; its guard takes them along by then.
   void EndBy(Nanos when);
   // Nothing is left of them.

@@ -25,8 +25,7 @@ void Trainer::OnStep(uint64_t number) {
   if (generation.done >= steps_) {
     // No step is left, also if some ranks have ended or are in another world.
     for (const uint32_t machine : generation.machines) {
-      Ranks& ranks = nodes_[machine]->ranks();
-      if (ranks.running() == number) ranks.Finish();
+      nodes_[machine]->ranks().Finish(number);
     }
     return;
   }
@@ -41,7 +40,7 @@ void Trainer::OnStep(uint64_t number) {
     if (generation.done >= steps_) {
       world_.Trace("generation ", number, " has done its last step");
       for (const uint32_t machine : generation.machines) {
-        nodes_[machine]->ranks().Finish();
+        nodes_[machine]->ranks().Finish(number);
       }
       return;
     }
