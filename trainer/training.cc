@@ -181,7 +181,8 @@ absl::Status Training::RunSteps(Collective& collective) {
     if (!result.ok()) return result.status();
     const Progress& progress = report.Tell(*result);
     if (rank_ != nullptr) {
-      rank_->Progress(result->step, result->loss, progress.tokens_per_second);
+      rank_->Progress(result->step, result->loss, progress.tokens_per_second,
+                      options_.steps);
     }
     if (Saves()) held_up_ += checkpointing_->AfterStep(*loop_);
     if (result->boundary && result->step < options_.steps) {

@@ -151,13 +151,15 @@ absl::StatusOr<std::vector<std::string>> Rank::Exchange(
       std::make_move_iterator(response.mutable_values()->end()));
 }
 
-void Rank::Progress(uint64_t step, double loss, double tokens_per_second) {
+void Rank::Progress(uint64_t step, double loss, double tokens_per_second,
+                    uint64_t steps) {
   v1::RankMessage message;
   v1::RankProgress& progress = *message.mutable_progress();
   progress.set_generation(generation());
   progress.set_step(step);
   progress.set_loss(loss);
   progress.set_tokens_per_second(tokens_per_second);
+  progress.set_steps(steps);
   wire_->stream.Send(std::move(message));
 }
 

@@ -94,9 +94,10 @@ class Rank {
                                                     absl::Duration timeout);
 
   // --- To and from the agent --------------------------------------------
-  // Publishes that `step` is done. Never blocks; if several wait to be sent,
-  // only the latest is sent.
-  void Progress(uint64_t step, double loss, double tokens_per_second);
+  // Publishes that `step` of `steps` is done; `steps` 0: the number is not
+  // known. Never blocks; if several wait to be sent, only the latest is sent.
+  void Progress(uint64_t step, double loss, double tokens_per_second,
+                uint64_t steps = 0);
 
   // Sets the function that answers when the agent asks where this rank is,
   // since it has made no progress for long. `where` is called on a separate

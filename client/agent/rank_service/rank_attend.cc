@@ -19,7 +19,8 @@ namespace {
 constexpr size_t kStreamsMax = size_t{4} * Limits::ranks_per_node_max;
 constexpr size_t kRepliesQueuedMax = 64;
 
-// Values that are not finite numbers are dropped.
+// Values that are not finite numbers are dropped, and so is a number of steps
+// that no training can have.
 std::optional<v1::Pace> PaceOf(uint32_t local_rank,
                                const v1::RankProgress& progress) {
   if (local_rank != 0 || !std::isfinite(progress.loss()) ||
@@ -32,6 +33,7 @@ std::optional<v1::Pace> PaceOf(uint32_t local_rank,
   v1::Pace pace;
   pace.set_loss(progress.loss());
   pace.set_tokens_per_second(progress.tokens_per_second());
+  if (progress.steps() <= Limits::step_max) pace.set_steps(progress.steps());
   return pace;
 }
 

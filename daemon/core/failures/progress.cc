@@ -19,7 +19,8 @@ void Progress::TakeStep(Node& node, const v1::World& world,
 
 bool Progress::TakePace(const v1::Pace& pace) {
   const bool same = pace_.has_value() && pace_->loss() == pace.loss() &&
-                    pace_->tokens_per_second() == pace.tokens_per_second();
+                    pace_->tokens_per_second() == pace.tokens_per_second() &&
+                    pace_->steps() == pace.steps();
   pace_ = pace;
   return !same;
 }

@@ -253,6 +253,39 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   EXPECT_TRUE(rank.stream->Finish().ok());
 }
 
+TEST_F(RankServiceTest, TheFirstRankTellsHowATrainingGoes) {
+  OpenWorld();
+  Attending rank(*stub_);
+  rank.Hello(0);
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank.stream->Read(&reply));
+  v1::RankMessage message;
+  v1::RankProgress& progress = *message.mutable_progress();
+  progress.set_generation(5);
+  progress.set_step(17);
+  progress.set_loss(2.5);
+  progress.set_tokens_per_second(1e4);
+  struct {
+    uint64_t steps;
+    uint64_t told;
+  } const kRows[] = {{0, 0},
+                     {100, 100},
+                     {Limits::step_max, Limits::step_max},
+                     // No training has as many.
+                     {Limits::step_max + 1, 0}};
+  for (const auto& row : kRows) {
+    progress.set_steps(row.steps);
+    rank.stream->Write(message);
+    const auto progressed = Next<RankProgressed>();
+    ASSERT_TRUE(progressed.pace.has_value());
+    EXPECT_EQ(progressed.pace->loss(), 2.5);
+    EXPECT_EQ(progressed.pace->steps(), row.told);
+  }
+  rank.stream->WritesDone();
+  EXPECT_FALSE(rank.stream->Read(&reply));
+  EXPECT_TRUE(rank.stream->Finish().ok());
+}
+
 TEST_F(RankServiceTest, AnElasticRankIsLedFromWorldToWorld) {
   OpenWorld();
   Attending rank(*stub_);

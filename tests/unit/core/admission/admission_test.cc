@@ -164,6 +164,15 @@ TEST(Admission, Messages) {
        [](auto& m) {
          m.mutable_heartbeat()->mutable_start_took()->set_seconds(-1);
        }},
+      {"the most steps of a training", true,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_steps(Limits::step_max);
+       }},
+      {"more steps than any training has", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_steps(Limits::step_max +
+                                                          1);
+       }},
       {"pace that is no number", false,
        [](auto& m) {
          m.mutable_heartbeat()->mutable_pace()->set_loss(std::nan(""));

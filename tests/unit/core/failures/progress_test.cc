@@ -70,10 +70,12 @@ TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
   struct {
     double loss;
     double tokens;
+    uint64_t steps;
     bool fresh;
   } const kRows[] = {
-      {2.5, 100, true}, {2.5, 100, false}, {2.4, 100, true},
-      {2.4, 90, true},  {2.4, 90, false},
+      {2.5, 100, 0, true},  {2.5, 100, 0, false}, {2.4, 100, 0, true},
+      {2.4, 90, 0, true},   {2.4, 90, 0, false},  {2.4, 90, 50, true},
+      {2.4, 90, 50, false},
   };
   Progress progress;
   EXPECT_FALSE(progress.pace().has_value());
@@ -81,6 +83,7 @@ TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
     v1::Pace pace;
     pace.set_loss(row.loss);
     pace.set_tokens_per_second(row.tokens);
+    pace.set_steps(row.steps);
     EXPECT_EQ(progress.TakePace(pace), row.fresh) << row.loss << row.tokens;
     EXPECT_EQ(progress.pace()->loss(), row.loss);
     EXPECT_EQ(progress.pace()->tokens_per_second(), row.tokens);
