@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -13,22 +14,32 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/base/awaited_text.h"
+#include "daemon/base/name_list.h"
 
 namespace rollcall {
 namespace {
-
-// How many names fit in one readable line.
-constexpr size_t kNamesShown = 8;
 
 std::string Lower(const std::string& name, absl::string_view prefix) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
 }
 
-std::string Names(const std::vector<std::string>& names) {
-  if (names.size() <= kNamesShown) return absl::StrJoin(names, ", ");
-  return absl::StrCat(
-      absl::StrJoin(names.begin(), names.begin() + kNamesShown, ", "), " and ",
-      names.size() - kNamesShown, " more");
+// How many names fit in one readable line.
+constexpr size_t kNamesShown = 8;
+
+// The nodes that attend and may get a seat.
+uint64_t Here(const v1::JobStatus& status) {
+  // The daemon counts them exactly, and says how many are missing.
+  if (status.missing_count() > 0) {
+    return std::max(status.nodes_min(), status.missing_count()) -
+           status.missing_count();
+  }
+  return std::count_if(status.nodes().begin(), status.nodes().end(),
+                       [](const v1::NodeStatus& node) {
+                         return node.state() == v1::NODE_STATE_ATTENDING ||
+                                node.state() == v1::NODE_STATE_PREPARING ||
+                                node.state() == v1::NODE_STATE_RUNNING;
+                       });
 }
 
 // Attending nodes that get no seat, with the reason of the first.
@@ -124,25 +135,20 @@ std::string FailedText(const v1::JobStatus& status) {
 }
 
 std::string WaitingText(const v1::JobStatus& status) {
-  const std::vector<std::string> missing(status.missing().begin(),
-                                         status.missing().end());
-  const uint64_t count =
-      std::max<uint64_t>(status.missing_count(), missing.size());
-  if (count == 0 && status.has_fence()) {
+  if (status.missing_count() == 0 && status.has_fence()) {
     return absl::StrCat("waiting for the ranks of generation ",
                         status.generation(), " to stop");
   }
-  if (count == 0) {
+  const Awaited awaited = {
+      .here = Here(status),
+      .nodes_min = status.nodes_min(),
+      .nodes_max = status.nodes_max(),
+      .missing = {status.missing().begin(), status.missing().end()}};
+  if (awaited.here >= awaited.nodes_max) {
     return absl::StrCat(Word(status.state()), " generation ",
                         status.generation());
   }
-  std::string text = absl::StrCat("waiting for ", count, " of ",
-                                  Counted(status.nodes_max(), "node"));
-  if (!missing.empty()) absl::StrAppend(&text, ": ", Names(missing));
-  if (!missing.empty() && missing.size() < count) {
-    absl::StrAppend(&text, " and ", count - missing.size(), " of any name");
-  }
-  return text + SeatlessText(status);
+  return absl::StrCat("waiting: ", AwaitedText(awaited), SeatlessText(status));
 }
 
 std::string StragglersText(const v1::JobStatus& status) {
@@ -156,8 +162,8 @@ std::string StragglersText(const v1::JobStatus& status) {
     }
   }
   if (finished == 0 || running.empty()) return "";
-  return absl::StrCat(Counted(finished, "node"),
-                      " finished; still running: ", Names(running));
+  return absl::StrCat(Counted(finished, "node"), " finished; ",
+                      StillRunningText(running));
 }
 
 std::string ReformText(const v1::JobStatus& status) {
@@ -203,13 +209,15 @@ std::string LeftAliveText(const v1::JobStatus& status) {
     if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());
   }
   return absl::StrCat("ranks that still live", alive.empty() ? "" : " on ",
-                      Names(alive));
+                      NameList(std::move(alive), kNamesShown));
 }
 
 std::string ShortDuration(absl::Duration duration) {
   const int64_t seconds = absl::ToInt64Seconds(duration);
   if (seconds < 120) return absl::StrCat(seconds, " s");
-  return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
+  const int64_t minutes = seconds / 60;
+  if (minutes < 120) return absl::StrCat(minutes, " min ", seconds % 60, " s");
+  return absl::StrCat(minutes / 60, " h ", minutes % 60, " min");
 }
 
 }  // namespace rollcall

@@ -49,7 +49,8 @@ std::string PingsTable(const v1::Pings& pings);
 uint64_t FailedConnections(const v1::JobStatus& status);
 std::string FailedText(const v1::JobStatus& status);
 
-// The missing nodes: `waiting for 2 of 4 nodes: node3, node4`.
+// What a gathering waits for: `waiting: 1 node is here; 1 more to begin, room
+// for 3 more; missing: node3`, and the nodes that attend but get no seat.
 std::string WaitingText(const v1::JobStatus& status);
 
 // The nodes that have not finished while others have; empty: none has finished.
@@ -65,7 +66,7 @@ std::string FailureText(const v1::End& end);
 // For a job that lingers: `ranks that still live on a, b`.
 std::string LeftAliveText(const v1::JobStatus& status);
 
-// `35 s`, `4 min 10 s`.
+// `35 s`, `4 min 10 s`, `3 h 5 min`.
 std::string ShortDuration(absl::Duration duration);
 
 }  // namespace rollcall

@@ -158,7 +158,8 @@ class Unreachable(E2E):
                 # Until the daemon has looked at it.
                 probe.recv(1)
         wire.Stranger(port).shake().close()
-        launcher.await_line(r"waiting for 1 of 2 nodes.*arrived and failed")
+        launcher.await_line(r"waiting: 1 node is here; 1 more to begin.*"
+                            r"arrived and failed")
         self.await_status(
             text, lambda s: s["unauthenticated"]["garbage"] == 3
             and s["unauthenticated"]["hung_up"] == 1, "four failures")
@@ -171,7 +172,7 @@ class Unreachable(E2E):
     def test_a_daemon_that_does_not_answer(self):
         launcher = self.launch(["--job", "mute", "--nodes", "2"], ["true"])
         text = self.join_string(launcher)
-        launcher.await_line(r"waiting for 1 of 2 nodes")
+        launcher.await_line(r"waiting: 1 node is here; 1 more to begin")
         with open(os.path.join(self.stage.path("state", "rollcall", "mute"),
                                "daemon.json"), encoding="utf-8") as f:
             daemon = json.load(f)["daemon_pid"]

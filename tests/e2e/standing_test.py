@@ -196,7 +196,7 @@ class Endpoints(E2E):
                 harness.ROLLCALL, "launch", "--nodes", "2", "--listen", listen,
                 "--", "true"])
             told.append(wire.Join(self.join_string(launcher)))
-            launcher.await_line("waiting for 1 of 2 nodes")
+            launcher.await_line("waiting: 1 node is here; 1 more to begin")
             os.kill(launcher.inner_pid(), signal.SIGINT)
             self.assert_code(launcher, 130)
             for join in told:

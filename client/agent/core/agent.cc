@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "daemon/base/awaited_text.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/exit_codes.h"
@@ -121,17 +121,17 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
     if (!running_.has_value() && !preparing_.has_value()) {
       Stop(limits_.stop_grace);
     }
+  } else if (waiting.without_rank()) {
+    text = absl::StrCat(
+        "no rank runs on this node; ",
+        StillRunningText({waiting.missing().begin(), waiting.missing().end()}));
   } else {
     text = absl::StrCat(
-        waiting.present(), " of ", waiting.nodes_min(),
-        waiting.nodes_max() != waiting.nodes_min()
-            ? absl::StrCat(":", waiting.nodes_max())
-            : "",
-        " nodes attend",
-        waiting.missing().empty()
-            ? ""
-            : absl::StrCat("; waiting for ",
-                           absl::StrJoin(waiting.missing(), ", ")),
+        AwaitedText(
+            {.here = waiting.present(),
+             .nodes_min = waiting.nodes_min(),
+             .nodes_max = waiting.nodes_max(),
+             .missing = {waiting.missing().begin(), waiting.missing().end()}}),
         waiting.reason().empty() ? ""
                                  : absl::StrCat(" (", waiting.reason(), ")"));
   }

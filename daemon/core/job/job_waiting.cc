@@ -66,6 +66,7 @@ void Job::TellWaiting() {
         waiting.add_missing(member.node());
       }
     }
+    waiting.set_without_rank(true);
     waiting.set_reason("no rank runs on this node; others still run");
   } else {
     waiting_.Stop();

@@ -169,5 +169,63 @@ TEST(JobText, ANodeWithoutASeatIsNamedWhileItsJobWaits) {
   }
 }
 
+TEST(JobText, WhatAGatheringWaitsFor) {
+  struct {
+    const char* what;
+    uint32_t missing_count;
+    int here;
+    std::vector<std::string> missing;
+    bool fence;
+    const char* text;
+  } const kRows[] = {
+      {"too few",
+       1,
+       1,
+       {},
+       false,
+       "waiting: 1 node is here; 1 more to begin, room for 3 more"},
+      {"a name is known",
+       1,
+       1,
+       {"c"},
+       false,
+       "waiting: 1 node is here; 1 more to begin, room for 3 more; missing: c"},
+      {"enough",
+       0,
+       3,
+       {"d"},
+       false,
+       "waiting: 3 nodes are here; enough to begin, room for 1 more; missing: "
+       "d"},
+      {"all", 0, 4, {}, false, "gathering generation 2"},
+      {"the last world may still run",
+       0,
+       4,
+       {},
+       true,
+       "waiting for the ranks of generation 2 to stop"},
+      {"too few, whatever may still run",
+       1,
+       1,
+       {},
+       true,
+       "waiting: 1 node is here; 1 more to begin, room for 3 more"},
+  };
+  for (const auto& row : kRows) {
+    v1::JobStatus status;
+    status.set_state(v1::JOB_STATE_GATHERING);
+    status.set_generation(2);
+    status.set_nodes_min(2);
+    status.set_nodes_max(4);
+    status.set_missing_count(row.missing_count);
+    for (const std::string& name : row.missing) status.add_missing(name);
+    for (int i = 0; i < row.here; ++i) {
+      status.add_nodes()->set_state(v1::NODE_STATE_ATTENDING);
+    }
+    if (row.fence) status.mutable_fence()->set_seconds(60);
+    EXPECT_EQ(WaitingText(status), row.text) << row.what;
+  }
+}
+
 }  // namespace
 }  // namespace rollcall
