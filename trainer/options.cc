@@ -98,7 +98,9 @@ void AddCheckpoints(CLI::App& app, TrainOptions* o) {
 }
 
 void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
-  app.add_option("--log-every", o->log_every, "Steps between two lines")
+  app.add_option("--log-every", o->log_every,
+                 "Steps between two lines; default: one line a second at most, "
+                 "and with --log-json one for each step")
       ->type_name("N")
       ->check(Within(1, kStepsMax));
   app.add_flag("--log-json", o->log_json, "Lines are JSON objects");

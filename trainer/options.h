@@ -39,7 +39,9 @@ struct TrainOptions {
   int keep_last = 3;
   SavedBy saved_by = SavedBy::kRankZero;
 
-  int64_t log_every = 1;
+  // Steps between two lines; 0: one line a second at most, and in JSON one for
+  // each step.
+  int64_t log_every = 0;
   bool log_json = false;
   bool all_ranks_log = false;
   // For how long a peer may stay silent in a collective. Under an agent the

@@ -15,6 +15,7 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kBetweenBars = absl::Milliseconds(100);
+constexpr absl::Duration kBetweenLines = absl::Seconds(1);
 constexpr int kColumns = 80;
 constexpr int kBarMin = 10;
 constexpr int kBarMax = 40;
@@ -85,6 +86,12 @@ std::string BarLine(const Progress& p, int columns) {
                       std::string(width - filled, '-'), "]", text);
 }
 
+bool GetsLine(const Progress& progress, int64_t first, int64_t every,
+              absl::Duration since) {
+  if (progress.step == first || progress.step == progress.steps) return true;
+  return every > 0 ? progress.step % every == 0 : since >= kBetweenLines;
+}
+
 ReportStyle StyleFor(std::FILE* out) {
   return isatty(fileno(out)) ? ReportStyle::kBar : ReportStyle::kPlain;
 }
@@ -113,11 +120,11 @@ const Progress& ProgressReport::Tell(const StepResult& result) {
   Measure(result.step);
   now_.loss = result.loss;
   now_.learning_rate = result.learning_rate;
-  const bool last = now_.step == now_.steps;
   if (options_.silent) return now_;
   if (options_.style == ReportStyle::kBar) {
-    Draw(last || now_.step == first_);
-  } else if (last || now_.step == first_ || now_.step % options_.every == 0) {
+    Draw(now_.step == now_.steps || now_.step == first_);
+  } else if (GetsLine(now_, first_, options_.every, since_ - drawn_)) {
+    drawn_ = since_;
     const bool json = options_.style == ReportStyle::kJson;
     const std::string line = json ? JsonLine(now_) : PlainLine(now_);
     std::fprintf(out_, "%s\n", line.c_str());

@@ -1,6 +1,5 @@
 // ProgressReport: prints the progress of a training: a progress bar with the
-// remaining time on a terminal, otherwise one line per step, as text or as
-// JSON.
+// remaining time on a terminal, otherwise lines, as text or as JSON.
 //
 // The texts are pure functions of their arguments; ProgressReport adds the
 // clock and the stream. It never blocks for longer than one write.
@@ -40,11 +39,18 @@ std::string JsonLine(const Progress& progress);
 // `columns` wide.
 std::string BarLine(const Progress& progress, int columns);
 
+// Whether a step gets a line. `first`: of its world. The first step of a world
+// and the last one of a run always do. `since`: the time since the last line.
+bool GetsLine(const Progress& progress, int64_t first, int64_t every,
+              absl::Duration since);
+
 enum class ReportStyle { kPlain, kJson, kBar };
 
 struct ReportOptions {
   ReportStyle style = ReportStyle::kPlain;
-  int64_t every = 1;  // Steps between two lines; a bar is redrawn by time.
+  // Steps between two lines; 0: one line a second at most. A bar is redrawn by
+  // time.
+  int64_t every = 1;
   // Prints nothing, but still measures.
   bool silent = false;
 };

@@ -27,6 +27,8 @@ ReportOptions ReportOf(const TrainOptions& options, int which) {
   ReportOptions report;
   report.style = options.log_json ? ReportStyle::kJson : StyleFor(stdout);
   report.every = options.log_every;
+  // Programs that read every step need no flag.
+  if (options.log_json && report.every == 0) report.every = 1;
   report.silent = which != 0 && !options.all_ranks_log;
   return report;
 }

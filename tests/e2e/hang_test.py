@@ -13,7 +13,7 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
-         "--batch", "12", "--log-all-ranks"]
+         "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 # A frame of a stack as eu-stack and gdb print it: its number, its address and
 # the function, which is in group 1.
 FRAME = r"#\d+\s+(?:0x[0-9a-f]+\s+)(?:in )?(\S+)"

@@ -35,7 +35,8 @@ class Kills(E2E):
         self.command = [
             TRAIN, "--data", *TEXT, "--steps", "100000000", "--layers", "1",
             "--heads", "2", "--width", "32", "--context", "32", "--batch",
-            "12", "--log-all-ranks", "--lr", "1e-3", "--checkpoints",
+            "12", "--log-every", "1", "--log-all-ranks", "--lr", "1e-3",
+            "--checkpoints",
             self.stage.path("checkpoints"), "--save-every", "200"]
         # Kills come faster than progress is seen, which would refill it.
         launcher = self.launch(["--nodes", "2:4", "--max-restarts",

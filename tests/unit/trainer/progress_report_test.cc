@@ -136,6 +136,32 @@ TEST(ProgressReport, PrintsTheFirstTheLastAndEveryNth) {
   EXPECT_EQ(Told(options, 0, 25, 25), "");
 }
 
+TEST(ProgressReport, WhichStepsGetALine) {
+  struct {
+    const char* what;
+    int64_t step;
+    int64_t every;
+    double since_s;
+    bool line;
+  } const kRows[] = {
+      {"too soon", 20, 0, 0.99, false},
+      {"a second later", 20, 0, 1, true},
+      {"the first of its world", 13, 0, 0.01, true},
+      {"the last of the run", 100, 0, 0.01, true},
+      {"every tenth, however soon", 20, 10, 0.01, true},
+      {"every tenth, however late", 21, 10, 60, false},
+      {"the first of its world, not a tenth", 13, 10, 0.01, true},
+  };
+  for (const auto& row : kRows) {
+    Progress progress;
+    progress.step = row.step;
+    progress.steps = 100;
+    EXPECT_EQ(GetsLine(progress, 13, row.every, absl::Seconds(row.since_s)),
+              row.line)
+        << row.what;
+  }
+}
+
 TEST(ProgressReport, EndsTheBarsLine) {
   ReportOptions options;
   options.style = ReportStyle::kBar;
