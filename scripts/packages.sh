@@ -33,7 +33,7 @@ build=(
 )
 tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
        elfutils etcd-server ccache openssh-client openssh-server
-       slurm-wlm munge python3-yaml)
+       slurm-wlm munge python3-yaml python3-pyte)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)

@@ -1,29 +1,54 @@
 #include "client/admin/live_line.h"
 
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/admin/text_width.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/live_bell.h"
 
 namespace rollcall {
 namespace {
 
-// A line that wraps cannot be removed.
+// While much output scrolls past, the line is drawn this often.
+constexpr absl::Duration kBetweenDraws = absl::Milliseconds(50);
+// While the terminal is held, or another program's.
+constexpr absl::Duration kDrawAgain = absl::Seconds(1);
+// A terminal that gets narrower at the same time cuts the line and does not
+// wrap it: a line that wraps cannot be removed.
+constexpr char kNoWrap[] = "\033[?7l";
+constexpr char kWrap[] = "\033[?7h";
+
+// The last column stays empty: some terminals wrap there.
 size_t Columns() {
   winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) {
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) {
     return 79;
   }
   return size.ws_col - 1u;
 }
 
+// A process that is not of this session has no such group, and draws.
+bool InBackground() {
+  const pid_t foreground = tcgetpgrp(STDERR_FILENO);
+  return foreground > 0 && foreground != getpgrp();
+}
+
 }  // namespace
+
+LiveLine::LiveLine(Messages& to, bool terminal)
+    : to_(to),
+      terminal_(terminal),
+      bell_(terminal ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1) {}
 
 bool LiveLine::OnTerminal() {
   const char* term = getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 &&
+  return isatty(STDERR_FILENO) == 1 && !InBackground() &&
          (term == nullptr || absl::string_view(term) != "dumb");
 }
 
@@ -35,25 +60,59 @@ void LiveLine::Show(const std::string& substance, const std::string& elapsed) {
     return;
   }
   // A held terminal would later show the line for every second.
-  if (substance == substance_ && shown_ && !to_.written()) return;
+  if (substance == substance_ && shown_ && !to_.written()) {
+    next_draw_ = MonotonicNow() + kDrawAgain;
+    return;
+  }
   substance_ = substance;
-  std::string line = absl::StrCat("rollcall: ", substance, elapsed);
-  if (line.size() > Columns()) line.resize(Columns());
-  to_.Say(absl::StrCat("\r\033[K", line));
+  Draw(FitText(absl::StrCat("rollcall: ", substance, elapsed), Columns()));
+}
+
+void LiveLine::ShowOnTerminal(const std::function<std::string(size_t)>& draw) {
+  if (!terminal_) return;
+  substance_.clear();
+  if (shown_ && !to_.written()) {
+    next_draw_ = MonotonicNow() + kDrawAgain;
+    return;
+  }
+  Draw(draw(Columns()));
+}
+
+void LiveLine::Draw(std::string line) {
+  const absl::Time now = MonotonicNow();
+  if (overwritten_ && now < next_draw_) return;
+  if (shown_ && !overwritten_ && line == drawn_) return;
+  next_draw_ = now + kDrawAgain;
+  if (InBackground()) return;
+  to_.Say(absl::StrCat("\r", kNoWrap, line, "\033[K", kWrap));
+  drawn_ = std::move(line);
+  next_draw_ = now + kBetweenDraws;
   shown_ = true;
+  overwritten_ = false;
 }
 
 void LiveLine::Clear() {
   substance_.clear();
+  overwritten_ = false;
   if (!shown_) return;
   shown_ = false;
-  to_.Say("\r\033[K");
+  to_.Say(kEraseLine);
 }
 
 void LiveLine::Print(absl::string_view text) {
   // In one piece, because it may be dropped.
-  to_.Say(absl::StrCat(shown_ ? "\r\033[K" : "", "rollcall: ", text, "\n"));
+  to_.Say(absl::StrCat(shown_ ? kEraseLine : "", "rollcall: ", text, "\n"));
   shown_ = false;
+  overwritten_ = false;
+}
+
+void LiveLine::Rung() {
+  eventfd_t rung = 0;
+  if (eventfd_read(bell_.get(), &rung) == 0) Redraw();
+}
+
+absl::Time LiveLine::due() const {
+  return overwritten_ ? next_draw_ : absl::InfiniteFuture();
 }
 
 }  // namespace rollcall

@@ -22,9 +22,12 @@ namespace rollcall {
 
 class Messages {
  public:
-  // Other descriptors than this process's own are borrowed.
-  explicit Messages(int out = STDOUT_FILENO, int err = STDERR_FILENO)
-      : out_(OutputTarget::Standing(out)), err_(OutputTarget::Standing(err)) {}
+  // Other descriptors than this process's own are borrowed. `bell`: of another
+  // process's live line on this terminal (live_bell.h).
+  explicit Messages(int out = STDOUT_FILENO, int err = STDERR_FILENO,
+                    int bell = -1)
+      : out_(OutputTarget::Standing(out, bell)),
+        err_(OutputTarget::Standing(err, bell)) {}
   ~Messages() { SayWhatIsMissing(); }
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;

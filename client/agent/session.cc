@@ -124,10 +124,10 @@ PreparationOptions ForPreparation(const AgentOptions& options) {
 
 ProcessesOptions ForProcesses(const AgentOptions& options,
                               const RunFolder& folder) {
-  ProcessesOptions wanted;
-  wanted.node = options.hello.node();
-  wanted.log_dir = options.log_dir;
+  ProcessesOptions wanted{.node = options.hello.node(),
+                          .log_dir = options.log_dir};
   wanted.output_to_stderr = options.output_to_stderr;
+  wanted.live_bell = options.live_bell;
   wanted.user = options.rank_user;
   wanted.subreaper = options.subreaper;
   if (!options.hosts_file.empty()) {

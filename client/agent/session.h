@@ -47,6 +47,7 @@ struct AgentOptions {
   // How facts are gathered again for the node's checks.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
+  int live_bell = -1;
   // As whom ranks run (--rank-user); nullopt: as this process's user.
   std::optional<SystemUser> rank_user;
   // This process is the subreaper of its ranks (BecomeSubreaper).

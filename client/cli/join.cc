@@ -26,6 +26,7 @@
 #include "client/facts/facts.h"
 #include "client/launch/spawn/spawn.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/live_bell.h"
 #include "daemon/base/system_user.h"
 #include "nlohmann/json.hpp"
 
@@ -118,7 +119,8 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
 class Teller {
  public:
   Teller(const JoinFlags& flags, const std::string& node)
-      : node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
+      : messages_(STDOUT_FILENO, STDERR_FILENO, flags.live_fd),
+        node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
         told_by_launcher_(flags.started_by_launcher),
         // All agents of one machine would print the same warnings.
         quiet_(flags.started_by_launcher && !flags.launcher && !flags.remote) {}
@@ -144,6 +146,9 @@ class Teller {
     }
     line_.Print(absl::StrCat(node_, report.text));
   }
+
+  // Its ranks write above this live line.
+  int bell() const { return line_.bell(); }
 
   void TellEnd(const AgentResult& result) {
     line_.Clear();
@@ -178,6 +183,7 @@ int RunJoinCommand(JoinFlags& flags) {
     WarnOfCommandLine(flags.local, flags.command);
   }
   const bool subreaper = BecomeSubreaper();
+  flags.live_fd = OwnLiveBell(flags.live_fd);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   if (flags.secret_fd >= 0) {
     absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
@@ -231,6 +237,7 @@ int RunJoinCommand(JoinFlags& flags) {
   options.network = {NcclEnvOf(flags.local.nccl_env),
                      NcclConf(*user, options.environment), facts};
   options.output_to_stderr = flags.local.json;
+  options.live_bell = flags.started_by_launcher ? flags.live_fd : teller.bell();
   options.subreaper = subreaper;
   options.preempt_signal = flags.local.preempt_signal;
   options.report = [&teller](const Report& report) { teller.Tell(report); };

@@ -11,10 +11,12 @@
 #include "client/launch/spawn/remote_agent.h"
 #include "client/launch/spawn/spawn.h"
 #include "client/launch/spawn/submit.h"
+#include "daemon/base/live_bell.h"
 
 namespace rollcall {
 
 int RunRemoteCommand(RemoteFlags& flags) {
+  flags.live_fd = OwnLiveBell(flags.live_fd);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;
   absl::StatusOr<std::string> join = TakePassedSecret(flags.secret_fd);
   if (!join.ok()) return Fail(join.status());
@@ -23,6 +25,7 @@ int RunRemoteCommand(RemoteFlags& flags) {
   options.target = flags.target;
   options.ssh = flags.ssh;
   options.push = flags.push;
+  options.live_bell = flags.live_fd;
   options.handoff.join_string = *std::move(join);
   options.handoff.arguments = flags.arguments;
   char here[PATH_MAX] = {};

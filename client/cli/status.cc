@@ -10,17 +10,13 @@
 #include "client/admin/job_text.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_lookup.h"
+#include "client/cli/watch_patience.h"
+#include "client/cli/watch_view.h"
 #include "daemon/base/mutex.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
-
-// How long a watch tries to find a daemon that answers: longer than a takeover
-// or a restart of the daemon takes.
-constexpr absl::Duration kWatchPatience = absl::Seconds(30);
-constexpr absl::Duration kPauseFirst = absl::Milliseconds(100);
-constexpr absl::Duration kPauseMax = absl::Seconds(1);
 
 // False: the output cannot be written. Main reports why.
 bool Show(const v1::JobStatus& status, bool json) {
@@ -93,21 +89,21 @@ void Pause(absl::Duration pause) {
 // restarts, or is replaced by another one.
 int Watch(AdminClient& client, const JobAddress& address, bool json) {
   absl::Time last_heard = absl::Now();
-  absl::Duration pause = kPauseFirst;
+  absl::Duration pause = kWatchPauseFirst;
   for (;;) {
     bool heard = false;
     const absl::Status end = WatchOnce(client.endpoint(), address, json, heard);
     if (end.ok()) return 0;
     if (heard) {
       last_heard = absl::Now();
-      pause = kPauseFirst;
+      pause = kWatchPauseFirst;
     }
     if (!absl::IsUnavailable(end) ||
         absl::Now() - last_heard > kWatchPatience) {
       return FailAt(address, end);
     }
     Pause(pause);
-    pause = std::min(2 * pause, kPauseMax);
+    pause = std::min(2 * pause, kWatchPauseMax);
     // Finds the daemon that answers now; the next watch reports any error.
     client.Status(kCallTimeout).status().IgnoreError();
   }
@@ -122,6 +118,9 @@ int RunStatusCommand(const StatusFlags& flags) {
   AdminClient client(*address);
   auto status = client.Status(kCallTimeout, flags.pings);
   if (!status.ok()) return FailAt(*address, status.status());
+  if (flags.watch && !flags.json && CanWatchOnScreen()) {
+    return WatchOnScreen(client, *address, *std::move(status));
+  }
   if (flags.watch) return Watch(client, *address, flags.json);
   Show(*status, flags.json);
   return 0;

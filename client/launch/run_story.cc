@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/admin/job_text.h"
+#include "client/admin/run_line.h"
 #include "daemon/base/durations.h"
 #include "nlohmann/json.hpp"
 
@@ -38,16 +39,16 @@ void RunStory::PutJson(const nlohmann::ordered_json& json) {
 void RunStory::Joinable(const std::string& endpoint,
                         const std::string& join_string,
                         const std::string& join_file, absl::Duration lifetime,
-                        uint32_t awaited) {
+                        const Awaited& awaited) {
   if (json_) {
     PutJson({{"event", "joinable"},
              {"job", job_},
              {"endpoint", endpoint},
              {"join", join_string},
              {"join_file", join_file}});
-  } else if (awaited > 0 && !taken_back_) {
-    line_.Print(absl::StrCat("job ", job_, " waits for ", awaited,
-                             " more; on each of them:\n\n  rollcall join ",
+  } else if (awaited.here < awaited.nodes_max && !taken_back_) {
+    line_.Print(absl::StrCat("job ", job_, ": ", NeededText(awaited),
+                             "; on each of them:\n\n  rollcall join ",
                              join_string, " -- CMD...\n"));
     if (lifetime != absl::InfiniteDuration()) {
       line_.Print(absl::StrCat("this join string is valid for ",
@@ -81,6 +82,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   const bool first = !status_.has_value();
   status_ = std::move(status);
   status_at_ = now;
+  steps_.Heard(*status_, now);
   if (json_) PutJson(StatusJson(*status_));
   TellDifferences();
   TellFence();
@@ -89,7 +91,8 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
     TellLingering();
   }
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
-  line_.Clear();
+  // A terminal's line is replaced.
+  if (!line_.terminal()) line_.Clear();
   const uint64_t generation = status_->last_reform().generation();
   if (taken_back_ && first) told_generation_ = generation;
   if (generation > told_generation_) {
@@ -137,9 +140,11 @@ void RunStory::TellLingering() {
 }
 
 absl::Time RunStory::NextShow(absl::Time now) const {
-  absl::Time next = absl::InfiniteFuture();
-  if (status_ && status_->state() == v1::JOB_STATE_GATHERING) {
-    next = now + absl::Seconds(1);  // The line shows seconds.
+  absl::Time next = line_.due();
+  const bool shown = !json_ && !quiet_ && line_.terminal();
+  if (status_ && (shown || status_->state() == v1::JOB_STATE_GATHERING)) {
+    // The line shows seconds.
+    next = std::min(next, now + absl::Seconds(1));
   }
   if (stragglers_since_ != absl::InfiniteFuture()) {
     const absl::Time named = stragglers_since_ + kStragglersAfter;
@@ -173,6 +178,10 @@ void RunStory::Show(absl::Time now) {
             ? absl::StrCat(", at most ",
                            ShortDuration(std::max(fence, absl::ZeroDuration())))
             : absl::StrCat(" (", ShortDuration(waited), ")"));
+  } else if (line_.terminal() && !status_->has_exit_code()) {
+    line_.ShowOnTerminal([&](size_t columns) {
+      return RunLine(*status_, steps_, now, columns);
+    });
   } else if (now - stragglers_since_ >= kStragglersAfter) {
     line_.Show(StragglersText(*status_),
                absl::StrCat(" (", ShortDuration(now - stragglers_since_), ")"));

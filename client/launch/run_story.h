@@ -16,6 +16,8 @@
 #include "absl/time/time.h"
 #include "client/admin/live_line.h"
 #include "client/admin/messages.h"
+#include "client/admin/step_track.h"
+#include "daemon/base/awaited_text.h"
 #include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -33,11 +35,11 @@ class RunStory {
   // Prints a line for users.
   void Say(absl::string_view text) { line_.Print(text); }
 
-  // `awaited` further nodes are expected. `join_file` always has a valid join
-  // string; this one is valid for `lifetime`.
+  // How further nodes join, if any are awaited. `join_file` always has a valid
+  // join string; this one is valid for `lifetime`.
   void Joinable(const std::string& endpoint, const std::string& join_string,
                 const std::string& join_file, absl::Duration lifetime,
-                uint32_t awaited);
+                const Awaited& awaited);
   // The run of an earlier launcher continues; `daemon_pid` 0: with a new
   // daemon.
   void TakenBack(int daemon_pid, const std::vector<std::string>& agents);
@@ -48,7 +50,17 @@ class RunStory {
   // When the live line next changes without an event.
   absl::Time NextShow(absl::Time now) const;
   // The run is ending: the live line stops.
-  void Quiet() { quiet_ = true; }
+  void Quiet() {
+    quiet_ = true;
+    line_.Clear();
+  }
+
+  // See LiveLine: for the agents that write to the same terminal, what tells
+  // that one has written, and that the terminal has changed.
+  int bell() const { return json_ ? -1 : line_.bell(); }
+  int fd() const { return line_.fd(); }
+  void Rung() { line_.Rung(); }
+  void Redraw() { line_.Redraw(); }
 
   // Prints the last lines. `why`: used if the job's end is unknown.
   void Ended(const std::optional<v1::End>& end, int exit_code,
@@ -76,6 +88,7 @@ class RunStory {
   uint64_t told_failed_ = 0;
   uint64_t told_generation_ = 1;
   std::string told_differences_;
+  StepTrack steps_;
   std::optional<v1::JobStatus> status_;
   absl::Time status_at_ = absl::InfinitePast();
   absl::Time stragglers_since_ = absl::InfiniteFuture();

@@ -45,11 +45,13 @@ void Supervisor::Wait() {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0},
                              {feed_.fd(), POLLIN, 0},
                              {daemon_.fd(), POLLIN, 0},
-                             {daemon_.exit_fd(), POLLIN, 0}};
+                             {daemon_.exit_fd(), POLLIN, 0},
+                             {story_.fd(), POLLIN, 0}};
   agents_.AddTo(fds);
   poll(fds.data(), fds.size(),
        static_cast<int>(
            absl::ToInt64Milliseconds(Timeout() + absl::Microseconds(999))));
+  if (fds[4].revents != 0) story_.Rung();
   if (auto status = feed_.Take()) {
     job_ended_ = status->has_exit_code();
     ran_ = ran_ || status->generation() > 0;

@@ -72,6 +72,7 @@ class Supervisor {
   bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
   SpawnOptions RemoteSpawn(const NamedAgent& agent) const;
+  void PassBell(SpawnOptions& spawn) const;
   // Starts the process that submits workers.
   void SubmitWorkers(const std::vector<std::string>& endpoints);
   // A token with which each submitted worker may join a few times.
@@ -115,8 +116,8 @@ class Supervisor {
   const std::unique_ptr<LaunchFolder> state_;
   const LaunchWire wire_;
   const StartPlan plan_;
-  SignalPipe signals_{
-      {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}};
+  SignalPipe signals_{{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
+                       SIGCHLD, SIGWINCH, SIGCONT}};
   RunStory story_;
   StatusFeed feed_;
   JobAddress address_;

@@ -30,6 +30,7 @@ constexpr size_t kAgentsNamedMax = 8;
 }  // namespace
 
 void Supervisor::OnSignal(int signal) {
+  if (signal == SIGWINCH || signal == SIGCONT) return story_.Redraw();
   // Agents pass it on to their ranks.
   if (signal == SIGUSR2) return agents_.Kill(signal);
   ++interrupts_;

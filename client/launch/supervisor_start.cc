@@ -157,14 +157,13 @@ void Supervisor::DaemonListens() {
   KeepRecord();
   agents_.Release();
   if (first) {
-    const uint32_t known = std::min(options_.settings.nodes_max(),
-                                    static_cast<uint32_t>(agents_.size()));
+    const v1::JobSettings& settings = options_.settings;
+    const uint64_t most = options_.join_line ? settings.nodes_max() : 0;
     // A token that is derived from a shared secret does not expire.
     const absl::Duration lifetime =
         wire_.options.secret ? absl::InfiniteDuration() : options_.token_ttl;
-    story_.Joinable(
-        endpoint, join_string, state_->path() + kWorkerJoinFile, lifetime,
-        options_.join_line ? options_.settings.nodes_max() - known : 0);
+    story_.Joinable(endpoint, join_string, state_->path() + kWorkerJoinFile,
+                    lifetime, {agents_.size(), settings.nodes_min(), most, {}});
   }
   feed_.Begin(endpoint, address_);
   if (stop_) SendStop();
@@ -270,6 +269,8 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
     spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
   };
   if (agent.own) add({"--launcher"});
+  // Not to another host.
+  if (agent.target.empty()) PassBell(spawn);
   if (!agent.target.empty()) add({"--remote"});
   std::vector<std::string> flags = options_.agent_flags;
   const auto ranks = std::find(flags.begin(), flags.end(), "--nproc-per-node");
@@ -284,6 +285,14 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
   return spawn;
 }
 
+// What is started here writes above the launcher's live line.
+void Supervisor::PassBell(SpawnOptions& spawn) const {
+  if (story_.bell() < 0) return;
+  spawn.arguments.insert(spawn.arguments.begin() + 1,
+                         {"--live-fd", absl::StrCat(story_.bell())});
+  spawn.inherited_fds.push_back(story_.bell());
+}
+
 // The process that runs ssh; its own arguments hold no secret.
 SpawnOptions Supervisor::RemoteSpawn(const NamedAgent& agent) const {
   const SpawnOptions there = AgentSpawn(agent);
@@ -293,6 +302,7 @@ SpawnOptions Supervisor::RemoteSpawn(const NamedAgent& agent) const {
   const auto add = [&spawn](const std::vector<std::string>& words) {
     spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
   };
+  PassBell(spawn);
   if (options_.ssh.push) add({"--push"});
   for (const std::string& name : options_.ssh.exported) {
     add({"--export", name});

@@ -16,7 +16,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/admin/job_history.h"
+#include "client/admin/job_screen.h"
 #include "client/admin/job_text.h"
+#include "client/admin/text_width.h"
 #include "client/agent/nccl/nccl.h"
 #include "client/agent/processes/cgroup.h"
 #include "client/agent/processes/error_file.h"
@@ -165,6 +168,18 @@ void Status(std::string_view bytes) {
   WaitingText(status);
   StragglersText(status);
   ReformText(status);
+  JobHistory history;
+  const absl::Time now = absl::FromUnixSeconds(1'000'000);
+  history.Heard(status, now);
+  history.Heard(status, now + absl::Minutes(1));
+  const ScreenSize size = {.rows = 30, .columns = 100};
+  for (const ScreenLine& drawn :
+       JobScreen(status, history, size, now + absl::Minutes(2))) {
+    Expect(TextWidth(drawn.text) <= size.columns &&
+               drawn.text == Printable(drawn.text, drawn.text.size()),
+           "a line of the screen fits and has no control character",
+           drawn.text);
+  }
   v1::End end;
   end.set_reason(status.end_reason());
   *end.mutable_root_cause() = status.root_cause();

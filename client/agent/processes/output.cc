@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/live_bell.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -42,9 +43,10 @@ int WriteWhole(int fd, absl::string_view bytes) {
 
 }  // namespace
 
-std::shared_ptr<OutputTarget> OutputTarget::Standing(int fd) {
+std::shared_ptr<OutputTarget> OutputTarget::Standing(int fd, int bell) {
   auto target = std::make_shared<OutputTarget>();
   target->fd_ = fd;
+  if (IsAboveLiveLine(fd, bell)) target->bell_ = bell;
   return target;
 }
 
@@ -141,7 +143,9 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
     }
   }
   if (why.empty()) {
-    const int error = WriteWhole(to.fd_, bytes);
+    const int error = WriteWhole(
+        to.fd_, to.bell_ < 0 ? bytes : absl::StrCat(kEraseLine, bytes));
+    if (to.bell_ >= 0) RingLiveBell(to.bell_);
     if (error == 0) return;
     why = absl::StrCat(strerror(error),
                        "; free or permit its folder, or choose another with "

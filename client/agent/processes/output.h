@@ -34,8 +34,9 @@ namespace rollcall {
 // goes to stderr and the rest is dropped.
 class OutputTarget {
  public:
-  // Borrowed: 1 or 2.
-  static std::shared_ptr<OutputTarget> Standing(int fd);
+  // Borrowed: 1 or 2. `bell`: if `fd` is a terminal, it has a launcher's live
+  // line at its bottom (live_bell.h), and pieces end with a newline.
+  static std::shared_ptr<OutputTarget> Standing(int fd, int bell = -1);
   // `folder` is shared with the queue, and used by the writer's thread alone.
   static std::shared_ptr<OutputTarget> File(std::shared_ptr<LogFolder> folder,
                                             std::string subfolder,
@@ -54,6 +55,7 @@ class OutputTarget {
   std::string name_;
   Fd file_;
   bool failed_ = false;
+  int bell_ = -1;
 };
 
 class OutputWriter {

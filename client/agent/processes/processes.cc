@@ -139,7 +139,7 @@ void Processes::Keeper::Advance() {
     const absl::Status status = CallGuard();
     if (!status.ok()) {
       writer_.Write(
-          OutputTarget::Standing(2),
+          OutputTarget::Standing(2, options_.live_bell),
           absl::StrCat("rollcall: ", status.message(), "; trying again\n"));
     }
   }

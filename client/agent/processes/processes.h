@@ -46,6 +46,8 @@ struct ProcessesOptions {
   // Rank output goes to stderr (with --json) instead of stdout. A rank's own
   // stderr always goes to stderr.
   bool output_to_stderr = false;
+  // The launcher's live line on this terminal (live_bell.h); -1: none.
+  int live_bell = -1;
   // An entry in the environment of every rank of this agent life, and of no
   // other process ("ROLLCALL_SOCKET=/path"). It identifies descendants.
   std::string marker;

@@ -27,9 +27,10 @@ constexpr absl::Duration kHeldQuietly = absl::Seconds(2);
 
 RankGroup::RankGroup(const Dependencies& dependencies)
     : dependencies_(dependencies),
-      stdout_(OutputTarget::Standing(
-          dependencies.options.output_to_stderr ? 2 : 1)),
-      stderr_(OutputTarget::Standing(2)) {
+      stdout_(
+          OutputTarget::Standing(dependencies.options.output_to_stderr ? 2 : 1,
+                                 dependencies.options.live_bell)),
+      stderr_(OutputTarget::Standing(2, dependencies.options.live_bell)) {
   const std::string& log_dir = dependencies.options.log_dir;
   if (log_dir.empty()) return;
   logs_ = std::make_shared<LogFolder>(log_dir);

@@ -156,6 +156,7 @@ void AddJoin(CLI::App& app, TypedFlags& to) {
   agent->add_flag("--remote", to.agent.remote, "");
   agent->add_option("--start-fd", to.agent.start_fd, "");
   agent->add_option("--secret-fd", to.agent.secret_fd, "");
+  agent->add_option("--live-fd", to.agent.live_fd, "");
 }
 
 void AddToken(CLI::App& app, TypedFlags& to) {
@@ -291,6 +292,7 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   remote->add_option("--export", to.remote.exported, "");
   remote->add_option("--start-fd", to.remote.start_fd, "");
   remote->add_option("--secret-fd", to.remote.secret_fd, "");
+  remote->add_option("--live-fd", to.remote.live_fd, "");
   CLI::App* submit = app.add_subcommand("submit", "")->group("");
   submit->add_option("--template", to.submit.file, "");
   submit->add_option("--command", to.submit.command, "");

@@ -124,6 +124,8 @@ struct JoinFlags {
   int start_fd = -1;
   // The descriptor with the join string; see PassSecret.
   int secret_fd = -1;
+  // See live_bell.h.
+  int live_fd = -1;
 };
 
 // The same line on every node; see run_plan.h.
@@ -158,6 +160,7 @@ struct RemoteFlags {
   // See JoinFlags.
   int start_fd = -1;
   int secret_fd = -1;
+  int live_fd = -1;
 };
 
 // Hidden: what a launcher starts to submit workers; see submit.h.

@@ -20,6 +20,7 @@
 #include "client/launch/spawn/spawn.h"
 #include "client/launch/spawn/ssh_process.h"
 #include "daemon/base/lines.h"
+#include "daemon/base/live_bell.h"
 #include "daemon/base/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/security/digest.h"
@@ -52,7 +53,8 @@ void WriteAll(int fd, absl::string_view text) {
 // mix.
 class LineRelay {
  public:
-  LineRelay(int from, int to) : from_(from), to_(to) {}
+  LineRelay(int from, int to, int bell)
+      : from_(from), to_(to), bell_(IsAboveLiveLine(to, bell) ? bell : -1) {}
 
   bool open() const { return from_ >= 0; }
   int fd() const { return from_; }
@@ -81,12 +83,19 @@ class LineRelay {
 
  private:
   void Flush(size_t bytes) {
-    WriteAll(to_, absl::string_view(open_).substr(0, bytes));
+    const absl::string_view lines = absl::string_view(open_).substr(0, bytes);
+    if (bell_ < 0) {
+      WriteAll(to_, lines);
+    } else if (!lines.empty()) {
+      WriteAll(to_, absl::StrCat(kEraseLine, lines));
+      RingLiveBell(bell_);
+    }
     open_.erase(0, bytes);
   }
 
   int from_;
   const int to_;
+  const int bell_;
   // The line that has no end yet.
   std::string open_;
   std::string tail_;
@@ -208,8 +217,8 @@ class RemoteAgent {
                                  bool stays_open) {
     auto ssh = SshProcess::Start(ssh_, options_.target, command);
     if (!ssh.ok()) return ssh.status();
-    LineRelay out(ssh->out_fd(), STDOUT_FILENO);
-    LineRelay err(ssh->err_fd(), STDERR_FILENO);
+    LineRelay out(ssh->out_fd(), STDOUT_FILENO, options_.live_bell);
+    LineRelay err(ssh->err_fd(), STDERR_FILENO, options_.live_bell);
     bool writes = true;
     while (out.open() || err.open()) {
       if (writes && input.empty() && !stays_open) {

@@ -22,6 +22,8 @@ struct RemoteAgentOptions {
   std::string ssh = "ssh";
   // Copies this binary to the host first, unless it is there.
   bool push = false;
+  // The launcher's live line on this terminal (live_bell.h); -1: none.
+  int live_bell = -1;
   Handoff handoff;
 };
 

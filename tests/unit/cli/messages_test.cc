@@ -92,8 +92,8 @@ TEST_F(MessagesTest, AHeldTerminalIsNotShownEverySecondOfIt) {
     std::thread reader([&] {
       const std::string text = ReadAll();
       EXPECT_EQ(text.substr(filling.size()),
-                "\r\033[Krollcall: waits for b 1 s"
-                "\r\033[Krollcall: waits for c 1000 s"
+                "\r\033[?7lrollcall: waits for b 1 s\033[K\033[?7h"
+                "\r\033[?7lrollcall: waits for c 1000 s\033[K\033[?7h"
                 "\r\033[Krollcall: done\n");
     });
     EXPECT_TRUE(messages.Flush(absl::Seconds(60)));

@@ -45,9 +45,11 @@ std::string Told(RunStory& story, Act act) {
   return testing::internal::GetCapturedStderr();
 }
 
-void Join(RunStory& story, uint32_t awaited,
+// A job of up to two nodes.
+void Join(RunStory& story, uint64_t here,
           absl::Duration lifetime = absl::Hours(24)) {
-  story.Joinable("e", "rc1.x", "/state/worker.join", lifetime, awaited);
+  story.Joinable("e", "rc1.x", "/state/worker.join", lifetime,
+                 {here, 2, 3, {}});
 }
 
 TEST(RunStory, AKeptSceneIsToldOnce) {
@@ -120,7 +122,7 @@ TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
   RunStory story("demo", false, absl::ZeroDuration());
   const std::string back = Told(story, [&] { story.TakenBack(77, {"n1"}); });
   EXPECT_TRUE(absl::StrContains(back, "process 77")) << back;
-  EXPECT_EQ(Told(story, [&] { Join(story, 3); }), "");
+  EXPECT_EQ(Told(story, [&] { Join(story, 1); }), "");
   v1::JobStatus running = State(v1::JOB_STATE_RUNNING);
   running.mutable_last_reform()->set_generation(4);
   EXPECT_EQ(Told(story, [&] { story.Heard(running, kNow); }), "");
@@ -160,14 +162,15 @@ TEST(RunStory, AFenceIsToldOnce) {
 
 TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
   RunStory story("demo", false, absl::ZeroDuration());
-  EXPECT_EQ(Told(story, [&] { Join(story, 0); }), "");
-  const std::string told = Told(story, [&] { Join(story, 2); });
+  EXPECT_EQ(Told(story, [&] { Join(story, 3); }), "");
+  const std::string told = Told(story, [&] { Join(story, 1); });
   for (const char* word :
-       {"rollcall join rc1.x", "valid for 24h", "/state/worker.join"}) {
+       {"job demo: 1 more to begin, room for 2 more; on each",
+        "rollcall join rc1.x", "valid for 24h", "/state/worker.join"}) {
     EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
   }
   const std::string without_end =
-      Told(story, [&] { Join(story, 2, absl::InfiniteDuration()); });
+      Told(story, [&] { Join(story, 1, absl::InfiniteDuration()); });
   EXPECT_FALSE(absl::StrContains(without_end, "valid")) << without_end;
 }
 

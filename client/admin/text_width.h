@@ -1,0 +1,28 @@
+// Text width: how many columns of a terminal a text takes.
+//
+// A terminal decides this itself. Where terminals differ, the wider answer is
+// given, so that a text that is cut to a width never wraps.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_ADMIN_TEXT_WIDTH_H_
+#define ROLLCALL_CLIENT_ADMIN_TEXT_WIDTH_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace rollcall {
+
+// The columns that a text of valid UTF-8 without control characters takes.
+size_t TextWidth(absl::string_view text);
+
+// Text from anywhere, without control characters and cut to `columns`.
+std::string FitText(absl::string_view text, size_t columns);
+
+// The same, filled with spaces to exactly `columns`.
+std::string PadText(absl::string_view text, size_t columns);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_ADMIN_TEXT_WIDTH_H_
