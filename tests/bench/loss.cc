@@ -4,8 +4,12 @@
 // are sent a message.
 //
 //   loss [NODES [ROUNDS]]     256 and 20
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/socket.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,24 +17,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/hex.h"
 #include "daemon/core/limits.h"
 #include "tests/bench/crowd.h"
 #include "tests/bench/served_daemon.h"
-
-extern char** environ;
 
 namespace rollcall::bench {
 namespace {
@@ -38,58 +36,92 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(1);
 // After a lease: how long the survivors' heartbeats go on.
 constexpr absl::Duration kBeyond = absl::Seconds(1);
-constexpr char kVictim[] = "--victim";
-constexpr char kNoPin[] = "plain";
 
 // In milliseconds; nothing: it failed, and has said why.
 using Figure = std::optional<double>;
 
-// One node in a process of its own, that can be killed as an agent can.
-class Victim {
+// A process that carries one node's connection to the daemon. Its kill closes
+// the connection as an agent's kill does. The node itself is in this process,
+// since the nodes of a crowd answer each other's probes within one process.
+class Relay {
  public:
-  Victim(const ServedDaemon& daemon, int index) {
-    const Trust& trust = daemon.trust();
-    std::string words[] = {
-        "bench", kVictim, absl::StrCat(daemon.port()),
-        trust.insecure ? kNoPin : absl::BytesToHexString(trust.pin),
-        absl::StrCat(index)};
-    char* argv[std::size(words) + 1] = {};
-    for (size_t i = 0; i < std::size(words); ++i) argv[i] = words[i].data();
-    if (posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, argv, environ) !=
-        0) {
-      std::fprintf(stderr, "bench: cannot start a node of its own\n");
+  explicit Relay(int daemon_port) {
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = LoopbackAt(0);
+    socklen_t size = sizeof(address);
+    const auto name = reinterpret_cast<sockaddr*>(&address);
+    if (listener < 0 || bind(listener, name, size) != 0 ||
+        listen(listener, 1) != 0 || getsockname(listener, name, &size) != 0) {
+      std::perror("bench: cannot listen for the relay");
       std::exit(1);
     }
+    port_ = ntohs(address.sin_port);
+    pid_ = fork();
+    if (pid_ < 0) {
+      std::perror("bench: cannot start the relay");
+      std::exit(1);
+    }
+    if (pid_ == 0) Run(listener, daemon_port);
+    close(listener);
   }
-  ~Victim() {
+  ~Relay() {
     Kill();
     waitpid(pid_, nullptr, 0);
   }
-  Victim(const Victim&) = delete;
-  Victim& operator=(const Victim&) = delete;
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
 
+  int port() const { return port_; }
   void Kill() { kill(pid_, SIGKILL); }
 
  private:
-  pid_t pid_ = -1;
-};
+  static sockaddr_in LoopbackAt(int port) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+  }
 
-// The victim's process: attends until it is killed.
-std::optional<int> AttendIfAsked(int argc, char** argv) {
-  if (argc != 5 || std::strcmp(argv[1], kVictim) != 0) return std::nullopt;
-  CrowdOptions options;
-  options.trust.insecure = std::strcmp(argv[3], kNoPin) == 0;
-  if (!options.trust.insecure) {
-    options.trust.pin = FromHex(argv[3]);
+  // In the child of a process with threads: system calls only.
+  [[noreturn]] static void Run(int listener, int daemon_port) {
+    // gRPC's sockets, which would stay open with this process.
+    dup2(listener, 3);
+    close_range(4, ~0U, 0);
+    const int ends[2] = {accept(3, nullptr, nullptr),
+                         socket(AF_INET, SOCK_STREAM, 0)};
+    const sockaddr_in address = LoopbackAt(daemon_port);
+    bool open = ends[0] >= 0 &&
+                connect(ends[1], reinterpret_cast<const sockaddr*>(&address),
+                        sizeof(address)) == 0;
+    const int on = 1;
+    for (const int end : ends) {
+      setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    pollfd ready[2] = {{ends[0], POLLIN, 0}, {ends[1], POLLIN, 0}};
+    while (open && poll(ready, 2, -1) > 0) {
+      for (int i = 0; i < 2 && open; ++i) {
+        if (ready[i].revents != 0) open = Copy(ends[i], ends[1 - i]);
+      }
+    }
+    _exit(0);
   }
-  if (!absl::SimpleAtoi(argv[2], &options.port) ||
-      !absl::SimpleAtoi(argv[4], &options.first)) {
-    return 2;
+
+  // What can be read at once. False: the connection is over.
+  static bool Copy(int from, int to) {
+    char buffer[4096];
+    const ssize_t got = read(from, buffer, sizeof(buffer));
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t put = write(to, buffer + done, got - done);
+      if (put <= 0) return false;
+      done += put;
+    }
+    return got > 0;
   }
-  Crowd crowd(options);
-  crowd.Attend(1);
-  while (true) pause();
-}
+
+  pid_t pid_ = -1;
+  int port_ = 0;
+};
 
 // From the kill; reconnect_grace, in which it could have come back, not
 // counted.
@@ -100,10 +132,14 @@ Figure Killed(Serving serving, int nodes) {
   const ServedDaemon daemon(serving);
   Crowd survivors({daemon.port(), daemon.trust()});
   survivors.Attend(nodes - 1);
-  Victim victim(daemon, nodes);
-  if (!survivors.AwaitCommits(kPatience)) return std::nullopt;
+  Relay relay(daemon.port());
+  Crowd victim({.port = relay.port(), .trust = daemon.trust(), .first = nodes});
+  victim.Attend(1);
+  if (!survivors.AwaitCommits(kPatience) || !victim.AwaitCommits(kPatience)) {
+    return std::nullopt;
+  }
   const absl::Time begun = MonotonicNow();
-  victim.Kill();
+  relay.Kill();
   if (!survivors.AwaitAborts(kPatience)) return std::nullopt;
   const absl::Duration grace =
       serving.bare ? absl::ZeroDuration() : Limits().reconnect_grace;
@@ -204,9 +240,6 @@ int Run(int nodes, int rounds) {
 int main(int argc, char** argv) {
   if (const auto served = rollcall::bench::ServeIfAsked(argc, argv)) {
     return *served;
-  }
-  if (const auto ended = rollcall::bench::AttendIfAsked(argc, argv)) {
-    return *ended;
   }
   int nodes = 256, rounds = 20;
   const auto number = [&](int at, int least, int& value) {
