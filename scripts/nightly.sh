@@ -19,8 +19,8 @@ cd "$(dirname "$0")/.."
 # Fuzzing: ten minutes per target, two targets at a time. Simulation: a million
 # runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
-       soak1 soak2 soak3 soak4 faults churn kills repeat torch rdma_vm
-       quickstart bookworm trixie trixie_quickstart)
+       soak1 soak2 soak3 soak4 faults benches churn kills repeat torch
+       rdma_vm quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once per commit.
@@ -40,6 +40,14 @@ e2e() {
   echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
   (cd tests/e2e && ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=3600 \
     ROLLCALL_TEST_SEED=$seed python3 -B run_one.py "$1")
+}
+
+# The benchmarks that are one binary, with few nodes: that they still run. Their
+# figures mean nothing here.
+benches() {
+  local bin=build/release/bin
+  scripts/build.sh release && $bin/loss 8 1 && $bin/formation 8 16 &&
+    $bin/nccl_id && $bin/plan
 }
 
 fresh_quickstart() {
@@ -72,6 +80,7 @@ do_step() {
     fuzz5) scripts/fuzz.sh 600 probe texts ;;
     soak[1-4]) soak "${1#soak}" ;;
     faults) tests/sim/faults.py ;;
+    benches) benches ;;
     churn) ROLLCALL_CHURN_S=600 e2e churn_test ;;
     kills) for _ in 1 2 3; do e2e kills_test || return 1; done ;;
     repeat) scripts/repeat.sh 5 1 ;;

@@ -67,12 +67,25 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
       spoke_ = true;
       StartRead(&incoming_);
     }
+    void OnWriteDone(bool ok) override { service_->Written(this, ok); }
     void OnDone() override { delete this; }
-    void SendAnswer() { StartWrite(&answer_); }
-    // Its answer has arrived long since.
-    void SendLoss() {
-      answer_ = service_->loss_;
+
+    // The rest with the service's lock.
+    void SendAnswer() {
+      writing_ = true;
       StartWrite(&answer_);
+    }
+    // The peer may have the answer before gRPC reports that it is written, and
+    // gRPC aborts if two messages are written at once.
+    void SendLoss() {
+      loss_waits_ = writing_;
+      if (loss_waits_) return;
+      answer_ = service_->loss_;
+      SendAnswer();
+    }
+    void AnswerWritten(bool ok) {
+      writing_ = false;
+      if (ok && loss_waits_) SendLoss();
     }
 
    private:
@@ -80,6 +93,8 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     grpc::ByteBuffer answer_;
     grpc::ByteBuffer incoming_;
     bool spoke_ = false;
+    bool writing_ = false;
+    bool loss_waits_ = false;
   };
 
   void Enter(Stream* stream) {
@@ -97,6 +112,11 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     if (!tells_loss_ || !answered_) return;
     tells_loss_ = false;
     for (Stream* each : streams_) each->SendLoss();
+  }
+
+  void Written(Stream* stream, bool ok) {
+    MutexLock lock(mutex_);
+    stream->AnswerWritten(ok);
   }
 
   const size_t wanted_;
