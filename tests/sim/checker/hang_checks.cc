@@ -29,9 +29,11 @@ void HangChecks::OnSaid(const std::string& node,
     stalls_.erase(rank);
   } else {
     const bool linked = stalled.has_answered();
-    stalls_[rank] = Stall{{!stalled.stopped(), linked || stalled.step() > 0,
-                           !linked || stalled.answered(),
-                           linked ? stalled.collective_entered() : UINT64_MAX}};
+    const bool begun = linked || stalled.step() > 0;
+    if (begun) have_started_.insert(node);
+    stalls_[rank] =
+        Stall{{!stalled.stopped(), begun, !linked || stalled.answered(),
+               linked ? stalled.collective_entered() : UINT64_MAX}};
   }
 }
 
