@@ -26,7 +26,7 @@ build=(
   build-essential cmake ninja-build pkg-config
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libc-ares-dev libre2-dev libssl-dev libzstd-dev zlib1g-dev
-  libsqlite3-dev
+  libsqlite3-dev libyaml-cpp-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libgloo-dev libopenblas-dev libibverbs-dev
   python3 iproute2

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/cli/flags/flags.h"
@@ -21,6 +22,9 @@ inline constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 // `launch` or `join`, as this node's platform says.
 int RunRunCommand(RunFlags& flags);
 int RunDetectCommand(const DetectFlags& flags);
+// The `launch` that a run spec and the flags beside it mean. INVALID_ARGUMENT:
+// a line for each mistake.
+absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags);
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts. Overwrites the secrets
 // in `flags` once they are no longer needed.

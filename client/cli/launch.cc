@@ -74,17 +74,24 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
 // `here`: whether there is one.
 absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
                                             std::string& own_name, bool& here) {
-  here = flags.hostfile.empty();
-  if (flags.hostfile.empty()) return std::vector<Host>();
-  const auto text = ReadUpTo(flags.hostfile, kHostfileBytesMax);
+  here = flags.hostfile.empty() && flags.host_lines.empty();
+  if (here) return std::vector<Host>();
+  absl::StatusOr<std::string> text = absl::StrJoin(flags.host_lines, "\n");
+  if (!flags.hostfile.empty()) {
+    text = ReadUpTo(flags.hostfile, kHostfileBytesMax);
+  }
   if (!text.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--hostfile: ", text.status().message()));
+        absl::StrCat(flags.hostfile_from, ": ", text.status().message()));
   }
+  const std::string from =
+      flags.hostfile.empty()
+          ? "the hosts of --spec"
+          : absl::StrCat(flags.hostfile_from, " ", flags.hostfile);
   auto hosts = ParseHostfile(*text);
   if (!hosts.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--hostfile ", flags.hostfile, ": ", hosts.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(from, ": ", hosts.status().message()));
   }
   char hostname[256] = {};
   gethostname(hostname, sizeof(hostname) - 1);
@@ -105,14 +112,14 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
   for (const Host& host : *hosts) {
     if (names.insert(host.name).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--hostfile ", flags.hostfile,
+        absl::StrCat(from,
                      ": this machine's node and another host "
                      "are both named ",
                      host.name, "; give one of them another name"));
   }
   if (!hosts->empty()) return hosts;
   return absl::InvalidArgumentError(
-      absl::StrCat("--hostfile ", flags.hostfile,
+      absl::StrCat(from,
                    ": it names this machine alone, and --no-worker leaves it "
                    "out; name the hosts that train"));
 }
@@ -124,8 +131,8 @@ absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
   SubmitTerms terms;
   if (flags.worker_template.empty()) return terms;
   const auto failed = [&flags](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--worker-template ", flags.worker_template, ": ", why));
+    return absl::InvalidArgumentError(absl::StrCat(
+        flags.template_from, " ", flags.worker_template, ": ", why));
   };
   const auto text = ReadUpTo(flags.worker_template, kTemplateBytesMax);
   if (!text.ok()) return failed(text.status().message());
@@ -158,12 +165,14 @@ absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
   return terms;
 }
 
-// The variables of --export, whose values are added to the environment, so that
-// they stand in no argument list.
+// The variables of --export and of a run spec, whose values are added to the
+// environment, so that they stand in no argument list. Flags win.
 absl::StatusOr<std::vector<std::string>> ReadExported(
     const LaunchFlags& flags, std::vector<std::string>& environment) {
   std::vector<std::string> names;
-  for (const std::string& word : flags.exported) {
+  std::vector<std::string> words = flags.environment;
+  words.insert(words.end(), flags.exported.begin(), flags.exported.end());
+  for (const std::string& word : words) {
     const size_t end = word.find('=');
     const std::string name = word.substr(0, end);
     const std::string prefix = absl::StrCat(name, "=");
@@ -294,7 +303,7 @@ int RunLaunchCommand(const LaunchFlags& flags) {
     return kExitUsage;
   }
   options.listen = *std::move(listen);
-  if (flags.insecure && !flags.hostfile.empty()) {
+  if (flags.insecure && !(flags.hostfile.empty() && flags.host_lines.empty())) {
     Complain("--insecure is for loopback alone; --hostfile needs TLS");
     return kExitUsage;
   }

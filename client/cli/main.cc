@@ -31,6 +31,8 @@ int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
 int Run(RunFlags& flags) { return RunRunCommand(flags); }
 int Run(const DetectFlags& flags) { return RunDetectCommand(flags); }
 int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
+// Main has read the file.
+int Run(const SpecFlags&) { return kExitUsage; }
 int Run(JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
 int Run(const StopFlags& flags) { return RunStopCommand(flags); }
@@ -76,6 +78,11 @@ int Main(int argc, char** argv) {
   HideSecrets(argc, argv);
   GivenSecrets given = TakeSecrets();
   auto invocation = ParseFlags(args);
+  if (invocation.ok()) {
+    if (const auto* spec = std::get_if<SpecFlags>(&*invocation)) {
+      invocation = ReadSpec(SpecFlags(*spec));
+    }
+  }
   if (!invocation.ok()) {
     Complain(invocation.status().message());
     return kExitUsage;

@@ -4,7 +4,6 @@
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
 #define ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +20,8 @@ struct Argv {
   std::vector<std::string> command;
   // There was a `--`.
   bool has_command = false;
+  // The settings of `launch --spec FILE` are among `flags`.
+  bool with_spec = false;
 };
 
 Argv SplitArguments(int argc, char** argv);
@@ -30,11 +31,6 @@ bool LooksSecret(const std::string& word);
 
 // Overwrites such words before the `--`, so that `ps` does not show them.
 void HideSecrets(int argc, char** argv);
-
-// The known word most similar to `word`; nullopt: none is similar enough. Of
-// several equally similar ones, the first.
-std::optional<std::string> Nearest(const std::string& word,
-                                   const std::vector<std::string>& known);
 
 // `90`, `90s`, `10m`, `1h30m`: more than zero, at most `most`. INVALID_ARGUMENT
 // names the flag.

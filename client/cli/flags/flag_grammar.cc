@@ -37,6 +37,11 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
       ->add_option("--local-workers", to.launch.local_workers,
                    "start N more agents on this machine, for tests")
       ->type_name("N");
+  launch
+      ->add_option("--spec", to.launch_spec,
+                   "YAML file with settings, command and environment; flags "
+                   "win over it")
+      ->type_name("FILE");
   auto* hostfile =
       launch
           ->add_option("--hostfile", to.launch.hostfile,
@@ -44,22 +49,21 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
                        "[slots=N] [name=NODE]`\nper line; this machine takes "
                        "part if it is one of them")
           ->type_name("FILE");
+  launch->add_option("--host", to.launch.host_lines, "")
+      ->group("")
+      ->excludes(hostfile);
   launch
       ->add_option("--ssh", to.launch.ssh,
                    "the ssh command with its options (default ssh)")
-      ->type_name("CMD")
-      ->needs(hostfile);
-  launch
-      ->add_flag("--push", to.launch.push,
-                 "copy this binary to hosts that do not have it "
-                 "(~/.cache/rollcall)")
-      ->needs(hostfile);
+      ->type_name("CMD");
+  launch->add_flag("--push", to.launch.push,
+                   "copy this binary to hosts that do not have it "
+                   "(~/.cache/rollcall)");
   launch
       ->add_option("-x,--export", to.launch.exported,
                    "a variable for the ranks of other hosts; may be given "
                    "several times")
-      ->type_name("NAME[=VALUE]")
-      ->needs(hostfile);
+      ->type_name("NAME[=VALUE]");
   AddSubmit(*launch, to.launch);
   launch
       ->add_option("--listen", to.launch.listen,

@@ -41,6 +41,7 @@ struct TypedFlags {
   DetectFlags detect;
   LaunchFlags launch;
   SettingsText launch_settings;
+  std::string launch_spec;
   // As typed, for the command that runs ranks.
   std::string preempt_signal;
   JoinFlags join;

@@ -168,6 +168,20 @@ absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
   return ttl.status();
 }
 
+// What only agents on other hosts use.
+absl::Status CheckHosts(const LaunchFlags& launch) {
+  const char* unused = launch.push                       ? "--push"
+                       : !launch.exported.empty()        ? "--export"
+                       : launch.ssh != LaunchFlags().ssh ? "--ssh"
+                                                         : nullptr;
+  if (unused == nullptr || !launch.hostfile.empty() ||
+      !launch.host_lines.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      unused, " is for other hosts: expected --hostfile FILE as well"));
+}
+
 absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   if (absl::Status good = CheckCommand("launch", args, to.launch.local);
       !good.ok()) {
@@ -186,14 +200,15 @@ absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   }
   launch.nodes_given = !to.launch_settings.nodes.empty();
   if (launch.no_worker && launch.local_workers == 0 && !launch.nodes_given &&
-      launch.hostfile.empty()) {
+      launch.hostfile.empty() && launch.host_lines.empty()) {
     return absl::InvalidArgumentError(
         "--no-worker needs --nodes: how many nodes will join");
   }
   const uint32_t here = launch.local_workers + (launch.no_worker ? 0 : 1);
   launch.settings.set_nodes_min(here);
   launch.settings.set_nodes_max(here);
-  read = ReadSettings(to.launch_settings, launch.settings);
+  read = CheckHosts(launch);
+  if (read.ok()) read = ReadSettings(to.launch_settings, launch.settings);
   if (read.ok()) read = CheckTls(launch.tls);
   if (read.ok()) read = ReadTokenTtl(to.token_ttl, launch.token_ttl);
   if (!read.ok()) return read;

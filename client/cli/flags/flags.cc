@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -10,6 +11,7 @@
 #include "client/cli/flags/flag_grammar.h"
 #include "client/cli/flags/flag_values.h"
 #include "client/cli/flags/flags_text.h"
+#include "daemon/base/nearest.h"
 
 namespace rollcall {
 namespace {
@@ -30,6 +32,17 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
     if (!command->get_group().empty()) names.push_back(command->get_name());
   }
   return names;
+}
+
+std::set<std::string> GivenFlags(const CLI::App& command) {
+  std::set<std::string> given;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->empty()) continue;
+    for (const std::string& name : option->get_lnames()) {
+      given.insert("--" + name);
+    }
+  }
+  return given;
 }
 
 absl::Status Unknown(const std::string& kind, const std::string& word,
@@ -131,6 +144,9 @@ absl::StatusOr<Invocation> ParseFlags(const Argv& args) {
   if (absl::Status good = CheckEmpty(verb != nullptr ? *verb : *command);
       !good.ok()) {
     return good;
+  }
+  if (!typed.launch_spec.empty() && !args.with_spec) {
+    return Invocation(SpecFlags{typed.launch_spec, args, GivenFlags(*command)});
   }
   if (token && !args.has_command) return ReadToken(verb, typed);
   return ReadCommand(command->get_name(), args, typed);

@@ -6,6 +6,7 @@
 #define ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -78,13 +79,20 @@ struct LaunchFlags {
   uint32_t local_workers = 0;
   // Other hosts, and how they are reached; see SshOptions.
   std::string hostfile;
+  // Where it is named, for messages.
+  std::string hostfile_from = "--hostfile";
+  // The lines of a hostfile, in place of one.
+  std::vector<std::string> host_lines;
   std::string ssh = "ssh";
   bool push = false;
   // NAME or NAME=VALUE.
   std::vector<std::string> exported;
+  // For the ranks of all hosts, NAME=VALUE.
+  std::vector<std::string> environment;
   // A run spec with placeholders, and the command that submits one; see
   // submit.h.
   std::string worker_template;
+  std::string template_from = "--worker-template";
   std::string submit;
   // How to join is printed. Not for `rollcall run`, whose other nodes know it.
   bool join_line = true;
@@ -105,6 +113,14 @@ struct LaunchFlags {
   // Only the given settings are set; nodes are always set.
   v1::JobSettings settings;
   std::vector<std::string> command;
+};
+
+// `launch --spec FILE`, before the file is read.
+struct SpecFlags {
+  std::string file;
+  Argv args;
+  // The flags of `args`, by their long names with dashes; aliases too.
+  std::set<std::string> on_command_line;
 };
 
 struct JoinFlags {
@@ -260,9 +276,9 @@ struct HelpText {
 
 using Invocation =
     std::variant<HelpText, VersionFlags, RunFlags, DetectFlags, LaunchFlags,
-                 JoinFlags, StatusFlags, StopFlags, DrainFlags, EvictFlags,
-                 TokenFlags, DoctorFlags, DaemonFlags, RemoteFlags, HostedFlags,
-                 SubmitFlags>;
+                 SpecFlags, JoinFlags, StatusFlags, StopFlags, DrainFlags,
+                 EvictFlags, TokenFlags, DoctorFlags, DaemonFlags, RemoteFlags,
+                 HostedFlags, SubmitFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

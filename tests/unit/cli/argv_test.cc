@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/nearest.h"
 
 namespace rollcall {
 namespace {

@@ -12,6 +12,7 @@
 #include "client/cli/flags/flags.h"
 #include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
+#include "client/launch/run_spec/run_spec.h"
 
 namespace rollcall {
 namespace {
@@ -511,6 +512,34 @@ TEST(Flags, TlsFilesGoTogether) {
 TEST(Flags, InsecureAndASecretExcludeEachOther) {
   EXPECT_TRUE(Parse<LaunchFlags>("launch --insecure -- true").insecure);
   EXPECT_NE(Complaint("launch --insecure --secret-file s -- true"), "");
+}
+
+TEST(Flags, EveryKeyOfARunSpecIsAFlagOfLaunch) {
+  const std::string help = Parse<HelpText>("launch --help").text;
+  for (const std::string& key : RunSpecKeys()) {
+    EXPECT_TRUE(absl::StrContains(help, absl::StrCat("  --", key))) << key;
+  }
+}
+
+TEST(Flags, ASpecIsReadLater) {
+  const auto spec =
+      Parse<SpecFlags>("launch --spec f --nnodes 2 --rdzv-id x -- a b");
+  EXPECT_EQ(spec.file, "f");
+  EXPECT_EQ(spec.args.command, (std::vector<std::string>{"a", "b"}));
+  for (const char* name : {"--nodes", "--nnodes", "--rdzv-id", "--spec"}) {
+    EXPECT_TRUE(spec.on_command_line.contains(name)) << name;
+  }
+  EXPECT_FALSE(spec.on_command_line.contains("--job"));
+  EXPECT_TRUE(Parse<SpecFlags>("launch --spec f").args.command.empty());
+}
+
+TEST(Flags, SshIsForOtherHosts) {
+  for (const char* flag : {"--push", "--ssh s", "--export A"}) {
+    EXPECT_TRUE(absl::StrContains(
+        Complaint(absl::StrCat("launch ", flag, " -- true")), "--hostfile"));
+    EXPECT_EQ(Complaint(absl::StrCat("launch --hostfile h ", flag, " -- true")),
+              "");
+  }
 }
 
 TEST(Flags, WhatTheEnvironmentGivesReachesEveryCommand) {

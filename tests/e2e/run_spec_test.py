@@ -1,0 +1,144 @@
+"""`rollcall launch --spec`: runs that a file describes."""
+import os
+import sys
+
+import yaml
+
+import harness
+from harness import E2E, Lab
+from sshd import Sshd
+from submit_test import SUBMIT
+
+SAYS = "echo rank $RANK of $WORLD_SIZE: $WORD; exit 0"
+
+
+class RunSpec(E2E):
+    def spec(self, *, name="run.yaml", **settings):
+        path = self.stage.path(name)
+        with open(path, "w", encoding="utf-8") as f:
+            yaml.safe_dump(settings, f)
+        return path
+
+    def write(self, text, name="run.yaml"):
+        path = self.stage.path(name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def start(self, *flags):
+        return self.stage.start([harness.ROLLCALL, "launch", *flags])
+
+    def test_local_workers_and_flags_that_win(self):
+        path = self.spec(job="by-file", spawn={"local": 2},
+                         command=["sh", "-c", SAYS],
+                         environment={"WORD": "a  'b' $HOME"})
+        launcher = self.start("--spec", path)
+        self.assert_code(launcher, 0)
+        for rank in range(3):
+            # The shell of SAYS splits the value; it reaches it as it is.
+            self.assertIsNotNone(launcher.find(
+                rf"rank {rank} of 3: a 'b' \$HOME$"), launcher.text())
+        launcher = self.start("--spec", path, "--nproc_per_node", "2",
+                              "--local-workers", "1", "--rdzv-id", "Other 1",
+                              "--", "sh", "-c", "echo $ROLLCALL_JOB $RANK of "
+                              "$WORLD_SIZE $WORD")
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find("other-1 3 of 4 a"),
+                             launcher.text())
+
+    def test_hosts_by_ssh(self):
+        lab = Lab(self.stage, 3)
+        sshd = Sshd(self.stage, lab, (2, 3))
+        path = self.spec(
+            job="remote", environment={"WORD": "said"},
+            spawn={"ssh": {"hosts": ["lab1", "lab2 slots=2",
+                                     "root@lab3 name=c"],
+                           "command": sshd.ssh}},
+            command=SAYS)
+        launcher = lab.start(1, [harness.ROLLCALL, "launch", "--spec", path])
+        self.assert_code(launcher, 0)
+        for rank, node in enumerate(("lab1", "c", "lab2", "lab2")):
+            self.assertIsNotNone(launcher.find(
+                rf"^\[{node}/{rank}\] rank {rank} of 4: said$"),
+                launcher.text())
+
+    def test_a_hostfile_beside_the_file(self):
+        lab = Lab(self.stage, 2)
+        sshd = Sshd(self.stage, lab, (2,))
+        self.write("lab1\nlab2\n", "hosts")
+        path = self.spec(job="remote", command=SAYS, name="other.yaml",
+                         spawn={"ssh": {"hostfile": "hosts"}})
+        launcher = lab.start(1, [harness.ROLLCALL, "launch", "--spec", path,
+                                 "--ssh", sshd.ssh, "-x", "WORD=flag"])
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find(r"\[lab2/1\] rank 1 of 2: flag"),
+                             launcher.text())
+
+    def test_workers_of_a_template(self):
+        lab = Lab(self.stage, 2)
+        script = self.write(SUBMIT, "submit.py")
+        self.write("join: <<JOIN>>\n", "worker.tpl")
+        path = self.spec(
+            job="submitted", nodes=2, command=SAYS, listen="10.77.0.1:0",
+            spawn={"template": {
+                "file": "worker.tpl",
+                "submit": f"{sys.executable} {script} {self.stage.folder}"}})
+        launcher = lab.start(1, [harness.ROLLCALL, "launch", "--spec", path])
+        launcher.await_line("submitted")
+        with open(self.stage.path("worker-0.yaml"), encoding="utf-8") as f:
+            join = yaml.safe_load(f)["join"]
+        worker = lab.start(2, [harness.ROLLCALL, "join", "--", "sh", "-c",
+                               SAYS], {"ROLLCALL_JOIN": join})
+        self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(worker.find("rank 1 of 2"), worker.text())
+
+    def refused(self, text, *expect, flags=()):
+        path = text if text.startswith("/") else self.write(text)
+        process = self.stage.run([harness.ROLLCALL, "launch", "--state",
+                                  self.stage.path("state"), "--spec", path,
+                                  *flags])
+        self.assert_code(process, 2)
+        for one in expect:
+            self.assertIn(one.format(path), process.text())
+        self.assertFalse(os.path.exists(self.stage.path("state")))
+
+    def test_mistakes_are_named_before_anything_starts(self):
+        self.refused("nodes: 3:2\ngrow: slowly\nnproc-per-node: 65\n"
+                     "join-timeout: soon\ncommand: [x]\n",
+                     "{}:1:8: nodes takes", "{}:2:7: grow takes",
+                     "{}:3:17: nproc-per-node takes 1 to 64",
+                     "{}:4:15: join-timeout")
+        self.refused("job: a", "{}: expected the key command")
+        self.refused("command: [torchrun, x]\nnproc-per-node: 2", "{}: ",
+                     "torchrun")
+        self.refused(self.stage.path("none"), "--spec: cannot read {}")
+        self.write("rank <<NODE_RANK>>", "worker.tpl")
+        self.refused("nodes: 2\ncommand: [x]\nspawn:\n  template:\n"
+                     "    file: worker.tpl\n    submit: 'true'",
+                     "{}:5:11:", "<<JOIN>>")
+        self.write("<<JOIN>>\n  <<RANK>>", "worker.tpl")
+        self.refused("nodes: 2\ncommand: [x]\nspawn:\n  template:\n"
+                     "    file: worker.tpl\n    submit: 'true'",
+                     "{}:5:11:", "line 2, column 3: unknown placeholder")
+        self.refused("command: [x]\nspawn: {ssh: {hostfile: none}}",
+                     "{}:2:25:", "cannot read")
+
+    def test_a_flag_without_hosts(self):
+        process = self.stage.run([harness.ROLLCALL, "launch", "--push", "--",
+                                  "true"])
+        self.assert_code(process, 2)
+        self.assertIn("--push is for other hosts", process.text())
+
+    def test_the_example(self):
+        # In ssh's place: the same machine.
+        ssh = self.write("#!/bin/sh\nfor command; do :; done\n"
+                         "exec sh -c \"$command\"\n", "ssh")
+        os.chmod(ssh, 0o700)
+        launcher = self.start(
+            "--spec", os.path.join(harness.PROJECT, "specs", "run.yaml"),
+            "--ssh", ssh, "--", "sh", "-c", "echo $RANK of $WORLD_SIZE "
+            "$NCCL_DEBUG")
+        self.assert_code(launcher, 0)
+        for rank in (0, 8, 23):
+            self.assertIsNotNone(launcher.find(rf"{rank} of 24 WARN$"))
