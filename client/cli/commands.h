@@ -42,6 +42,7 @@ int RunDaemonCommand(DaemonFlags& flags);
 // Reads the secret that the launcher passed into `flags`.
 int RunRemoteCommand(RemoteFlags& flags);
 int RunSubmitCommand(SubmitFlags& flags);
+int RunRenderCommand(const RenderFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);

@@ -28,6 +28,7 @@ int Run(const HelpText& help) {
   return 0;
 }
 int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
+int Run(const RenderFlags& flags) { return RunRenderCommand(flags); }
 int Run(RunFlags& flags) { return RunRunCommand(flags); }
 int Run(const DetectFlags& flags) { return RunDetectCommand(flags); }
 int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
@@ -90,7 +91,8 @@ int Main(int argc, char** argv) {
   Fill(*invocation, given);
   given.Forget();
   const bool only_prints = std::holds_alternative<HelpText>(*invocation) ||
-                           std::holds_alternative<VersionFlags>(*invocation);
+                           std::holds_alternative<VersionFlags>(*invocation) ||
+                           std::holds_alternative<RenderFlags>(*invocation);
   if (!only_prints) {
     if (absl::Status status = CheckStartLimits(ThreadsFor(*invocation));
         !status.ok()) {

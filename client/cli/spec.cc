@@ -3,10 +3,13 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/job_lookup.h"
 #include "client/launch/launch_folder.h"
+#include "client/launch/run_spec/exclusive_flags.h"
 #include "client/launch/run_spec/run_spec.h"
 
 namespace rollcall {

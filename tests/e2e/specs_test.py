@@ -124,7 +124,7 @@ class Compose(E2E):
             with open(lab.hosts_file(host), "a", encoding="ascii") as f:
                 f.write("\n10.77.0.1 launcher\n")
             service = services[name]
-            words = service["command"].split()
+            words = service["command"]
             self.assertEqual(words[0], "rollcall")
             at = words.index("--")
             nodes.append(lab.start(

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "client/cli/flags/flag_groups.h"
 #include "client/cli/flags/flags_text.h"
+#include "client/launch/render/render.h"
 
 namespace rollcall {
 namespace {
@@ -238,6 +240,38 @@ void AddEvict(CLI::App& app, TypedFlags& to) {
   evict->add_flag("--json", to.evict.json, "as JSON");
 }
 
+void AddRender(CLI::App& app, RenderFlags& to) {
+  CLI::App* render = app.add_subcommand(
+      "render", "print the run spec of a platform: " +
+                    absl::StrJoin(RenderPlatforms(), ", ") +
+                    "\n  rollcall render PLATFORM [flags] [-- CMD...]");
+  render->add_option("platform", to.platform, "")->type_name("");
+  const auto add = [render, &to](const std::string& flag, const char* type,
+                                 const char* help) {
+    render
+        ->add_option_function<std::string>(
+            flag,
+            [&to, flag](const std::string& value) {
+              to.values[flag.substr(0, flag.find(','))] = value;
+            },
+            help)
+        ->type_name(type);
+  };
+  add("--job", "ID", "the job's name, and that of its objects");
+  add("--image", "IMAGE", "the container image, with rollcall in PATH");
+  add("--nodes,--nnodes", "N", "number of nodes");
+  add("--nproc-per-node", "N|auto", "ranks per node");
+  add("--gpus", "N", "GPUs that a pod asks for; 0: none");
+  add("--secret-name", "NAME",
+      "the Kubernetes Secret with the shared secret (default JOB-secret)");
+  add("--join-timeout", "TIME", "how long nodes wait for each other");
+  render
+      ->add_option("--host", to.hosts,
+                   "a host of the hostfile: `[USER@]HOST [slots=N]`; may be "
+                   "given several times")
+      ->type_name("HOST");
+}
+
 void AddDoctor(CLI::App& app, TypedFlags& to) {
   CLI::App* doctor = app.add_subcommand(
       "doctor",
@@ -284,6 +318,7 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   AddEvict(app, to);
   AddToken(app, to);
   AddDoctor(app, to);
+  AddRender(app, to.render);
 
   CLI::App* version = app.add_subcommand("version", "show the version");
   version->add_flag("--json", to.version.json, "as JSON");

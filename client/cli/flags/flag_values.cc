@@ -287,6 +287,45 @@ absl::StatusOr<Invocation> Drain(TypedFlags& to) {
   return Invocation(std::move(drain));
 }
 
+// The numbers and times of `rollcall render`; the names are the platform's.
+absl::StatusOr<Invocation> ReadRender(const Argv& args, RenderFlags& render) {
+  if (render.platform.empty()) {
+    return absl::InvalidArgumentError(
+        "expected a platform after `rollcall render`; see `rollcall render "
+        "--help`");
+  }
+  for (const auto& [flag, value] : render.values) {
+    absl::Status good;
+    if (flag == "--nodes") {
+      const auto nodes = ParseNodes(value);
+      good = nodes.status();
+      if (nodes.ok() && nodes->min != nodes->max) {
+        good = absl::InvalidArgumentError(
+            absl::StrCat("--nodes: expected one number of nodes, got ", value));
+      }
+      if (nodes.ok() && good.ok())
+        render.values[flag] = absl::StrCat(nodes->max);
+    } else if (flag == "--nproc-per-node") {
+      LocalFlags local;
+      local.nproc_per_node = value;
+      good = ReadLocal("", local);
+    } else if (flag == "--gpus") {
+      uint32_t gpus = 0;
+      if (!absl::SimpleAtoi(value, &gpus) ||
+          gpus > Limits::ranks_per_node_max) {
+        good = absl::InvalidArgumentError(
+            absl::StrCat("--gpus takes 0 to ", Limits::ranks_per_node_max,
+                         ", not '", value, "'"));
+      }
+    } else if (flag == "--join-timeout") {
+      good = ParseDurationFlag(flag, value, Limits::wait_max).status();
+    }
+    if (!good.ok()) return good;
+  }
+  render.command = args.command;
+  return Invocation(std::move(render));
+}
+
 }  // namespace
 
 absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& to) {
@@ -347,6 +386,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
     to.remote.arguments = args.command;
     return Invocation(std::move(to.remote));
   }
+  if (command == "render") return ReadRender(args, to.render);
   if (args.has_command) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));

@@ -6,6 +6,7 @@
 #define ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <variant>
@@ -265,6 +266,14 @@ struct DaemonFlags {
   bool ephemeral = false;
 };
 
+struct RenderFlags {
+  std::string platform;
+  // See RenderOptions.
+  std::map<std::string, std::string> values;
+  std::vector<std::string> hosts;
+  std::vector<std::string> command;
+};
+
 struct VersionFlags {
   bool json = false;
 };
@@ -275,10 +284,10 @@ struct HelpText {
 };
 
 using Invocation =
-    std::variant<HelpText, VersionFlags, RunFlags, DetectFlags, LaunchFlags,
-                 SpecFlags, JoinFlags, StatusFlags, StopFlags, DrainFlags,
-                 EvictFlags, TokenFlags, DoctorFlags, DaemonFlags, RemoteFlags,
-                 HostedFlags, SubmitFlags>;
+    std::variant<HelpText, VersionFlags, RenderFlags, RunFlags, DetectFlags,
+                 LaunchFlags, SpecFlags, JoinFlags, StatusFlags, StopFlags,
+                 DrainFlags, EvictFlags, TokenFlags, DoctorFlags, DaemonFlags,
+                 RemoteFlags, HostedFlags, SubmitFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

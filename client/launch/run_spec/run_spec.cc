@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "client/launch/run_spec/exclusive_flags.h"
 #include "client/launch/run_spec/spec_environment.h"
 #include "client/launch/spawn/hostfile.h"
 #include "daemon/base/nearest.h"
@@ -72,24 +73,6 @@ constexpr Key kKeys[] = {
 constexpr char kCommand[] = "command";
 constexpr char kEnvironment[] = "environment";
 constexpr char kSpawn[] = "spawn";
-
-// Flags of which only one may be given. Each row is against each other row of
-// its group.
-const std::vector<std::vector<std::set<std::string>>>& Exclusive() {
-  static const auto& groups =
-      *new std::vector<std::vector<std::set<std::string>>>{
-          {{"--job"}, {"--rdzv-id"}},
-          {{"--no-hosts"}, {"--hosts-file", "--hosts-names"}},
-          {{"--insecure"},
-           {"--secret-file"},
-           {"--tls-ca", "--tls-cert", "--tls-key", "--tls-bind-names"}},
-          {{"--local-workers"},
-           {"--hostfile", "--host", "--ssh", "--push"},
-           {"--worker-template", "--submit"}},
-          {{"--hostfile"}, {"--host"}},
-      };
-  return groups;
-}
 
 // As which key a flag stands in the file.
 std::string KeyOf(const std::string& flag) {
@@ -480,19 +463,6 @@ std::vector<std::string> RunSpecKeys() {
   std::vector<std::string> keys;
   for (const Key& key : kKeys) keys.push_back(key.name);
   return keys;
-}
-
-bool ExcludesFlag(const std::string& one, const std::string& other) {
-  for (const auto& group : Exclusive()) {
-    const auto row_of = [&group](const std::string& flag) {
-      return std::find_if(group.begin(), group.end(), [&flag](const auto& row) {
-        return row.contains(flag);
-      });
-    };
-    const auto a = row_of(one), b = row_of(other);
-    if (a != group.end() && b != group.end() && a != b) return true;
-  }
-  return false;
 }
 
 absl::StatusOr<RunSpec> ParseRunSpec(absl::string_view text,

@@ -48,9 +48,6 @@ absl::StatusOr<RunSpec> ParseRunSpec(absl::string_view text,
                                      const std::string& folder,
                                      const FlagCheck& check);
 
-// Whether one of these flags of `launch` replaces the other, or contradicts it.
-bool ExcludesFlag(const std::string& one, const std::string& other);
-
 // The keys that stand for flags, without dashes.
 std::vector<std::string> RunSpecKeys();
 

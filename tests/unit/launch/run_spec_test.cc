@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/launch/run_spec/exclusive_flags.h"
 #include "client/launch/run_spec/spec_environment.h"
 
 namespace rollcall {
