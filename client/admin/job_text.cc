@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -209,7 +208,7 @@ std::string LeftAliveText(const v1::JobStatus& status) {
     if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());
   }
   return absl::StrCat("ranks that still live", alive.empty() ? "" : " on ",
-                      NameList(std::move(alive), kNamesShown));
+                      NameList(alive, kNamesShown));
 }
 
 std::string ShortDuration(absl::Duration duration) {
