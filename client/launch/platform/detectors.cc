@@ -355,6 +355,24 @@ Detected DetectPmi(const NodeEnvironment& environment) {
                     "mpirun -ppn 1");
 }
 
+// The launcher of an MPIJob. Its workers run sshd and no command of their own.
+Detected DetectMpiJob(const NodeEnvironment& environment) {
+  const char* const kHostfile = "OMPI_MCA_orte_default_hostfile";
+  const std::string path = Value(environment, kHostfile);
+  if (!absl::StartsWith(path, "/etc/mpi/") ||
+      Has(environment, "OMPI_COMM_WORLD_RANK")) {
+    return std::nullopt;
+  }
+  Evidence evidence;
+  evidence.platform = "mpijob";
+  evidence.obstacle = absl::StrCat(
+      "this is the launcher of an MPIJob (", From(kHostfile, path),
+      "), and its workers wait for ssh; start their agents from here: "
+      "`rollcall launch --hostfile ",
+      path, " -- CMD...`");
+  return evidence;
+}
+
 // A rank of rollcall or of torchrun already has its place.
 Detected DetectRank(const NodeEnvironment& environment) {
   Evidence evidence;
@@ -395,6 +413,7 @@ absl::StatusOr<std::vector<Evidence>> DetectAll(
   add(DetectRank(environment));
   add(DetectOpenMpi(environment));
   add(DetectPmi(environment));
+  add(DetectMpiJob(environment));
   for (const Row& row : Rows()) add(DetectRow(row, environment));
   add(DetectVessl(environment));
   add(DetectAwsBatch(environment));
