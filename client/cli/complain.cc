@@ -1,10 +1,12 @@
 // How a command says that it failed.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/flags/command_words.h"
 
 namespace rollcall {
 
@@ -29,8 +31,14 @@ void WarnOfCommandLine(const LocalFlags& flags,
                           " is not needed and changes nothing: the daemon "
                           "gives out node ranks and the endpoint of rank 0"));
   }
-  const std::string advice = EmptyValueAdvice(command);
-  if (!advice.empty()) Complain(absl::StrCat("WARNING: ", advice));
+  // Files of ranks of another user are always below /tmp.
+  const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
+  const bool in_tmp = runtime_dir == nullptr || !flags.rank_user.empty();
+  for (const std::string& advice :
+       {EmptyValueAdvice(command),
+        ContainerAdvice(command, in_tmp ? "" : runtime_dir)}) {
+    if (!advice.empty()) Complain(absl::StrCat("WARNING: ", advice));
+  }
 }
 
 int Fail(const absl::Status& status) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/admin/addresses.h"
 #include "client/cli/flags/argv.h"
+#include "client/cli/flags/command_words.h"
 #include "client/launch/launch.h"
 #include "client/launch/platform/platform.h"
 #include "daemon/core/limits.h"

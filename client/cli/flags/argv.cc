@@ -25,10 +25,6 @@ std::string WithDashes(std::string word) {
   return word;
 }
 
-std::string BaseName(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
 struct NamedSignal {
   const char* name;
   int number;
@@ -136,82 +132,6 @@ absl::StatusOr<NodeCount> ParseNodes(const std::string& text) {
                      Limits::nodes_max, ", not '", text, "'"));
   }
   return count;
-}
-
-std::string ContainerAdvice(const std::vector<std::string>& command) {
-  if (command.empty()) return "";
-  const std::string program = BaseName(command.front());
-  const bool container =
-      program == "docker" || program == "nerdctl" ||
-      (program == "podman" && command.size() > 1 && command[1] == "run");
-  if (!container) return "";
-  return absl::StrCat(
-      "ranks share the network and the files of their agent, so `", program,
-      "` cannot be the command; start rollcall inside the container instead: `",
-      program,
-      " run --network host ... IMAGE rollcall join JOINSTRING -- "
-      "CMD...` (or `rollcall launch ...` for the first node)");
-}
-
-namespace {
-
-// The program that starts ranks, or "": the command's own, or the module of
-// `python -m MODULE`.
-std::string RankStarter(const std::vector<std::string>& command) {
-  static constexpr absl::string_view kModules[] = {
-      "torch.distributed.run", "torch.distributed.launch",
-      "accelerate.commands.launch", "deepspeed.launcher.runner"};
-  static constexpr absl::string_view kPrograms[] = {
-      "torchrun", "deepspeed", "accelerate", "mpirun", "mpiexec"};
-  const std::string program = BaseName(command.front());
-  for (const absl::string_view one : kPrograms) {
-    if (program == one) return program;
-  }
-  if (!absl::StartsWith(program, "python")) return "";
-  for (size_t i = 1; i + 1 < command.size(); ++i) {
-    if (command[i] != "-m") continue;
-    for (const absl::string_view one : kModules) {
-      if (command[i + 1] == one) return command[i + 1];
-    }
-    return "";
-  }
-  return "";
-}
-
-}  // namespace
-
-absl::Status CheckRankStarter(const std::vector<std::string>& command,
-                              const std::string& nproc_per_node, bool once) {
-  if (command.empty() || nproc_per_node == "1" || once) {
-    return absl::OkStatus();
-  }
-  const std::string starter = RankStarter(command);
-  if (starter.empty()) return absl::OkStatus();
-  const bool mpi = absl::StartsWith(starter, "mpi");
-  return absl::InvalidArgumentError(absl::StrCat(
-      starter, " starts ranks itself, and with --nproc-per-node ",
-      nproc_per_node, " each rank would be a ", starter, " of its own; ",
-      mpi ? "give --once, and the hostfile as in `-- mpirun --hostfile "
-            "$ROLLCALL_HOSTFILE ...` (within sh -c)"
-          : "run the program itself (`-- python train.py`), or give "
-            "--nproc-per-node 1 to start one per node"));
-}
-
-std::string EmptyValueAdvice(const std::vector<std::string>& command) {
-  for (size_t i = 1; i < command.size(); ++i) {
-    const std::string& word = command[i];
-    const bool assigned =
-        absl::StartsWith(word, "-") && absl::EndsWith(word, "=");
-    if (!assigned && !(word.empty() && absl::StartsWith(command[i - 1], "-"))) {
-      continue;
-    }
-    return absl::StrCat(
-        "the command's flag ", assigned ? word : command[i - 1],
-        " has an empty value; if it should be a variable of a rank, such as "
-        "$NODE_RANK, the shell has expanded it before rollcall sets it: write "
-        "-- sh -c 'CMD ... $NODE_RANK'");
-  }
-  return "";
 }
 
 }  // namespace rollcall

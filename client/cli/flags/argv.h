@@ -50,20 +50,6 @@ struct NodeCount {
 // `N` or `MIN:MAX`. INVALID_ARGUMENT says what was expected and found.
 absl::StatusOr<NodeCount> ParseNodes(const std::string& text);
 
-// INVALID_ARGUMENT: the command starts the ranks of a node itself (torchrun,
-// deepspeed, accelerate, mpirun), and would be started once per rank.
-// `nproc_per_node`: as --nproc-per-node takes it.
-absl::Status CheckRankStarter(const std::vector<std::string>& command,
-                              const std::string& nproc_per_node, bool once);
-
-// A flag of the command whose value is empty, such as --node_rank "$NODE_RANK":
-// the variables of a rank do not exist yet when this command line is expanded.
-// Empty: there is no such flag.
-std::string EmptyValueAdvice(const std::vector<std::string>& command);
-
-// How to start a command in a container instead; empty: it starts no container.
-std::string ContainerAdvice(const std::vector<std::string>& command);
-
 }  // namespace rollcall
 
 #endif  // ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_

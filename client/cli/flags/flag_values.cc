@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/flags/command_words.h"
 #include "client/cli/flags/flags_text.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/admission/admission.h"
@@ -112,8 +113,8 @@ absl::Status CheckCommand(const std::string& name, const Argv& args,
         absl::StrCat("expected a command to run after `--`, as in `rollcall ",
                      name, " ... -- python train.py`"));
   }
-  const std::string advice = ContainerAdvice(args.command);
-  if (!advice.empty()) return absl::InvalidArgumentError(advice);
+  absl::Status outside = CheckContainer(args.command);
+  if (!outside.ok()) return outside;
   return CheckRankStarter(args.command, local.nproc_per_node, local.once);
 }
 

@@ -243,19 +243,6 @@ TEST(Flags, WhatStartsRanksItselfIsStartedOncePerNode) {
   Parse<LaunchFlags>("launch --nproc-per-node 8 -- python3 -m package.train");
 }
 
-TEST(Flags, AVariableThatWasExpandedTooEarly) {
-  using Words = std::vector<std::string>;
-  const Words none[] = {
-      {"x"}, {"x", ""}, {"x", "a", ""}, {"x", "a="}, {"x", "--n", "1"}};
-  for (const Words& command : none) {
-    EXPECT_EQ(EmptyValueAdvice(command), "");
-  }
-  EXPECT_TRUE(absl::StrContains(EmptyValueAdvice({"x", "--node_rank", ""}),
-                                "flag --node_rank has"));
-  EXPECT_TRUE(absl::StrContains(EmptyValueAdvice({"x", "--node_rank="}),
-                                "flag --node_rank= has"));
-}
-
 TEST(Flags, MistakesNameTheRightSpelling) {
   struct {
     const char* line;
@@ -275,7 +262,7 @@ TEST(Flags, MistakesNameTheRightSpelling) {
       {"launch --grow later -- true", "--grow takes"},
       {"launch --job Bad_Name -- true", "Bad_Name"},
       {"launch --no-worker -- true", "--no-worker needs --nodes"},
-      {"launch -- docker run image", "inside the container"},
+      {"launch -- docker run image", "in the container instead"},
       {"launch --job a --rdzv-id b -- true", "--rdzv-id"},
       {"launch --rdzv-id __ -- true", "a letter or digit"},
       {"launch --nproc-per-node 8 -- torchrun t.py", "--nproc-per-node 1"},

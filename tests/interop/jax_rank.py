@@ -1,0 +1,22 @@
+"""A program of JAX: the three arguments of jax.distributed.initialize are all
+that it takes from its launcher."""
+import os
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import multihost_utils
+
+
+def main():
+    env = os.environ
+    jax.distributed.initialize(
+        coordinator_address=f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}",
+        num_processes=int(env["WORLD_SIZE"]), process_id=int(env["RANK"]))
+    ranks = multihost_utils.process_allgather(
+        jnp.array([jax.process_index() + 1]))
+    print(f"jax {jax.process_index()} of {jax.process_count()} "
+          f"total {int(ranks.sum())}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

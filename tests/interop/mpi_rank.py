@@ -1,0 +1,25 @@
+"""A program of MPI (mpi4py) that knows no rollcall.
+
+Arguments: the exit code of rank 0; a file that each rank reads to its end
+before it ends.
+"""
+import sys
+
+from mpi4py import MPI
+
+
+def main():
+    world = MPI.COMM_WORLD
+    world.Barrier()
+    rank, size = world.Get_rank(), world.Get_size()
+    total = world.allreduce(rank + 1)
+    print(f"mpi {rank} of {size} on {MPI.Get_processor_name()} "
+          f"total {total}", flush=True)
+    with open(sys.argv[2], "rb") as f:
+        f.read()
+    world.Barrier()
+    sys.exit(int(sys.argv[1]) if rank == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()
