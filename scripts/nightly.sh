@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 # runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch
-       rdma_vm quickstart bookworm trixie trixie_quickstart)
+       programs rdma_vm quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once per commit.
@@ -86,6 +86,11 @@ do_step() {
     repeat) scripts/repeat.sh 5 1 ;;
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint ;;
+    programs) scripts/packages.sh programs &&
+      e2e programs_test.Jax && e2e programs_test.DeepSpeed &&
+      ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&
+      ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.TorchrunPerNode &&
+      e2e podman_test ;;
     # Class by class: the module also has a test that needs no virtual machine.
     # If that one passed, a run of the module would hide that the others were
     # skipped.

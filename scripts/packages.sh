@@ -12,11 +12,15 @@
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
 #                       transformers from PyPI over Debian's torch, for one
 #                       end-to-end test
+#   packages.sh programs  installs podman and pdsh, and makes two Python
+#                       environments in ROLLCALL_PROGRAMS_VENVS (default
+#                       ~/.cache/rollcall/programs): JAX, and DeepSpeed over
+#                       Debian's torch, for end-to-end tests with both
 #   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and the programs
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
 #                       a real verbs device; amd64 only. Installs nothing
-#   packages.sh list build|test|check|torch|rdma_vm   prints the names
+#   packages.sh list build|test|check|torch|programs|rdma_vm  prints the names
 #
 # Needs root or sudo. Prints what it does, and does nothing if nothing is
 # missing.
@@ -31,12 +35,14 @@ build=(
   libgloo-dev libopenblas-dev libibverbs-dev
   python3 iproute2
 )
-tests=("${build[@]}" python3-torch openmpi-bin nftables openssl util-linux
+tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl util-linux
        elfutils etcd-server ccache openssh-client openssh-server
        slurm-wlm munge python3-yaml python3-pyte)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
+programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
+          catatonit busybox-static openssh-client openssh-server)
 # If a package is installed, the test uses its installed files. Only the
 # kernel's package (the first) is always unpacked.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
@@ -63,8 +69,10 @@ names() {
     test) echo "${tests[@]}" ;;
     check) echo "${check[@]}" ;;
     torch) echo "${torch[@]}" ;;
+    programs) echo "${programs[@]}" ;;
     rdma_vm) echo "${rdma_vm[@]}" ;;
-    *) echo "packages.sh: build, test, check, torch or rdma_vm, not '$1'" >&2
+    *) echo "packages.sh: build, test, check, torch, programs or" \
+         "rdma_vm, not '$1'" >&2
        exit 2 ;;
   esac
 }
@@ -83,6 +91,41 @@ prepare_apt() {
   apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive
        apt-get -o DPkg::Lock::Timeout=300 -q)
   "${apt[@]}" update
+}
+
+# make_environment FOLDER MODULES FLAGS PACKAGE...: a Python environment in which
+# `import MODULES` works; does nothing if it does. FLAGS: of `python3 -m venv`.
+make_environment() {
+  local folder=$1 modules=$2 flags=$3
+  shift 3
+  if "$folder/bin/python3" -c "import $modules" >/dev/null 2>&1; then
+    echo "packages: $folder is there"
+    return
+  fi
+  if [ -e "$folder" ] && [ ! -e "$folder/pyvenv.cfg" ]; then
+    echo "packages.sh: $folder is not a Python environment; remove it" >&2
+    exit 1
+  fi
+  echo "packages: making $folder with $*"
+  rm -rf "$folder"
+  # shellcheck disable=SC2086
+  /usr/bin/python3 -m venv $flags "$folder"
+  # DeepSpeed's source is installed as it is: nothing of it is compiled.
+  if ! { "$folder/bin/pip" install -q setuptools wheel &&
+         DS_BUILD_OPS=0 "$folder/bin/pip" install -q --no-build-isolation "$@" &&
+         "$folder/bin/python3" -c "import $modules"; }; then
+    rm -rf "$folder"
+    echo "packages.sh: cannot make $folder" >&2
+    exit 1
+  fi
+}
+
+# The newest DeepSpeed that works with torch 1 (Debian 12) needs pydantic 1.
+make_programs_environments() {
+  local folder=${ROLLCALL_PROGRAMS_VENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/programs}
+  make_environment "$folder/jax" jax "" jax
+  make_environment "$folder/deepspeed" deepspeed.launcher.runner \
+    --system-site-packages deepspeed==0.14.5 'pydantic<2' 'numpy<2'
 }
 
 # Makes the environment; does nothing if it is complete.
@@ -177,9 +220,11 @@ done
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: all are installed"
   [ "$1" != torch ] || make_torch_environment
+  [ "$1" != programs ] || make_programs_environments
   exit 0
 fi
 echo "packages: installing ${missing[*]}"
 prepare_apt "install: ${missing[*]}"
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
 [ "$1" != torch ] || make_torch_environment
+[ "$1" != programs ] || make_programs_environments
