@@ -91,6 +91,13 @@ std::optional<int> ParseDaemonFlags(int argc, char** argv, DaemonFlags& flags) {
   app.set_version_flag("--version", "rollcalld " ROLLCALL_VERSION);
   app.add_option("--listen", flags.listen, "ADDRESS:PORT to listen on")
       ->capture_default_str();
+  app.add_option("--http", flags.http,
+                 "ADDRESS:PORT of the status page, /metrics and /status.json "
+                 "(default: none; port 0:\na free one); beyond loopback with "
+                 "TLS and a viewer's token");
+  app.add_flag("--http-insecure", flags.http_insecure,
+               "allow plain HTTP beyond loopback: the token can be read on its "
+               "way");
   app.add_option("--state", flags.state,
                  "folder for the journal, keys and tokens, 0700; or "
                  "etcd://HOST:PORT,HOST:PORT/NAME:\nseveral daemons share this "

@@ -34,6 +34,9 @@ struct EtcdFlags {
 
 struct DaemonFlags {
   std::string listen = "[::]:29400";
+  // Of the HTTP port; empty: none.
+  std::string http;
+  bool http_insecure = false;
   // A folder, or etcd://...; empty: the default folder.
   std::string state;
   // With etcd: the endpoints of this daemon, the endpoints of all daemons, and

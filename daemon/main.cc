@@ -133,6 +133,17 @@ void PrintListening(const DaemonFlags& flags, const std::string& join_folder,
                port, flags.state.c_str(), how.c_str());
 }
 
+void PrintHttp(const DaemonFlags& flags, const Server& server) {
+  if (flags.http.empty()) return;
+  if (flags.http_insecure) {
+    std::fprintf(stderr,
+                 "rollcalld: WARNING: --http-insecure: who can read the "
+                 "traffic to --http can use the tokens in it\n");
+  }
+  std::fprintf(stderr, "rollcalld: status page: %s\n",
+               server.http_url().c_str());
+}
+
 // For sigwait. Call it before any thread starts, since threads inherit the
 // mask.
 sigset_t BlockSignals() {
@@ -182,6 +193,8 @@ absl::StatusOr<ServerOptions> OptionsOf(const DaemonFlags& flags,
   options.tls = flags.tls;
   options.tls_bind_names = flags.tls_bind_names;
   options.insecure = flags.insecure;
+  options.http = flags.http;
+  options.http_insecure = flags.http_insecure;
   options.resume = true;
   options.log_level = LevelOf(flags.log_level);
   options.etcd = *place;
@@ -268,6 +281,7 @@ int Serve(const DaemonFlags& flags, const GivenSecrets& given) {
   if (!server.ok()) return Fail(server.status());
   // With a shared secret, its file is enough to join.
   PrintListening(flags, secret ? "" : *folder, (*server)->port());
+  PrintHttp(flags, **server);
   int signal_number = 0;
   sigwait(&signals, &signal_number);
   (*server)->Shutdown();

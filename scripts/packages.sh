@@ -30,14 +30,15 @@ build=(
   build-essential cmake ninja-build pkg-config
   libgrpc++-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler
   libabsl-dev libc-ares-dev libre2-dev libssl-dev libzstd-dev zlib1g-dev
-  libsqlite3-dev libyaml-cpp-dev
+  libsqlite3-dev libyaml-cpp-dev libboost-dev
   libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libgloo-dev libopenblas-dev libibverbs-dev
   python3 iproute2
 )
 tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl util-linux
        elfutils etcd-server ccache openssh-client openssh-server
-       slurm-wlm munge python3-yaml python3-pyte)
+       slurm-wlm munge python3-yaml python3-pyte python3-grpcio
+       python3-prometheus-client)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)

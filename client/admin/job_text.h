@@ -1,5 +1,5 @@
-// Job text: a job's state and its end as text and as JSON. job_json.cc has the
-// JSON, job_table.cc the tables of `status`, job_text.cc the single lines.
+// Job text: a job's state and its end as text. job_table.cc has the tables of
+// `status`, job_text.cc the single lines, daemon/server/web/job_json the JSON.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_TEXT_H_
@@ -10,28 +10,15 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "nlohmann/json_fwd.hpp"
+#include "daemon/core/status_words.h"
+#include "daemon/server/web/job_json.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
 
-// The name that programs read, such as `lost_lease` for REASON_CODE_LOST_LEASE.
-std::string Word(v1::ReasonCode code);
-std::string Word(v1::JobState state);
-std::string Word(v1::NodeState state);
-
 // `1 node`, `2 nodes`.
 std::string Counted(uint64_t count, absl::string_view thing);
-
-// One line: `rank 3 on b exited with code 1`.
-std::string CauseText(const v1::RootCause& cause);
-
-// `status --json`.
-nlohmann::ordered_json StatusJson(const v1::JobStatus& status);
-
-// One line of JSON; texts may contain any bytes.
-std::string OneLine(const nlohmann::ordered_json& json);
 
 // The output of `status` for users: several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);

@@ -80,6 +80,10 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
         "--settings: expected the JSON of JobSettings");
   }
   options.insecure = flags.insecure;
+  options.http = flags.http.listen;
+  options.http_insecure = flags.http.insecure;
+  // After a restart the port may be taken by then; the run matters more.
+  options.http_optional = flags.resume;
   options.tls = {flags.tls.cert, flags.tls.key, flags.tls.ca};
   options.tls_bind_names = flags.tls_bind_names;
   auto secret = GivenSecret("", flags.given.secret);
@@ -171,6 +175,10 @@ int RunDaemonCommand(DaemonFlags& flags) {
   std::optional<v1::End> end;
   {
     Ender ender(**server);
+    if ((*server)->http_port() != 0) {
+      Tell(flags.ready_fd,
+           HttpLine((*server)->http_port(), (*server)->http_url()));
+    }
     Tell(flags.ready_fd, ReadyLine((*server)->port()));
     end = (*server)->Wait();
   }

@@ -249,6 +249,31 @@ absl::Status CheckWire(const WireOptions& wire) {
   return wire.tls.empty() ? absl::OkStatus() : CheckTlsFiles(wire.tls);
 }
 
+// Whether it may be reached is checked by the daemon, which resolves it.
+absl::Status TakeHttp(const LaunchFlags& flags, WireOptions& wire) {
+  if (flags.http.listen.empty()) return absl::OkStatus();
+  auto listen = ParseHostPort(flags.http.listen);
+  if (!listen.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--http: ", listen.status().message()));
+  }
+  if (flags.insecure && !flags.http.insecure &&
+      !IsLoopback(flags.http.listen)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--http: expected a loopback address with --insecure, since there is "
+        "no certificate, got ",
+        flags.http.listen, "; give --http 127.0.0.1:PORT, or omit --insecure"));
+  }
+  wire.http = *std::move(listen);
+  wire.http_insecure = flags.http.insecure;
+  if (flags.http.insecure) {
+    Complain(
+        "WARNING: --http-insecure: who can read the traffic to --http can use "
+        "the tokens in it");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunLaunchCommand(const LaunchFlags& flags) {
@@ -286,6 +311,9 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   options.wire.tls = {AbsolutePath(flags.tls.cert), AbsolutePath(flags.tls.key),
                       AbsolutePath(flags.tls.ca)};
   options.wire.bind_names = flags.tls_bind_names;
+  if (absl::Status fits = TakeHttp(flags, options.wire); !fits.ok()) {
+    return Fail(fits);
+  }
   if (absl::Status fits = CheckWire(options.wire); !fits.ok()) {
     return Fail(fits);
   }

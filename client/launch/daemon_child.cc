@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/hex.h"
@@ -33,6 +34,7 @@ constexpr absl::Duration kLookLate = absl::Seconds(1);
 constexpr size_t kLineMax = 4 << 20;
 constexpr char kFailure[] = "failure ";
 constexpr char kNews[] = "news ";
+constexpr char kHttp[] = "http ";
 
 }  // namespace
 
@@ -143,6 +145,13 @@ absl::Status DaemonChild::Spawn(bool resume) {
   if (options_.ephemeral) spawn.arguments.push_back("--ephemeral");
   spawn.arguments.insert(spawn.arguments.end(), options_.wire_flags.begin(),
                          options_.wire_flags.end());
+  if (options_.http.has_value()) {
+    HostPort http = *options_.http;
+    if (http_port_ != 0) http.port = http_port_;
+    spawn.arguments.push_back("--http");
+    spawn.arguments.push_back(FormatHostPort(http));
+    if (options_.http_insecure) spawn.arguments.push_back("--http-insecure");
+  }
   spawn.environment = options_.environment;
   spawn.log_file = options_.log_file;
   spawn.inherited_fds = {ready.get()};
@@ -194,6 +203,7 @@ void DaemonChild::Hear(const std::string& line) {
     listens_since_ = MonotonicNow();
     if (beat_fd_.open()) beats_.Begin(listens_since_);
   }
+  HearHttp(line);
   if (absl::StartsWith(line, "end ")) {
     beats_.End();
     v1::End end;
@@ -207,6 +217,19 @@ void DaemonChild::Hear(const std::string& line) {
   if (absl::StartsWith(line, kNews)) {
     news_.push_back(FromHex(line.substr(strlen(kNews))));
   }
+}
+
+// A restarted daemon keeps the port, so that the page stays where it is.
+void DaemonChild::HearHttp(absl::string_view line) {
+  if (!absl::ConsumePrefix(&line, kHttp)) return;
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(line, absl::MaxSplits(' ', 1));
+  int port = 0;
+  if (!absl::SimpleAtoi(parts.first, &port)) return;
+  http_port_ = port;
+  if (parts.second == http_url_) return;
+  http_url_ = std::string(parts.second);
+  news_.push_back(absl::StrCat("status page: ", http_url_));
 }
 
 bool DaemonChild::StandsStill(absl::Time now) {
@@ -238,6 +261,10 @@ void DaemonChild::CloseFd() {
 }
 
 std::string ReadyLine(int port) { return absl::StrCat("port ", port, "\n"); }
+
+std::string HttpLine(int port, absl::string_view url) {
+  return absl::StrCat(kHttp, port, " ", url, "\n");
+}
 
 std::string EndLine(const v1::End& end) {
   return absl::StrCat("end ", absl::BytesToHexString(end.SerializeAsString()),

@@ -4,12 +4,12 @@
 // but it has no pipe to this launcher, and its exit code cannot be read.
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
-// listens; `end HEX`, a serialized End, when the job has ended; `failure HEX`,
-// why it cannot start; and `news HEX`, what the user should know, because the
-// log may lie on a full disk. No secret goes through argv or the environment:
-// tokens and keys are read from the state folder, a shared secret from an
-// inherited socket. An eventfd (`--beat-fd`) counts the beats of the daemon's
-// loop.
+// listens, and before it `http N URL` for its HTTP port; `end HEX`, a
+// serialized End, when the job has ended; `failure HEX`, why it cannot start;
+// and `news HEX`, what the user should know, because the log may lie on a full
+// disk. No secret goes through argv or the environment: tokens and keys are
+// read from the state folder, a shared secret from an inherited socket. An
+// eventfd (`--beat-fd`) counts the beats of the daemon's loop.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_DAEMON_CHILD_H_
@@ -93,6 +93,9 @@ struct DaemonChildOptions {
   // Flags for TLS, and the secret that must not appear in a flag.
   std::vector<std::string> wire_flags;
   std::string secret_text;
+  // The HTTP port; nullopt: none.
+  std::optional<HostPort> http;
+  bool http_insecure = false;
   std::vector<std::string> environment;
 };
 
@@ -159,6 +162,7 @@ class DaemonChild {
  private:
   absl::Status Spawn(bool resume);
   void Hear(const std::string& line);
+  void HearHttp(absl::string_view line);
   void CloseFd();
 
   const DaemonChildOptions options_;
@@ -170,6 +174,9 @@ class DaemonChild {
   Fd beat_fd_;
   DaemonBeats beats_;
   int port_ = 0;
+  // Of the HTTP port; 0 and empty: not known.
+  int http_port_ = 0;
+  std::string http_url_;
   bool listened_ = false;  // Any daemon of this launcher.
   // Since when the running daemon has listened.
   absl::Time listens_since_ = absl::InfiniteFuture();
@@ -183,6 +190,7 @@ class DaemonChild {
 
 // The daemon's side of the pipe: the line for each message.
 std::string ReadyLine(int port);
+std::string HttpLine(int port, absl::string_view url);
 std::string EndLine(const v1::End& end);
 // Why it cannot start.
 std::string FailureLine(absl::string_view why);

@@ -62,6 +62,15 @@ absl::Status LaunchWire::TakeTokens(const std::string& folder, bool goes_on) {
 }
 
 std::string LaunchWire::Describe() const {
+  const std::string http =
+      !options.http.has_value()
+          ? ""
+          : absl::StrCat(" --http ", FormatHostPort(*options.http),
+                         options.http_insecure ? " --http-insecure" : "");
+  return DescribeTls() + http;
+}
+
+std::string LaunchWire::DescribeTls() const {
   if (options.insecure) return "--insecure";
   if (!options.tls.empty()) {
     return absl::StrCat("--tls-cert ", options.tls.cert_file,

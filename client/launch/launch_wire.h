@@ -26,6 +26,9 @@ struct WireOptions {
   // Only with `tls`: see ServerOptions.
   bool bind_names = false;
   bool insecure = false;
+  // The HTTP port; see ServerOptions. Nullopt: none.
+  std::optional<HostPort> http;
+  bool http_insecure = false;
 };
 
 struct LaunchWire {
@@ -44,8 +47,12 @@ struct LaunchWire {
   // run.
   absl::Status TakeTokens(const std::string& folder, bool goes_on);
 
-  // The kind of TLS, as text; equal texts mean equal settings.
+  // The kind of TLS and the HTTP port, as text; equal texts mean equal
+  // settings.
   std::string Describe() const;
+
+  // Its part without the HTTP port.
+  std::string DescribeTls() const;
 
   // Flags for `rollcall daemon` and `rollcall agent`; without secrets.
   std::vector<std::string> DaemonFlags() const;

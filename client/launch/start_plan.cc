@@ -93,7 +93,7 @@ std::optional<Difference> FirstDifference(const LaunchTerms& kept,
     return one;
   }
   const std::vector<Difference> always = {
-      {"the way in (--secret-file, --tls-cert, --insecure)", kept.wire,
+      {"the way in (--secret-file, --tls-cert, --insecure, --http)", kept.wire,
        wanted.wire},
       {"--listen", kept.listen, wanted.listen},
       {"this machine's own node (--name, --no-worker)",

@@ -37,6 +37,8 @@ DaemonChildOptions ForDaemon(const LaunchOptions& options,
   wanted.ephemeral = options.ephemeral;
   wanted.token_ttl = options.token_ttl;
   wanted.wire_flags = wire.DaemonFlags();
+  wanted.http = wire.options.http;
+  wanted.http_insecure = wire.options.http_insecure;
   if (wire.options.secret) wanted.secret_text = wire.options.secret->Text();
   wanted.environment = options.environment;
   return wanted;

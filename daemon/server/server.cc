@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "daemon/base/grpc/grpc_defaults.h"
 #include "daemon/base/grpc/poller_keep_alive.h"
+#include "daemon/base/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/journal/sqlite_journal.h"
 #include "daemon/security/commit_proof.h"
@@ -30,6 +31,7 @@
 #include "daemon/server/loop/logger.h"
 #include "daemon/server/loop/loop.h"
 #include "daemon/server/membership_service.h"
+#include "daemon/server/web/web_port.h"
 
 namespace rollcall {
 
@@ -77,6 +79,8 @@ constexpr int kStreamsPerConnectionMax = 16;
 constexpr int kIdleMs = 30'000;
 constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
+// For grpc.health.v1, besides the empty name, which means the process.
+constexpr char kHealthName[] = "rollcall.v1.Membership";
 
 absl::Status CheckWire(const ServerOptions& options) {
   const int ways = (options.secret.has_value() ? 1 : 0) +
@@ -96,6 +100,10 @@ absl::Status CheckWire(const ServerOptions& options) {
         "--insecure is for loopback alone: expected --listen 127.0.0.1:PORT or "
         "[::1]:PORT, got ",
         options.listen));
+  }
+  if (options.http_insecure && options.http.empty()) {
+    return absl::InvalidArgumentError(
+        "--http-insecure: expected --http ADDR:PORT as well, got none");
   }
   return options.tls.empty() ? absl::OkStatus() : CheckTlsFiles(options.tls);
 }
@@ -193,6 +201,7 @@ class Server::Core {
       absl::Status heard = options_.listening(port(), pin_);
       if (!heard.ok()) return heard;
     }
+    if (absl::Status open = OpenWebPort(); !open.ok()) return open;
     membership_ = std::make_unique<MembershipService>(current_loop_,
                                                       options_.tls_bind_names);
     admin_ = std::make_unique<AdminService>(current_loop_);
@@ -220,6 +229,7 @@ class Server::Core {
     return loop_->Start();
   }
 
+  const WebPort* web() const { return web_.get(); }
   int port() const { return listener_->port(); }
   const std::string& pin() const { return pin_; }
   std::optional<v1::End> Wait() {
@@ -228,6 +238,7 @@ class Server::Core {
 
   void Shutdown() {
     if (down_.exchange(true)) return;
+    if (web_ != nullptr) web_->Stop();
     if (listener_ != nullptr) listener_->Stop();
     if (loop_ != nullptr) loop_->Stop();
     if (leader_session_ != nullptr) leader_session_->Stop();
@@ -274,10 +285,14 @@ class Server::Core {
     }
     std::vector<std::string> names = LocalNames();
     names.push_back(options_.listen.substr(0, options_.listen.rfind(':')));
+    if (!options_.http.empty()) {
+      names.push_back(options_.http.substr(0, options_.http.rfind(':')));
+    }
     const absl::StatusOr<IssuedCertificate> issued =
         identity->authority.Issue(names);
     if (!issued.ok()) return issued.status();
     credentials_ = ServerCredentials(*issued);
+    issued_ = *issued;
     pin_ = identity->authority.pin();
     return absl::OkStatus();
   }
@@ -303,7 +318,52 @@ class Server::Core {
             },
             {},
             options_.beat,
-            options_.journal_changed};
+            [this](const absl::Status& written) {
+              journal_works_ = written.ok();
+              TellHealth();
+              if (options_.journal_changed) options_.journal_changed(written);
+            }};
+  }
+
+  // The HTTP port's; empty: there is none.
+  HttpServer::Certificate Certificate() const {
+    if (options_.insecure) return {};
+    if (options_.tls.empty()) return [this] { return issued_; };
+    return [this]() -> absl::StatusOr<IssuedCertificate> {
+      auto chain = ReadSecretFile(options_.tls.cert_file);
+      if (!chain.ok()) return chain.status();
+      auto key = ReadPrivateFile(options_.tls.key_file);
+      if (!key.ok()) return key.status();
+      return IssuedCertificate{*std::move(chain), *std::move(key)};
+    };
+  }
+
+  absl::Status OpenWebPort() {
+    if (options_.http.empty()) return absl::OkStatus();
+    auto web = WebPort::Open({options_.http, options_.http_insecure,
+                              Certificate(), options_.limits.connections});
+    if (web.ok()) {
+      if (absl::Status started = (*web)->Start(current_loop_); !started.ok()) {
+        web = started;
+      }
+    }
+    if (web.ok()) {
+      web_ = *std::move(web);
+    } else if (options_.http_optional) {
+      logger_.Write(Log::Level::kError,
+                    absl::StrCat("event=no_http reason=",
+                                 Quoted(std::string(web.status().message()))));
+    } else {
+      return web.status();
+    }
+    return absl::OkStatus();
+  }
+
+  // For grpc.health.v1: whether jobs can be served. Any thread.
+  void TellHealth() {
+    if (server_ == nullptr) return;
+    server_->GetHealthCheckService()->SetServingStatus(
+        kHealthName, loop_open_ && journal_works_);
   }
 
   v1::UnauthenticatedCounts CountUnauthenticated() const {
@@ -356,6 +416,7 @@ class Server::Core {
     if (server_ == nullptr) {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
+    TellHealth();
     // Connections that have not begun a handshake never reach gRPC.
     const auto hand_on = [this](int fd, int listener_fd,
                                 HandshakeLimiter::Id id) {
@@ -386,16 +447,24 @@ class Server::Core {
   // Exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<LeaderSession> leader_session_;
-  CurrentLoop current_loop_;
+  // For TellHealth.
+  std::atomic<bool> loop_open_ = false;
+  std::atomic<bool> journal_works_ = true;
+  CurrentLoop current_loop_{[this](bool open) {
+    loop_open_ = open;
+    TellHealth();
+  }};
   std::unique_ptr<MembershipService> membership_;
   std::unique_ptr<AdminService> admin_;
   std::string credential_key_;
   std::string pin_;
+  IssuedCertificate issued_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::unique_ptr<UnauthenticatedConnections> connections_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<Listener> listener_;  // Hands on to acceptor_.
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<WebPort> web_;
   std::atomic<bool> down_ = false;
 };
 
@@ -409,6 +478,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
 }
 
 int Server::port() const { return core_->port(); }
+int Server::http_port() const {
+  return core_->web() == nullptr ? 0 : core_->web()->port();
+}
+std::string Server::http_url() const {
+  return core_->web() == nullptr ? "" : core_->web()->url();
+}
 const std::string& Server::pin() const { return core_->pin(); }
 std::optional<v1::End> Server::Wait() { return core_->Wait(); }
 void Server::Shutdown() { core_->Shutdown(); }

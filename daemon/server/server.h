@@ -73,6 +73,12 @@ struct ServerOptions {
   // it shows, or its common name if it has no DNS name.
   bool tls_bind_names = false;
   bool insecure = false;
+  // ADDRESS:PORT of the HTTP port; empty: none. `http_insecure`: plain HTTP
+  // also beyond loopback; see WebPort. `http_optional`: go on without it if it
+  // cannot be opened, since ranks that run matter more.
+  std::string http;
+  bool http_insecure = false;
+  bool http_optional = false;
   // Set: a single job, created at the start; the server ends when it has ended.
   // Unset (rollcalld): the first Hello with settings creates a job.
   std::string job;
@@ -106,6 +112,9 @@ class Server {
   ~Server();
 
   int port() const;
+  // Of the HTTP port; 0 and empty: none.
+  int http_port() const;
+  std::string http_url() const;
   // Pin of its CA for join strings; empty if it has no CA of its own.
   const std::string& pin() const;
   // Blocks until the single job has ended and is removed, or until Shutdown.

@@ -72,6 +72,7 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
                    "where the daemon listens (default: all addresses, a free "
                    "port;\nwith a shared secret port 29400)")
       ->type_name("ADDR:PORT");
+  AddHttp(*launch, to.launch.http);
   auto* secret = launch
                      ->add_option("--secret-file", to.launch.secret_file,
                                   "file with a secret that all nodes have in "
@@ -128,6 +129,7 @@ void AddRun(CLI::App& app, TypedFlags& to) {
                   "stdin\n(or ROLLCALL_SECRET; make one with `rollcall token "
                   "secret`)")
       ->type_name("PATH");
+  AddHttp(*run, to.run.launch.http);
   AddSubmit(*run, to.run.launch);
   AddState(*run, to.run.launch.state);
   AddUnneeded(*run, {"--rdzv-backend"}, to.run.launch.local);
@@ -346,6 +348,7 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   daemon->add_option("--job", to.daemon.job, "");
   daemon->add_option("--state", to.daemon.state, "");
   daemon->add_option("--listen", to.daemon.listen, "");
+  AddHttp(*daemon, to.daemon.http);
   daemon->add_option("--settings", to.daemon.settings, "");
   daemon->add_option("--ready-fd", to.daemon.ready_fd, "");
   daemon->add_option("--beat-fd", to.daemon.beat_fd, "");

@@ -142,6 +142,19 @@ void AddTls(CLI::App& app, TlsFlags& to) {
   app.add_option("--tls-key", to.key, "its key, PEM")->type_name("PATH");
 }
 
+void AddHttp(CLI::App& app, HttpFlags& to) {
+  auto* http =
+      app.add_option("--http", to.listen,
+                     "status page, /metrics and /status.json (default: none; "
+                     "port 0: a free\none); beyond loopback with TLS and a "
+                     "viewer's token")
+          ->type_name("ADDR:PORT");
+  app.add_flag("--http-insecure", to.insecure,
+               "allow plain HTTP beyond loopback: the token can be read on its "
+               "way")
+      ->needs(http);
+}
+
 void AddWhere(CLI::App& app, WhereFlags& to) {
   app.add_option("joinstring", to.join_string,
                  "the launcher's join string; -: from stdin (or ROLLCALL_JOIN)")

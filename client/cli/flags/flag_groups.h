@@ -24,6 +24,8 @@ void AddJob(CLI::App& app, std::string& to, const std::string& help);
 void AddSettings(CLI::App& app, SettingsText& to);
 // Files of the user's own PKI.
 void AddTls(CLI::App& app, TlsFlags& to);
+// The daemon's HTTP port.
+void AddHttp(CLI::App& app, HttpFlags& to);
 // Which job, and how to reach it.
 void AddWhere(CLI::App& app, WhereFlags& to);
 void AddState(CLI::App& app, std::string& to);

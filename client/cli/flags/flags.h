@@ -73,10 +73,17 @@ struct WhereFlags {
   GivenSecrets given;
 };
 
+// The daemon's HTTP port; see ServerOptions.
+struct HttpFlags {
+  std::string listen;  // Empty: none.
+  bool insecure = false;
+};
+
 struct LaunchFlags {
   LocalFlags local;
   std::string job;
   std::string listen;  // Empty: all addresses; see launch.cc.
+  HttpFlags http;
   uint32_t local_workers = 0;
   // Other hosts, and how they are reached; see SshOptions.
   std::string hostfile;
@@ -254,6 +261,7 @@ struct DaemonFlags {
   std::string job;
   std::string state;
   std::string listen;
+  HttpFlags http;
   std::string settings;  // JSON of JobSettings.
   int ready_fd = -1;
   int beat_fd = -1;

@@ -170,6 +170,11 @@ class Job {
   const std::string& name() const { return out_.job(); }
   const std::string& run() const { return credentials_.run(); }
   v1::JobState state() const;
+  // The generation that was proposed last, or taken up since; 0: none.
+  uint64_t generation() const { return generations_.current(); }
+  // Why the current world was formed; while the next one is awaited, why the
+  // last one ended.
+  const v1::Reform& last_reform() const;
   // Set once the job has ended.
   const std::optional<v1::End>& end() const { return ending_.end(); }
 
@@ -379,7 +384,6 @@ class Job {
   }
 
   // Bookkeeping (job.cc), and what waiting nodes are told (job_waiting.cc).
-  uint64_t generation() const { return generations_.current(); }
   const v1::World& world() const { return formation_.world(); }
   const Fence& fence() const { return gathering_.fence(); }
   bool IsRunning() const { return phase_ == Phase::kRunning; }

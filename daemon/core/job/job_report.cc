@@ -161,11 +161,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
             : 0));
     ToProto(now - job_.gathering_.since(), status.mutable_waited());
   }
-  // While the next world is awaited, its reason is the latest one.
-  const bool between = job_.phase_ == Job::Phase::kGathering ||
-                       job_.phase_ == Job::Phase::kBlameWindow;
-  *status.mutable_last_reform() = between ? job_.failures_.reasons().next()
-                                          : job_.failures_.reasons().current();
+  *status.mutable_last_reform() = job_.last_reform();
   const std::vector<v1::RootCause>& causes = job_.failures_.causes();
   if (!causes.empty()) *status.mutable_root_cause() = causes.back();
   for (const v1::RootCause& cause : causes) *status.add_causes() = cause;

@@ -81,6 +81,12 @@ void Job::TellWaiting() {
 
 v1::JobState Job::state() const { return JobReport(*this).State(); }
 
+const v1::Reform& Job::last_reform() const {
+  const bool between =
+      phase_ == Phase::kGathering || phase_ == Phase::kBlameWindow;
+  return between ? failures_.reasons().next() : failures_.reasons().current();
+}
+
 v1::JobStatus Job::Status(absl::Time now) const {
   return JobReport(*this).Status(now);
 }

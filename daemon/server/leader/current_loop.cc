@@ -26,14 +26,20 @@ void CurrentLoop::PostAlways(LoopInput input) {
 }
 
 void CurrentLoop::Open(Inbox<LoopInput>& inbox) {
-  MutexLock lock(mutex_);
-  inbox_ = &inbox;
+  {
+    MutexLock lock(mutex_);
+    inbox_ = &inbox;
+  }
+  if (changed_) changed_(true);
 }
 
 void CurrentLoop::Shut(absl::Status why) {
-  MutexLock lock(mutex_);
-  inbox_ = nullptr;
-  why_ = std::move(why);
+  {
+    MutexLock lock(mutex_);
+    inbox_ = nullptr;
+    why_ = std::move(why);
+  }
+  if (changed_) changed_(false);
 }
 
 }  // namespace rollcall

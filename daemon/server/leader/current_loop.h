@@ -8,6 +8,9 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_
 #define ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_
 
+#include <functional>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "daemon/base/mutex.h"
 #include "daemon/server/loop/loop.h"
@@ -16,6 +19,11 @@ namespace rollcall {
 
 class CurrentLoop {
  public:
+  // `changed`: called after each Open (true) and Shut (false), on the caller's
+  // thread; may be empty.
+  explicit CurrentLoop(std::function<void(bool open)> changed = {})
+      : changed_(std::move(changed)) {}
+
   // As in Inbox. While it is shut, inputs count as taken: those with a caller
   // that waits are answered at once, the others are dropped.
   bool Post(LoopInput input);
@@ -28,6 +36,7 @@ class CurrentLoop {
   void Shut(absl::Status why);
 
  private:
+  const std::function<void(bool open)> changed_;
   Mutex mutex_;
   Inbox<LoopInput>* inbox_ ABSL_GUARDED_BY(mutex_) = nullptr;
   absl::Status why_ ABSL_GUARDED_BY(mutex_) =

@@ -313,17 +313,24 @@ absl::StatusOr<std::string> JobTable::Resolve(const std::string& job) const {
 absl::StatusOr<v1::JobStatus> JobTable::Status(const std::string& job,
                                                absl::Time now) const {
   const auto at = live_.find(job);
-  if (at != live_.end()) return at->second.job.Status(now);
+  if (at != live_.end()) return at->second.Status(now);
   if (const EndedJob* ended = FindEnded(job)) return ended->status;
   return absl::NotFoundError(
       absl::StrCat("this daemon has no job ", job, "; check --job"));
+}
+
+std::vector<std::string> JobTable::Names() const {
+  std::set<std::string> names;
+  for (const auto& [name, live] : live_) names.insert(name);
+  for (const auto& [name, ended] : ended_) names.insert(name);
+  return {names.begin(), names.end()};
 }
 
 void JobTable::Forget(const std::string& job, absl::Time now) {
   const auto at = live_.find(job);
   CHECK(at != live_.end());
   CHECK(at->second.job.end().has_value());
-  EndedJob ended{at->second.job.Status(now),
+  EndedJob ended{at->second.Status(now),
                  *at->second.job.end(),
                  std::move(at->second.settings),
                  now + kRemembered,

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/machine.h"
+#include "daemon/core/job/history_recorder.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
@@ -33,6 +34,14 @@ struct LiveJob {
   absl::Time due = absl::InfiniteFuture();
   // Id of the token that created it; empty: the daemon itself, or an admin.
   std::string made_by;
+  HistoryRecorder history = {};
+
+  // The job's status with its history.
+  v1::JobStatus Status(absl::Time now) const {
+    v1::JobStatus status = job.Status(now);
+    *status.mutable_history() = history.history();
+    return status;
+  }
 };
 
 // What is kept of a job that has ended.
@@ -107,6 +116,9 @@ class JobTable {
   absl::StatusOr<v1::JobStatus> Status(const std::string& job,
                                        absl::Time now) const;
 
+  // Names of all jobs, ended ones too, in order.
+  std::vector<std::string> Names() const;
+
   // Removes a job that has ended and no longer lingers.
   void Forget(const std::string& job, absl::Time now);
   // The job's journal entry could not be written: removes the job, which is to
@@ -115,6 +127,7 @@ class JobTable {
   const std::set<std::string>& set_back() const { return set_back_; }
 
   std::map<std::string, LiveJob>& live() { return live_; }
+  const std::map<std::string, LiveJob>& live() const { return live_; }
 
  private:
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,

@@ -45,6 +45,9 @@ Loop::Loop(Options options, JournalStore* journal, Logger& logger)
             return WithCounters(std::move(status));
           },
           [this] { return FailedConnections(); }),
+      snapshots_([this](const std::string& job, bool pings) {
+        return FullStatus(job, pings);
+      }),
       sessions_(options_.limits, logger) {}
 
 Loop::~Loop() { Stop(); }
@@ -225,6 +228,11 @@ void Loop::Step(LiveJob& live, const Event& event) {
   if (observer != nullptr) observer->BeforeStep(live.job, event, now);
   std::vector<Action> actions = live.job.Step(event, now);
   if (observer != nullptr) observer->AfterStep(live.job, event, now, actions);
+  const Job& job = live.job;
+  if (live.history.IsNew(job.state(), job.generation())) {
+    live.history.Note(job.state(), job.generation(), job.last_reform(), now,
+                      WallNow());
+  }
   Collect(live.job, std::move(actions));
 }
 

@@ -42,6 +42,7 @@
 #include "daemon/server/loop/loop_input.h"
 #include "daemon/server/loop/loop_observer.h"
 #include "daemon/server/loop/session_table.h"
+#include "daemon/server/loop/snapshots.h"
 #include "daemon/server/loop/watch_list.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -121,6 +122,8 @@ class Loop {
   void On(MessageCame& came);
   void On(StreamGone& gone);
   void On(StatusAsked& asked);
+  void On(SnapshotAsked& asked);
+  void On(HealthAsked& asked);
   void On(StopCame& came);
   void On(DrainCame& came);
   void On(EvictCame& came);
@@ -155,6 +158,9 @@ class Loop {
       const std::string& token_id, const std::string& only,
       std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
           answer);
+  // The status of a job, with the counts of refusals.
+  absl::StatusOr<v1::JobStatus> FullStatus(const std::string& job,
+                                           bool pings) const;
   // Adds the counts of refusals.
   v1::JobStatus WithCounters(v1::JobStatus status) const;
   // What an authenticated Hello is admitted with. `live`: its job; may be null.
@@ -208,6 +214,7 @@ class Loop {
   DelayedCalls delayed_;
   JobTable jobs_;
   WatchList watches_;
+  Snapshots snapshots_;
   CallQuota status_calls_{Limits::status_calls_per_viewer_max};
   SessionTable sessions_;
   Batch batch_;

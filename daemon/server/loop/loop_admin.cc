@@ -51,7 +51,7 @@ bool Loop::Permit(AdminCall& call, TokenTable::For purpose, const char* doing) {
 }
 
 void Loop::Known(const Caller& caller) {
-  if (!options_.known) return;
+  if (!options_.known || caller.peer.empty()) return;
   options_.known(caller.peer, caller.admin ? "" : caller.token.id());
 }
 
@@ -85,13 +85,45 @@ void Loop::On(StatusAsked& asked) {
   }
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
-  absl::StatusOr<v1::JobStatus> status = jobs_.Status(*job, Now());
-  if (!status.ok()) return asked.reply(status);
-  const LiveJob* live = jobs_.Find(*job);
-  if (asked.request.pings() && live != nullptr) {
-    *status->mutable_pings() = live->job.Pings(Now());
+  asked.reply(FullStatus(*job, asked.request.pings()));
+}
+
+absl::StatusOr<v1::JobStatus> Loop::FullStatus(const std::string& job,
+                                               bool pings) const {
+  absl::StatusOr<v1::JobStatus> status = jobs_.Status(job, Now());
+  if (!status.ok()) return status;
+  const auto live = jobs_.live().find(job);
+  if (pings && live != jobs_.live().end()) {
+    *status->mutable_pings() = live->second.job.Pings(Now());
   }
-  asked.reply(WithCounters(*std::move(status)));
+  return WithCounters(*std::move(status));
+}
+
+void Loop::On(SnapshotAsked& asked) {
+  if (!asked.open && !Permit(asked, TokenTable::For::kLook, "http")) return;
+  Snapshot snapshot;
+  const std::string& named = asked.request.job();
+  const absl::StatusOr<std::string> one = jobs_.Resolve(named);
+  // Without a name, a daemon with several jobs shows all of them.
+  snapshot.single = !named.empty() || (one.ok() && !asked.all);
+  const std::vector<std::string> jobs =
+      snapshot.single ? std::vector<std::string>{*one} : jobs_.Names();
+  for (const std::string& job : jobs) {
+    absl::StatusOr<SharedStatus> status =
+        snapshots_.Get(job, asked.request.pings(), Now());
+    if (!status.ok()) return asked.reply(status.status());
+    snapshot.jobs.push_back(*std::move(status));
+  }
+  snapshot.counters =
+      std::make_shared<const v1::JobStatus>(WithCounters(v1::JobStatus()));
+  asked.reply(snapshot);
+}
+
+void Loop::On(HealthAsked& asked) {
+  asked.reply(journal_works_ ? absl::OkStatus()
+                             : absl::UnavailableError(
+                                   "the journal cannot be written; check free "
+                                   "space and permissions"));
 }
 
 void Loop::On(StopCame& came) {

@@ -18,6 +18,7 @@
 #include "daemon/core/events.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/call_quota.h"
+#include "daemon/server/loop/snapshots.h"
 #include "daemon/server/loop/stream.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -65,6 +66,18 @@ struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
   // `reply`, at most once.
   std::function<void(CallQuota::Hold)> keep;
 };
+// A request of the HTTP port.
+struct SnapshotAsked : Call<v1::StatusRequest, Snapshot> {
+  // All jobs, and not only the one that the request names.
+  bool all = false;
+  // The port is on loopback only: no token is needed.
+  bool open = false;
+};
+// Answered as soon as the loop takes it. UNAVAILABLE: the journal cannot be
+// written.
+struct HealthAsked {
+  std::function<void(const absl::Status&)> reply;
+};
 struct StopCame : Call<v1::StopRequest, v1::StopResponse> {};
 struct DrainCame : Call<v1::DrainRequest, v1::DrainResponse> {};
 struct EvictCame : Call<v1::EvictRequest, v1::EvictResponse> {};
@@ -89,8 +102,9 @@ struct Quit {
 
 using LoopInput =
     std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 StopCame, DrainCame, EvictCame, TokenWanted, TokensAsked,
-                 TokenRevoked, TokenRotated, WatchOpened, WatchGone, Quit>;
+                 SnapshotAsked, HealthAsked, StopCame, DrainCame, EvictCame,
+                 TokenWanted, TokensAsked, TokenRevoked, TokenRotated,
+                 WatchOpened, WatchGone, Quit>;
 
 // Answers an input that cannot be processed, if it has a caller that waits.
 void Decline(LoopInput& input, const absl::Status& status);

@@ -26,8 +26,9 @@ USES = [
     ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
                       "client/rank", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server"]),
+    # Of the server only the JSON of a status, which `status --json` shares.
     ("client/admin", ["client/agent", "daemon/base", "daemon/core",
-                      "daemon/security"]),
+                      "daemon/security", "daemon/server/web"]),
     ("client/launch", ["client/admin", "client/agent", "client/facts",
                        "daemon/base", "daemon/core", "daemon/journal",
                        "daemon/security"]),

@@ -1,10 +1,13 @@
+#include "daemon/server/web/job_json.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "client/admin/job_text.h"
+#include "absl/time/time.h"
 #include "daemon/base/durations.h"
+#include "daemon/core/status_words.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -53,6 +56,33 @@ ordered_json PingsJson(const v1::Pings& pings) {
   return json;
 }
 
+// Seconds since 1970.
+double UnixSeconds(const google::protobuf::Timestamp& time) {
+  return absl::ToDoubleSeconds(FromProto(time) - absl::UnixEpoch());
+}
+
+ordered_json HistoryJson(const v1::JobHistory& history) {
+  ordered_json json = {
+      {"changes", ordered_json::array()},
+      {"formed", ordered_json::object()},
+      {"commits", history.commits()},
+      {"commit_s",
+       absl::ToDoubleSeconds(FromProto(history.commit_time_last()))},
+  };
+  for (const v1::StateChange& change : history.changes()) {
+    json["changes"].push_back({{"at", UnixSeconds(change.at())},
+                               {"state", Word(change.state())},
+                               {"generation", change.generation()},
+                               {"code", Word(change.code())},
+                               {"reason", change.reason()}});
+  }
+  // Sorted, so that the order is stable.
+  const std::map<std::string, uint64_t> formed(history.formed().begin(),
+                                               history.formed().end());
+  for (const auto& [code, count] : formed) json["formed"][code] = count;
+  return json;
+}
+
 }  // namespace
 
 ordered_json StatusJson(const v1::JobStatus& status) {
@@ -84,6 +114,11 @@ ordered_json StatusJson(const v1::JobStatus& status) {
         {"code", Word(cause.code())},
         {"detail", cause.detail().empty() ? CauseText(cause) : cause.detail()}};
   }
+  if (status.has_exit_code()) {
+    json["end"] = {{"exit_code", status.exit_code()},
+                   {"code", Word(status.end_code())},
+                   {"reason", status.end_reason()}};
+  }
   json["differences"] = ordered_json::array();
   for (const v1::Difference& difference : status.differences()) {
     json["differences"].push_back(DifferenceJson(difference));
@@ -109,6 +144,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   }
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
+  if (status.has_history()) json["history"] = HistoryJson(status.history());
   json["unauthenticated"] = {{"silent", status.unauthenticated().silent()},
                              {"garbage", status.unauthenticated().garbage()},
                              {"crowded", status.unauthenticated().crowded()},

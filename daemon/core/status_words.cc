@@ -1,0 +1,60 @@
+#include "daemon/core/status_words.h"
+
+#include <string.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace rollcall {
+namespace {
+
+std::string Lower(const std::string& name, absl::string_view prefix) {
+  return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
+}
+
+}  // namespace
+
+std::string Word(v1::ReasonCode code) {
+  return Lower(v1::ReasonCode_Name(code), "REASON_CODE_");
+}
+std::string Word(v1::JobState state) {
+  return Lower(v1::JobState_Name(state), "JOB_STATE_");
+}
+std::string Word(v1::NodeState state) {
+  return Lower(v1::NodeState_Name(state), "NODE_STATE_");
+}
+
+std::string CauseText(const v1::RootCause& cause) {
+  const std::string rank =
+      absl::StrCat("rank ", cause.rank(), " on ", cause.node());
+  switch (cause.code()) {
+    case v1::REASON_CODE_RANK_EXIT:
+    case v1::REASON_CODE_RANK_COMMUNICATION:
+      return absl::StrCat(rank, " exited with code ", cause.value());
+    case v1::REASON_CODE_GPU_ERROR:
+      return absl::StrCat(rank, " failed with a GPU error, code ",
+                          cause.value());
+    case v1::REASON_CODE_NOT_STARTED:
+      return absl::StrCat(rank, " could not be started (code ", cause.value(),
+                          ")");
+    case v1::REASON_CODE_RANK_SIGNAL: {
+      const char* name = sigabbrev_np(cause.value());
+      return absl::StrCat(
+          rank, " was ended by signal ", cause.value(),
+          name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
+    }
+    case v1::REASON_CODE_HANG:
+      return absl::StrCat(cause.rank() < 0
+                              ? "no rank made progress"
+                              : absl::StrCat(rank, " made no progress"),
+                          cause.detail().empty() ? "" : ": ", cause.detail());
+    default:
+      return cause.detail().empty()
+                 ? absl::StrCat("node ", cause.node(), ": ", Word(cause.code()))
+                 : absl::StrCat("node ", cause.node(), ": ", cause.detail());
+  }
+}
+
+}  // namespace rollcall

@@ -1,0 +1,292 @@
+#include "daemon/server/web/http_server.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <map>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/server/loop/access.h"
+#include "daemon/server/web/http_connection.h"
+
+namespace rollcall {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::beast::error_code;
+
+// How often the certificate is asked for again, and how long accepting pauses
+// if there is no descriptor.
+constexpr absl::Duration kCertificateEvery = absl::Seconds(2);
+constexpr absl::Duration kDescriptorPause = absl::Milliseconds(100);
+
+// Shared: connections use it until they end.
+using TlsContext = std::shared_ptr<asio::ssl::context>;
+
+absl::StatusOr<TlsContext> MakeContext(const IssuedCertificate& certificate) {
+  const auto unfit = [](const error_code& error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the certificate for --http: ", error.message()));
+  };
+  try {
+    auto context =
+        std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+    SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
+    SSL_CTX_set_options(context->native_handle(),
+                        SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    error_code error;
+    context->use_certificate_chain(asio::buffer(certificate.chain), error);
+    if (error) return unfit(error);
+    context->use_private_key(asio::buffer(certificate.key),
+                             asio::ssl::context::pem, error);
+    if (error) return unfit(error);
+    return context;
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("no TLS for --http: ", error.what()));
+  }
+}
+
+std::string AddressText(asio::ip::address address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+  }
+  std::string text = address.to_string();
+  return text.substr(0, text.find('%'));
+}
+
+}  // namespace
+
+class HttpServer::Core {
+ public:
+  Core(Options options, Handler handler)
+      : options_(std::move(options)),
+        handler_(std::move(handler)),
+        accepts_left_(options_.limits.accepts_burst) {}
+  ~Core() { Stop(); }
+
+  absl::Status Start() {
+    try {
+      if (options_.certificate) {
+        if (absl::Status taken = TakeCertificate(); !taken.ok()) return taken;
+      }
+      for (const ListeningSocket& socket : options_.sockets) {
+        if (absl::Status added = Add(socket); !added.ok()) return added;
+      }
+      for (auto& acceptor : acceptors_) Accept(*acceptor);
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot serve --http: ", error.what()));
+    }
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    if (!thread_.joinable()) return;
+    io_->stop();
+    thread_.join();
+    // The sockets of connections are closed with their operations, which the
+    // io_context owns.
+    acceptors_.clear();
+    open_.clear();
+    options_.sockets.clear();
+  }
+
+ private:
+  using Acceptor = asio::basic_socket_acceptor<tcp>;
+  struct Open {
+    std::shared_ptr<OpenConnection> connection;
+    std::string network;
+  };
+  // The one that has waited longest comes first.
+  using OpenList = std::list<Open>;
+
+  void Run() {
+    for (;;) {
+      try {
+        io_->run();
+        return;
+      } catch (const std::exception&) {
+        // An operation failed, for lack of memory most likely; its connection
+        // has lost its last owner and is closed. The others go on.
+      }
+    }
+  }
+
+  absl::Status Add(const ListeningSocket& socket) {
+    // Asio closes what it is given.
+    const int fd = fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
+      return absl::UnavailableError(absl::StrCat(
+          "cannot listen on ", socket.address(), ": ", strerror(errno)));
+    }
+    const bool six = socket.address().front() == '[';
+    acceptors_.push_back(std::make_unique<Acceptor>(*io_));
+    error_code error;
+    acceptors_.back()->assign(six ? tcp::v6() : tcp::v4(), fd, error);
+    if (!error) acceptors_.back()->non_blocking(true, error);
+    if (!error) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", socket.address(), ": ", error.message()));
+  }
+
+  // Keeps the present one if the new one is not valid: a renewed certificate
+  // may be half written.
+  absl::Status TakeCertificate() {
+    certificate_at_ = std::chrono::steady_clock::now();
+    const absl::StatusOr<IssuedCertificate> certificate =
+        options_.certificate();
+    if (!certificate.ok()) return certificate.status();
+    if (tls_ != nullptr && certificate->chain == chain_) {
+      return absl::OkStatus();
+    }
+    absl::StatusOr<TlsContext> made = MakeContext(*certificate);
+    if (!made.ok()) return made.status();
+    tls_ = *std::move(made);
+    chain_ = certificate->chain;
+    return absl::OkStatus();
+  }
+
+  void Accept(Acceptor& acceptor) {
+    const absl::Duration pause = Pause();
+    if (pause > absl::ZeroDuration()) return AcceptLater(acceptor, pause);
+    acceptor.async_accept(
+        [this, &acceptor](error_code error, tcp::socket socket) {
+          if (error == asio::error::operation_aborted) return;
+          if (error) return AcceptLater(acceptor, kDescriptorPause);
+          --accepts_left_;
+          Arrive(std::move(socket));
+          Accept(acceptor);
+        });
+  }
+
+  void AcceptLater(Acceptor& acceptor, absl::Duration pause) {
+    auto timer = std::make_shared<asio::steady_timer>(
+        *io_, absl::ToChronoNanoseconds(pause));
+    timer->async_wait([this, &acceptor, timer](error_code error) {
+      if (!error) Accept(acceptor);
+    });
+  }
+
+  // How long to wait until the next connection may be accepted.
+  absl::Duration Pause() {
+    const auto now = std::chrono::steady_clock::now();
+    const double grown =
+        std::chrono::duration<double>(now - refilled_).count() *
+        options_.limits.accepts_per_second;
+    refilled_ = now;
+    accepts_left_ =
+        std::min<double>(accepts_left_ + grown, options_.limits.accepts_burst);
+    if (accepts_left_ >= 1) return absl::ZeroDuration();
+    return absl::Seconds((1 - accepts_left_) /
+                         options_.limits.accepts_per_second) +
+           absl::Milliseconds(1);
+  }
+
+  void Arrive(tcp::socket socket) {
+    error_code error;
+    const tcp::endpoint peer = socket.remote_endpoint(error);
+    if (error) return;
+    socket.set_option(tcp::no_delay(true), error);
+    const std::string address = AddressText(peer.address());
+    const std::string network = NetworkOf(address);
+    if (!MakeRoom(network)) return;
+    open_.push_back({nullptr, network});
+    ++by_network_[network];
+    const auto at = std::prev(open_.end());
+    if (!options_.certificate) {
+      return Begin<PlainStream>(at, address, std::move(socket));
+    }
+    if (std::chrono::steady_clock::now() - certificate_at_ >=
+        absl::ToChronoNanoseconds(kCertificateEvery)) {
+      (void)TakeCertificate();
+    }
+    // OpenSSL counts the references to the context.
+    Begin<TlsStream>(at, address, std::move(socket), *tls_);
+  }
+
+  template <typename Stream, typename... Args>
+  void Begin(OpenList::iterator at, const std::string& address,
+             Args&&... args) {
+    using Connection = HttpConnection<Stream>;
+    typename Connection::Options options{
+        options_.limits,
+        io_,
+        handler_,
+        address,
+        [this, at] {
+          if (--by_network_[at->network] == 0) by_network_.erase(at->network);
+          open_.erase(at);
+        },
+        [this, at] { open_.splice(open_.end(), open_, at); }};
+    auto connection = std::make_shared<Connection>(std::move(options),
+                                                   std::forward<Args>(args)...);
+    at->connection = connection;
+    connection->Begin();
+  }
+
+  // Closes the connection that has waited longest, of this network or of the
+  // one that has most. False: all of them wait for the daemon.
+  bool MakeRoom(const std::string& network) {
+    const HttpLimits& limits = options_.limits;
+    const auto of = by_network_.find(network);
+    std::string from;
+    if (of != by_network_.end() &&
+        of->second >= limits.connections_per_network_max) {
+      from = network;
+    } else if (open_.size() >= limits.connections_max) {
+      from = std::max_element(by_network_.begin(), by_network_.end(),
+                              [](const auto& a, const auto& b) {
+                                return a.second < b.second;
+                              })
+                 ->first;
+    } else {
+      return true;
+    }
+    const auto found =
+        std::find_if(open_.begin(), open_.end(), [&from](const Open& open) {
+          return open.network == from && open.connection->waits();
+        });
+    if (found == open_.end()) return false;
+    // Close erases the entry, so the connection is kept until it returns.
+    const std::shared_ptr<OpenConnection> connection = found->connection;
+    connection->Close();
+    return true;
+  }
+
+  Options options_;
+  const Handler handler_;
+  // Shared with replies, which may be given after Stop.
+  const std::shared_ptr<asio::io_context> io_ =
+      std::make_shared<asio::io_context>(1);
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  TlsContext tls_;
+  std::string chain_;
+  std::chrono::steady_clock::time_point certificate_at_;
+  OpenList open_;
+  std::map<std::string, size_t> by_network_;
+  double accepts_left_;
+  std::chrono::steady_clock::time_point refilled_ =
+      std::chrono::steady_clock::now();
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(Options options,
+                                                              Handler handler) {
+  auto core = std::make_unique<Core>(std::move(options), std::move(handler));
+  if (absl::Status started = core->Start(); !started.ok()) return started;
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(core)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+HttpServer::~HttpServer() = default;
+void HttpServer::Stop() { core_->Stop(); }
+
+}  // namespace rollcall

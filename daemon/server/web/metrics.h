@@ -1,0 +1,26 @@
+// Metrics: a snapshot as Prometheus text (format 0.0.4): prefix `rollcall_`,
+// seconds, counters end in `_total`.
+//
+// Labels are bounded: jobs by Limits::jobs_per_daemon_max, states and reasons
+// by their enums. No node is a label: a job may have thousands, and their names
+// are the nodes' own.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_DAEMON_SERVER_WEB_METRICS_H_
+#define ROLLCALL_DAEMON_SERVER_WEB_METRICS_H_
+
+#include <string>
+#include <string_view>
+
+#include "daemon/server/loop/snapshots.h"
+
+namespace rollcall {
+
+std::string MetricsText(const Snapshot& snapshot);
+
+// A label's value, without its quotes.
+std::string EscapedLabel(std::string_view value);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_WEB_METRICS_H_

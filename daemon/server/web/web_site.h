@@ -1,0 +1,52 @@
+// WebSite: what the HTTP port answers: the status page, jobs as JSON and as
+// metrics, and whether the daemon works. It posts to the loop as the admin
+// calls do, and encodes what the loop answers on the server's thread.
+//
+// It changes nothing, logs no request, and never repeats what a request
+// contained.
+//
+// Thread rule: Answer on the HttpServer's thread alone.
+#ifndef ROLLCALL_DAEMON_SERVER_WEB_WEB_SITE_H_
+#define ROLLCALL_DAEMON_SERVER_WEB_WEB_SITE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/server/leader/current_loop.h"
+#include "daemon/server/loop/snapshots.h"
+#include "daemon/server/web/http_server.h"
+#include "daemon/server/web/routes.h"
+
+namespace rollcall {
+
+class WebSite {
+ public:
+  // `loop` must outlive the server that asks. `loopback`: see RouteOf.
+  WebSite(CurrentLoop& loop, bool loopback)
+      : loop_(loop), loopback_(loopback) {}
+
+  void Answer(const WebRequest& request, HttpServer::Reply reply);
+
+ private:
+  // The latest encoding of a path, which many clients may ask for at once.
+  struct Encoded {
+    std::vector<SharedStatus> jobs;
+    bool single = false;
+    std::shared_ptr<const std::string> body;
+  };
+
+  void AskHealth(bool ready, HttpServer::Reply reply);
+  void AskJobs(const Route& route, const std::string& address,
+               HttpServer::Reply reply);
+  WebAnswer Encode(WebPath path, const Snapshot& snapshot);
+
+  CurrentLoop& loop_;
+  const bool loopback_;
+  Encoded status_;
+  Encoded metrics_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_WEB_WEB_SITE_H_
