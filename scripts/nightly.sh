@@ -90,7 +90,7 @@ do_step() {
       e2e programs_test.Jax && e2e programs_test.DeepSpeed &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.TorchrunPerNode &&
-      e2e podman_test ;;
+      e2e specs_test.Schemas && e2e podman_test ;;
     # Class by class: the module also has a test that needs no virtual machine.
     # If that one passed, a run of the module would hide that the others were
     # skipped.

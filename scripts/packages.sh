@@ -12,10 +12,11 @@
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
 #                       transformers from PyPI over Debian's torch, for one
 #                       end-to-end test
-#   packages.sh programs  installs podman and pdsh, and makes two Python
+#   packages.sh programs  installs podman and pdsh, and makes three Python
 #                       environments in ROLLCALL_PROGRAMS_VENVS (default
-#                       ~/.cache/rollcall/programs): JAX, and DeepSpeed over
-#                       Debian's torch, for end-to-end tests with both
+#                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
+#                       Debian's torch, and kubernetes-validate, for end-to-end
+#                       tests with them
 #   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and the programs
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
@@ -125,6 +126,8 @@ make_environment() {
 make_programs_environments() {
   local folder=${ROLLCALL_PROGRAMS_VENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/programs}
   make_environment "$folder/jax" jax "" jax
+  make_environment "$folder/kubernetes" kubernetes_validate "" \
+    kubernetes-validate==1.37.0
   make_environment "$folder/deepspeed" deepspeed.launcher.runner \
     --system-site-packages deepspeed==0.14.5 'pydantic<2' 'numpy<2'
 }

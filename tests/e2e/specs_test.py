@@ -1,6 +1,8 @@
 """The run specs that users copy."""
+import json
 import os
 import re
+import subprocess
 
 import yaml
 
@@ -8,6 +10,15 @@ import harness
 from harness import E2E, Lab
 
 SPECS = os.path.join(harness.PROJECT, "specs")
+# scripts/packages.sh programs makes it, with kubernetes-validate from PyPI.
+VALIDATOR = os.path.join(os.environ.get(
+    "ROLLCALL_PROGRAMS_VENVS", os.path.expanduser(
+        "~/.cache/rollcall/programs")), "kubernetes", "bin", "python3")
+VALIDATE = """
+import json, sys, kubernetes_validate
+for document in json.load(sys.stdin):
+    kubernetes_validate.validate(document, "1.31", strict=True)
+"""
 
 
 class Specs(E2E):
@@ -40,6 +51,64 @@ def pod_spec(document):
     if document["kind"] == "LeaderWorkerSet":
         return spec["leaderWorkerTemplate"]["workerTemplate"]["spec"]
     return {"containers": [spec["trainer"]]}
+
+
+class Schemas(E2E):
+    """The kinds of Kubernetes itself, with unknown keys refused. What JobSet,
+    LeaderWorkerSet and TrainJob put around a pod is not checked here: their
+    schemas are not in the package."""
+
+    def setUp(self):
+        super().setUp()
+        if not os.path.exists(VALIDATOR):
+            self.skipTest("NOT TESTED: no kubernetes-validate; "
+                          "scripts/packages.sh programs gets it")
+
+    def validate(self, documents):
+        """What is wrong with one of them; empty: nothing."""
+        done = subprocess.run(
+            [VALIDATOR, "-W", "ignore", "-c", VALIDATE], text=True, timeout=120,
+            input=json.dumps(documents, default=str), capture_output=True,
+            check=False)
+        return done.stderr if done.returncode != 0 else ""
+
+    def test_kubernetes_knows_every_key(self):
+        documents = []
+        for name in sorted(os.listdir(os.path.join(SPECS, "kubernetes"))):
+            with open(os.path.join(SPECS, "kubernetes", name),
+                      encoding="utf-8") as f:
+                documents += [d for d in yaml.safe_load_all(f) if d]
+        kinds = [d["kind"] for d in documents]
+        for kind in ("Job", "JobSet", "LeaderWorkerSet", "TrainJob"):
+            self.assertIn(kind, kinds)
+        known = [d for d in documents if "." not in d["apiVersion"]]
+        for document in documents:
+            if "." not in document["apiVersion"]:
+                continue
+            known.append({"apiVersion": "v1", "kind": "Pod",
+                          "metadata": {"name": "pod"},
+                          "spec": self.complete(pod_spec(document))})
+            if document["kind"] == "JobSet":
+                job = document["spec"]["replicatedJobs"][0]["template"]
+                known.append({"apiVersion": "batch/v1", "kind": "Job",
+                              "metadata": {"name": "job"},
+                              "spec": job["spec"]})
+        self.assertEqual(self.validate(known), "")
+        # The validator does refuse what is unknown.
+        known[0]["spec"]["unknown"] = 1
+        self.assertIn("unknown", self.validate(known))
+
+    @staticmethod
+    def complete(spec):
+        """With the keys of a container, where a TrainJob has others."""
+        containers = []
+        for given in spec["containers"]:
+            container = {key: value for key, value in given.items()
+                         if key not in ("numNodes", "numProcPerNode")}
+            if "resourcesPerNode" in container:
+                container["resources"] = container.pop("resourcesPerNode")
+            containers.append({"name": "node", **container})
+        return {**spec, "containers": containers}
 
 
 class Kubernetes(E2E):
