@@ -35,7 +35,7 @@ void WarnOfCommandLine(const LocalFlags& flags,
   const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
   const bool in_tmp = runtime_dir == nullptr || !flags.rank_user.empty();
   for (const std::string& advice :
-       {EmptyValueAdvice(command),
+       {EmptyValueAdvice(command), SeparateWorldsAdvice(command, flags.once),
         ContainerAdvice(command, in_tmp ? "" : runtime_dir)}) {
     if (!advice.empty()) Complain(absl::StrCat("WARNING: ", advice));
   }

@@ -213,6 +213,24 @@ std::string ContainerAdvice(const std::vector<std::string>& command,
   return "";
 }
 
+std::string SeparateWorldsAdvice(const std::vector<std::string>& command,
+                                 bool once) {
+  if (once) return "";
+  const Words words = ProgramOf(command);
+  const std::string starter = RankStarter(words);
+  // srun knows the nodes of its job.
+  if (starter.empty() || starter == "srun") return "";
+  const bool knows_others =
+      !FirstOf(words, {"--nnodes", "--rdzv-endpoint", "--rdzv_endpoint",
+                       "--num_machines", "--num-machines"})
+           .empty();
+  if (knows_others) return "";
+  return absl::StrCat(starter,
+                      " is started on every node, and each one makes a world "
+                      "of its own node alone; if the run has several nodes, ",
+                      LineFor(starter));
+}
+
 std::string EmptyValueAdvice(const std::vector<std::string>& command) {
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];

@@ -35,6 +35,12 @@ absl::Status CheckContainer(const std::vector<std::string>& command);
 std::string ContainerAdvice(const std::vector<std::string>& command,
                             const std::string& runtime_dir);
 
+// The command starts ranks itself and is started on every node, but its words
+// do not say that there are other nodes (torchrun without --nnodes): each node
+// would train alone, and no error would say so. Empty: it is not so.
+std::string SeparateWorldsAdvice(const std::vector<std::string>& command,
+                                 bool once);
+
 // A flag of the command whose value is empty, such as --node_rank "$NODE_RANK":
 // the variables of a rank do not exist yet when this command line is expanded.
 // Empty: there is no such flag.

@@ -139,6 +139,34 @@ TEST(CommandWords, ContainersBelowTheAgentAreToldWhatTheyLack) {
   }
 }
 
+TEST(CommandWords, EachNodeWouldTrainAlone) {
+  const struct {
+    const char* command;
+    bool once;
+    const char* expect;
+  } rows[] = {
+      {"", false, ""},
+      {"python train.py", false, ""},
+      {"torchrun train.py", false, "torchrun is started on every node"},
+      {"torchrun train.py", true, ""},
+      {"torchrun --nproc_per_node=8 t.py", false, "--nnodes=$NNODES"},
+      {"torchrun --nnodes=2 t.py", false, ""},
+      {"torchrun --nnodes 2 t.py", false, ""},
+      {"torchrun --rdzv-endpoint=a:1 t.py", false, ""},
+      {"python -m torch.distributed.run t.py", false, "torch.distributed.run"},
+      {"accelerate launch t.py", false, "--num_machines $NNODES"},
+      {"accelerate launch --num_machines 2 t.py", false, ""},
+      {"mpirun -np 4 x", false, "give --once"},
+      {"mpirun -np 4 x", true, ""},
+      {"srun x", false, ""},
+  };
+  for (const auto& row : rows) {
+    const std::string got = SeparateWorldsAdvice(Words(row.command), row.once);
+    EXPECT_EQ(got.empty(), *row.expect == '\0') << row.command;
+    EXPECT_TRUE(absl::StrContains(got, row.expect)) << row.command << got;
+  }
+}
+
 TEST(CommandWords, AVariableThatWasExpandedTooEarly) {
   using Words = std::vector<std::string>;
   const Words none[] = {
