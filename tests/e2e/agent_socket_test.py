@@ -1,5 +1,6 @@
 """The Unix socket of an agent: for its own user, within bounds."""
 import os
+import shutil
 import socket
 import struct
 import sys
@@ -11,6 +12,9 @@ from wire import Stranger
 
 # What an agent's memory may grow by while a rank sends a message without end.
 GROWTH_MAX = 96 << 20
+
+# One that any user may run, as in rank_user_test.
+PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
 
 
 class AgentSocket(E2E):
@@ -26,7 +30,7 @@ class AgentSocket(E2E):
         os.chmod(self.stage.path("run"), 0o755)
 
     def connect(self, path, *before):
-        tried = self.stage.run([*before, "python3", "-c", self.CONNECT, path],
+        tried = self.stage.run([*before, PYTHON, "-c", self.CONNECT, path],
                                cwd="/")
         self.assertEqual(tried.code, 0, tried.text())
         return tried.out()
