@@ -170,8 +170,7 @@ TEST(Admission, Messages) {
        }},
       {"more steps than any training has", false,
        [](auto& m) {
-         m.mutable_heartbeat()->mutable_pace()->set_steps(Limits::step_max +
-                                                          1);
+         m.mutable_heartbeat()->mutable_pace()->set_steps(Limits::step_max + 1);
        }},
       {"pace that is no number", false,
        [](auto& m) {
