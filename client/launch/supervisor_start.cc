@@ -287,7 +287,7 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
   return spawn;
 }
 
-// What is started here writes above the launcher's live line.
+// The process that is started writes its output above the launcher's live line.
 void Supervisor::PassBell(SpawnOptions& spawn) const {
   if (story_.bell() < 0) return;
   spawn.arguments.insert(spawn.arguments.begin() + 1,

@@ -15,7 +15,7 @@ namespace rollcall {
 const std::shared_ptr<const std::string>& StatusPage();
 
 // The value of its Content-Security-Policy: only its own script and style run,
-// by their digests, and it may ask nobody but this daemon.
+// by their digests, and it can send requests to this daemon only.
 const std::string& StatusPagePolicy();
 
 }  // namespace rollcall

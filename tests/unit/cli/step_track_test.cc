@@ -97,7 +97,7 @@ TEST(StepTrack, ANodeThatDoesNotMoveIsBehind) {
   told(15, 150, 50);
   EXPECT_EQ(absl::StrJoin(track.Behind(At(15)), ","), "b");
   EXPECT_EQ(track.Stalled(At(15)), absl::ZeroDuration());
-  // If nobody steps, none of them is behind: the job stands.
+  // While no node makes a step, no node counts as behind.
   EXPECT_EQ(absl::StrJoin(track.Behind(At(26)), ","), "");
   EXPECT_EQ(track.Stalled(At(26)), absl::Seconds(11));
   told(27, 151, 51);

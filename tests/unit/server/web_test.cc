@@ -111,7 +111,7 @@ TEST(Routes, WhatARouteSays) {
   EXPECT_FALSE(jobs.open);
   EXPECT_EQ(TokenText(jobs.token), "abc.00ff");
   EXPECT_TRUE(MustFind("/metrics", "", true).open);
-  // What is no token counts as none, which the loop refuses.
+  // A header without a valid token gives an empty token. The loop refuses it.
   EXPECT_TRUE(MustFind("/metrics", "Basic YTpi", false).token.id().empty());
   EXPECT_FALSE(MustFind("/metrics", "Basic YTpi", false).open);
   EXPECT_TRUE(MustFind("/healthz", "", false).open);
