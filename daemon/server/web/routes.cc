@@ -59,8 +59,8 @@ absl::Status TakeQuery(std::string_view query, Route& route) {
   return absl::OkStatus();
 }
 
-// The token of an Authorization header; an empty one if the header has none. The
-// loop refuses an empty token and counts the refusal.
+// The token of an Authorization header; an empty one if the header has none.
+// The loop refuses an empty token and counts the refusal.
 v1::JoinToken TokenOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   if (authorization.size() < kBearer.size() ||
