@@ -353,7 +353,7 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
     newcomers_.Lost(node, generation(), now_, limits_);
   node.called = false;
   if (node.session != 0) Detach(node);
-  probes_.Forget(name);
+  probes_.Gone(name, now_);
   quarantine_.Forget(node);
   node.state = state;
   node.reason = reason;
@@ -367,6 +367,7 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   HeardFrom(name);
   out_.Changed();
   for (const std::string& former : removed) ForgetLeaving(former);
+  TakeBackUnreached();
 }
 
 absl::Time Job::NextDeadline() const {

@@ -269,7 +269,8 @@ class Job {
   void MaybeProbe();
   void JudgeRound();
   void SetReached(Node& node);
-  void SetUnreached(Node& node, const std::string& why);
+  void SetUnreached(Node& node, const std::string& why,
+                    const std::set<std::string>& partners = {});
   // Whether nodes that were not reached are probed again in this phase.
   bool MayProbeUnreached() const {
     return phase_ == Phase::kGathering || phase_ == Phase::kRunning;

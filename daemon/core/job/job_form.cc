@@ -10,6 +10,7 @@
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/job/job_report.h"
+#include "daemon/core/network_plan/cuts.h"
 #include "daemon/core/network_plan/differences.h"
 #include "daemon/core/network_plan/fabric.h"
 #include "daemon/core/network_plan/network_plan.h"
@@ -44,6 +45,7 @@ void Job::Gather(bool at_once) {
   waiting_.Reset();
   probes_.Reset();
   TakeToldFacts();
+  TakeBackUnreached();
   out_.Changed();
 }
 
@@ -190,9 +192,11 @@ void Job::Form(const std::vector<Seated>& seated) {
         return membership_.At(name).hello.launcher();
       });
   if (!plan.ok() && !without.empty() && !launchers) {
+    auto partners = CutPartners(plan_nodes);
     for (const std::string& name : without) {
       Exclude(membership_.At(name), std::string(plan.status().message()));
-      probes_.Unreached(name, now_ + limits_.unreached_delay);
+      probes_.Unreached(name, now_ + limits_.unreached_delay,
+                        std::move(partners[name]));
     }
     // If too few nodes are left, this waits for others.
     return MaybeForm();

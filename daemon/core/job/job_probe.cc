@@ -133,8 +133,9 @@ void Job::JudgeRound() {
   if (judged.empty()) return;
   const NewcomerVerdict verdict = JudgeNewcomers(PlanNodes(judged));
   probes_.Apart(verdict.apart);
-  for (const auto& [name, reason] : verdict.unreached) {
-    SetUnreached(membership_.At(name), reason);
+  for (const NewcomerVerdict::Unreached& unreached : verdict.unreached) {
+    SetUnreached(membership_.At(unreached.node), unreached.reason,
+                 unreached.partners);
   }
   for (const std::string& name : verdict.reached) {
     SetReached(membership_.At(name));
@@ -154,9 +155,10 @@ void Job::SetReached(Node& node) {
   out_.Changed();
 }
 
-void Job::SetUnreached(Node& node, const std::string& why) {
+void Job::SetUnreached(Node& node, const std::string& why,
+                       const std::set<std::string>& partners) {
   const std::string reason = Printable(why, Limits::node_reason_bytes_max);
-  probes_.Unreached(node.name(), now_ + limits_.unreached_delay);
+  probes_.Unreached(node.name(), now_ + limits_.unreached_delay, partners);
   if (std::exchange(node.reason, reason) == reason) return;
   out_.SayOf(node, Log::Level::kWarning,
              absl::StrCat("event=unreached node=", node.name(),

@@ -122,6 +122,16 @@ std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
   return without;
 }
 
+std::map<std::string, std::set<std::string>> CutPartners(
+    const std::vector<PlanNode>& nodes) {
+  std::map<std::string, std::set<std::string>> partners;
+  for (const Cut& cut : CutsOf(nodes, {})) {
+    partners[nodes[cut.prober].node].insert(nodes[cut.target].node);
+    partners[nodes[cut.target].node].insert(nodes[cut.prober].node);
+  }
+  return partners;
+}
+
 absl::Status Unreachable(const std::vector<PlanNode>& nodes,
                          const std::vector<Cut>& cuts) {
   std::vector<std::string> named;

@@ -4,6 +4,8 @@
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_CUTS_H_
 
 #include <cstddef>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,10 @@ std::vector<Cut> CutsOf(const std::vector<PlanNode>& nodes,
 // agent last, since it cannot be left out.
 std::vector<std::string> WithoutCuts(const std::vector<PlanNode>& nodes,
                                      const std::vector<Cut>& cuts);
+
+// Each node that has cuts at every address, with the nodes at the other end.
+std::map<std::string, std::set<std::string>> CutPartners(
+    const std::vector<PlanNode>& nodes);
 
 // FAILED_PRECONDITION: names the pairs, and the likely cause. `cuts`: at least
 // one.

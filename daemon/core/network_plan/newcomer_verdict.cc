@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
+#include "daemon/core/network_plan/cuts.h"
 
 namespace rollcall {
 
@@ -17,6 +19,7 @@ NewcomerVerdict JudgeNewcomers(std::vector<PlanNode> nodes) {
     const absl::StatusOr<NetworkPlan> plan = PlanNetwork(nodes, &without);
     if (plan.ok()) break;
     const std::set<std::string> named(without.begin(), without.end());
+    auto partners = CutPartners(nodes);
     const bool newcomers_named =
         std::any_of(nodes.begin(), nodes.end(), [&](const PlanNode& node) {
           return is_newcomer(node) && named.contains(node.node);
@@ -31,7 +34,8 @@ NewcomerVerdict JudgeNewcomers(std::vector<PlanNode> nodes) {
     for (PlanNode& node : nodes) {
       if (is_newcomer(node) &&
           (!newcomers_named || named.contains(node.node))) {
-        verdict.unreached.push_back({node.node, reason});
+        verdict.unreached.push_back(
+            {node.node, reason, std::move(partners[node.node])});
       } else {
         left.push_back(std::move(node));
       }

@@ -8,6 +8,7 @@
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NEWCOMER_VERDICT_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NEWCOMER_VERDICT_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct NewcomerVerdict {
   struct Unreached {
     std::string node;
     std::string reason;
+    // See CutPartners.
+    std::set<std::string> partners;
   };
 
   std::vector<std::string> reached;

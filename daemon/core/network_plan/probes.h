@@ -95,11 +95,15 @@ class Probes {
   absl::Time HeldUntil(const std::string& name) const {
     return reach_.HeldUntil(name);
   }
-  // It has a seat, has gone, or gets no seat for another reason.
+  // It has a seat, or gets no seat for another reason.
   void Forget(const std::string& name) { reach_.Forget(name); }
-  // It was not reached: it is probed again at `until`.
-  void Unreached(const std::string& name, absl::Time until) {
-    reach_.Unreached(name, until);
+  // See Reach::Gone.
+  void Gone(const std::string& name, absl::Time now) { reach_.Gone(name, now); }
+  // It was not reached: it is probed again at `until`, or when all of
+  // `partners` have gone.
+  void Unreached(const std::string& name, absl::Time until,
+                 std::set<std::string> partners = {}) {
+    reach_.Unreached(name, until, std::move(partners));
   }
   // As Unreached, after unreached_delay. No effect on an excluded node.
   void Hold(const Node& node, const Membership& membership, absl::Time now,

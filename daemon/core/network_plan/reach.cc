@@ -10,8 +10,38 @@ void Reach::Came(const std::string& node, absl::Time now) {
   if (fresh) entry->second.since = now;
 }
 
-void Reach::Unreached(const std::string& node, absl::Time until) {
-  entries_[node] = {absl::InfiniteFuture(), until, true};
+void Reach::Unreached(const std::string& node, absl::Time until,
+                      std::set<std::string> partners) {
+  Forget(node);
+  for (const std::string& partner : partners) {
+    entries_of_[partner].insert(node);
+  }
+  entries_[node] = {absl::InfiniteFuture(), until, true, std::move(partners)};
+}
+
+void Reach::Gone(const std::string& node, absl::Time now) {
+  Forget(node);
+  const auto of = entries_of_.extract(node);
+  if (of.empty()) return;
+  for (const std::string& name : of.mapped()) {
+    Entry& entry = entries_.at(name);
+    entry.partners.erase(node);
+    if (!entry.partners.empty()) continue;
+    // What was found about it concerned nodes that have gone.
+    entry.again = false;
+    if (entry.until != absl::InfiniteFuture()) entry.until = now;
+  }
+}
+
+void Reach::Forget(const std::string& node) {
+  const auto entry = entries_.find(node);
+  if (entry == entries_.end()) return;
+  for (const std::string& partner : entry->second.partners) {
+    const auto of = entries_of_.find(partner);
+    of->second.erase(node);
+    if (of->second.empty()) entries_of_.erase(of);
+  }
+  entries_.erase(entry);
 }
 
 std::vector<std::string> Reach::Expire(absl::Time now) {
@@ -26,8 +56,9 @@ std::vector<std::string> Reach::Expire(absl::Time now) {
 }
 
 void Reach::WorldEnded(absl::Time until) {
-  std::erase_if(entries_,
-                [](const auto& entry) { return !entry.second.again; });
+  std::erase_if(entries_, [](const auto& entry) {
+    return !entry.second.again && entry.second.until == absl::InfiniteFuture();
+  });
   for (auto& [node, entry] : entries_) {
     if (entry.until == absl::InfiniteFuture()) entry.until = until;
     entry.since = absl::InfiniteFuture();

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,16 @@ class Reach {
   void Came(const std::string& node, absl::Time now);
 
   // It was not reached, or has not answered: it must be probed again at
-  // `until`.
-  void Unreached(const std::string& node, absl::Time until);
+  // `until`. `partners`: the nodes that it could not connect with.
+  void Unreached(const std::string& node, absl::Time until,
+                 std::set<std::string> partners = {});
 
-  // It was reached, has gone, or gets no seat for another reason.
-  void Forget(const std::string& node) { entries_.erase(node); }
+  // The node has gone. The delay ends now for nodes that could not connect with
+  // it, unless they have another such partner.
+  void Gone(const std::string& node, absl::Time now);
+
+  // It was reached, or gets no seat for another reason.
+  void Forget(const std::string& node);
 
   // Returns the nodes whose delay is over, each once: they must be probed
   // again.
@@ -67,9 +73,12 @@ class Reach {
     absl::Time until = absl::InfiniteFuture();
     // It was probed before and not reached.
     bool again = false;
+    std::set<std::string> partners;
   };
 
   std::map<std::string, Entry> entries_;
+  // By partner, the entries that name it.
+  std::map<std::string, std::set<std::string>> entries_of_;
 };
 
 }  // namespace rollcall

@@ -206,6 +206,35 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
   });
 }
 
+// It was left out for the other one's sake, which has gone.
+TEST(ProbeStory, ANodeIsTakenInOnceTheOneThatItCouldNotReachIsLost) {
+  JobStory story("2:3");
+  story.Tell({
+      {0.0, Attends("a", 1, Probable()), ""},
+      {0.0, Attends("b", 1, Probable()), ""},
+      {0.0, Attends("c", 1, Probable()),
+       "a probes b,c; b probes a,c; c probes a,b"},
+  });
+  double at = 0.1;
+  for (int round = 1; round <= 3; ++round, at += 1.1) {
+    const bool last = round == 3;
+    story.Tell({
+        {at, Reaches("a"), ""},
+        {at, Reaches("b"), ""},
+        {at, Reaches("c", {"b"}), last ? "form g1 a,b" : ""},
+    });
+    if (last) break;
+    story.Tell({{at + 1, Ticks(), "a probes c; b probes c; c probes a,b"}});
+  }
+  story.Tell({
+      {2.4, PreparesAll({"a", "b"}, 1), "run g1"},
+      {2.5, Breaks("b"), ""},
+      {3.5, Ticks(), "abort g1 LOST_STREAM; a probes c; c probes a"},
+      {3.6, Reaches("a"), ""},
+      {3.6, Reaches("c"), "form g2 a,c"},
+  });
+}
+
 TEST(ProbeStory, TooFewWithoutTheUnreachedTryAgain) {
   JobStory story("2");
   story.Tell(TwoAttend());

@@ -66,5 +66,33 @@ TEST(Reach, TheEndOfAWorldFreesThoseThatWereNeverProbed) {
   EXPECT_TRUE(reach.ToProbe(9, All).empty());
 }
 
+TEST(Reach, OneWhosePartnersHaveGoneWaitsNoLonger) {
+  Reach reach;
+  reach.Unreached("a", At(31), {"b", "c"});
+  reach.Unreached("d", At(31), {"b"});
+  reach.Unreached("e", At(31));
+  reach.Gone("b", At(2));
+  EXPECT_EQ(reach.Expire(At(2)), Names{"d"});
+  // A former reason does not count any more.
+  reach.Unreached("a", At(32), {"f"});
+  reach.Gone("c", At(3));
+  EXPECT_TRUE(reach.Expire(At(3)).empty());
+  reach.Gone("f", At(4));
+  // The end of a world does not put it off.
+  reach.WorldEnded(At(34));
+  EXPECT_EQ(reach.Expire(At(4)), Names{"a"});
+  EXPECT_EQ(reach.HeldUntil("e"), At(31));
+}
+
+TEST(Reach, OneWhosePartnerGoesBeforeItIsProbedAgainMayJoinTheNextWorld) {
+  Reach reach;
+  reach.Unreached("a", At(5), {"b"});
+  EXPECT_EQ(reach.Expire(At(5)), Names{"a"});
+  reach.Gone("b", At(6));
+  EXPECT_EQ(reach.HeldUntil("a"), absl::InfiniteFuture());
+  reach.WorldEnded(At(36));
+  EXPECT_EQ(reach.HeldUntil("a"), absl::InfinitePast());
+}
+
 }  // namespace
 }  // namespace rollcall
