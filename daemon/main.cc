@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/base/service_notifier.h"
 #include "daemon/base/start_limits.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/network_plan/join_endpoints.h"
@@ -244,7 +245,17 @@ absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
                           options.etcd->Prefix(), /*make=*/true, kEtcdPatience);
 }
 
-int Serve(const DaemonFlags& flags, const GivenSecrets& given) {
+// With etcd, a daemon that does not lead has no loop that could show that it is
+// alive.
+absl::Status CheckWatchdog(const ServiceNotifier& service, bool etcd) {
+  if (!service.has_watchdog() || !etcd) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "WatchdogSec= in its unit: expected none with --state etcd://, since "
+      "another daemon takes over from one that does not answer; remove it");
+}
+
+int Serve(const DaemonFlags& flags, const GivenSecrets& given,
+          const ServiceNotifier& service) {
   if (absl::Status status = CheckStartLimits(); !status.ok()) {
     Fail(status);
     return kExitCannotStart;
@@ -256,6 +267,12 @@ int Serve(const DaemonFlags& flags, const GivenSecrets& given) {
   if (absl::Status fits = CheckShared(options); !fits.ok()) return Fail(fits);
   const bool etcd = options.etcd.has_value();
   const bool secret = options.secret.has_value();
+  if (absl::Status fits = CheckWatchdog(service, etcd); !fits.ok()) {
+    return Fail(fits);
+  }
+  if (service.has_watchdog()) {
+    options.beat = [&service] { service.Tell("WATCHDOG=1"); };
+  }
   const absl::StatusOr<KeptTokens> tokens = TokensOf(options);
   if (!tokens.ok()) return Fail(tokens.status());
   options.tokens = tokens->Seeds(options.secret, options.token_ttl);
@@ -282,24 +299,29 @@ int Serve(const DaemonFlags& flags, const GivenSecrets& given) {
   // With a shared secret, its file is enough to join.
   PrintListening(flags, secret ? "" : *folder, (*server)->port());
   PrintHttp(flags, **server);
+  service.Tell(absl::StrCat("READY=1\nSTATUS=listening on port ",
+                            (*server)->port()));
   int signal_number = 0;
   sigwait(&signals, &signal_number);
+  service.Tell("STOPPING=1");
   (*server)->Shutdown();
   return 0;
 }
 
 int Main(int argc, char** argv) {
   const GivenSecrets given = TakeSecrets();
+  const auto service = ServiceNotifier::FromEnvironment();
   DaemonFlags flags;
   if (const std::optional<int> code = ParseDaemonFlags(argc, argv, flags)) {
     return *code;
   }
+  if (!service.ok()) return Fail(service.status());
   if (flags.state.empty()) {
     absl::StatusOr<std::string> state = FindDefaultState();
     if (!state.ok()) return Fail(state.status());
     flags.state = *std::move(state);
   }
-  return Serve(flags, given);
+  return Serve(flags, given, *service);
 }
 
 }  // namespace

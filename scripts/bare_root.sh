@@ -45,9 +45,10 @@ mount -t tmpfs tmpfs "$root/tmp"
 
 case $what in
   run)
-    [ -x build/release/bin/rollcall ] ||
-      die "build/release/bin/rollcall is missing; run scripts/build.sh release"
-    cp build/release/bin/rollcall "$root/usr/local/bin/"
+    deb=$(scripts/deb.sh build/packages | grep '/rollcall_')
+    cp "$deb" "$root/tmp/"
+    # Fails if it depends on a package that is not there.
+    chroot "$root" dpkg -i "/tmp/${deb##*/}"
     [ ! -e "$root/etc/ssl/certs/ca-certificates.crt" ] ||
       die "expected a root without ca-certificates"
     status=0

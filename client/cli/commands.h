@@ -43,6 +43,7 @@ int RunDaemonCommand(DaemonFlags& flags);
 int RunRemoteCommand(RemoteFlags& flags);
 int RunSubmitCommand(SubmitFlags& flags);
 int RunRenderCommand(const RenderFlags& flags);
+int RunCompletionCommand(const CompletionFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
 // The hidden command; `arguments` without its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);

@@ -28,6 +28,7 @@ int Run(const HelpText& help) {
   return 0;
 }
 int Run(const VersionFlags& flags) { return RunVersionCommand(flags); }
+int Run(const CompletionFlags& flags) { return RunCompletionCommand(flags); }
 int Run(const RenderFlags& flags) { return RunRenderCommand(flags); }
 int Run(RunFlags& flags) { return RunRunCommand(flags); }
 int Run(const DetectFlags& flags) { return RunDetectCommand(flags); }
@@ -90,9 +91,11 @@ int Main(int argc, char** argv) {
   }
   Fill(*invocation, given);
   given.Forget();
-  const bool only_prints = std::holds_alternative<HelpText>(*invocation) ||
-                           std::holds_alternative<VersionFlags>(*invocation) ||
-                           std::holds_alternative<RenderFlags>(*invocation);
+  const bool only_prints =
+      std::holds_alternative<HelpText>(*invocation) ||
+      std::holds_alternative<VersionFlags>(*invocation) ||
+      std::holds_alternative<CompletionFlags>(*invocation) ||
+      std::holds_alternative<RenderFlags>(*invocation);
   if (!only_prints) {
     if (absl::Status status = CheckStartLimits(ThreadsFor(*invocation));
         !status.ok()) {

@@ -49,6 +49,8 @@ WRONG = [
     (["launch", "--start-timeout", "soon", "--", "true"], "--start-timeout"),
     (["launch", "--requeue-exit-code", "0", "--", "true"],
      "--requeue-exit-code"),
+    (["completion"], "bash"),
+    (["completion", "csh"], "fish"),
     (["launch", "--grow", "slowly", "--", "true"], "boundary"),
 ]
 

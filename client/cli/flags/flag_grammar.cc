@@ -177,7 +177,7 @@ void AddToken(CLI::App& app, TypedFlags& to) {
       ->add_option("--role", to.role,
                    "worker (default): may join; viewer: may see the status; "
                    "admin: everything")
-      ->type_name("ROLE");
+      ->type_name("worker|viewer|admin");
   create
       ->add_option("--ttl", to.ttl,
                    "how long it is valid (default 24h; never: no end)")
@@ -247,7 +247,8 @@ void AddRender(CLI::App& app, RenderFlags& to) {
       "render", "print the run spec of a platform: " +
                     absl::StrJoin(RenderPlatforms(), ", ") +
                     "\n  rollcall render PLATFORM [flags] [-- CMD...]");
-  render->add_option("platform", to.platform, "")->type_name("");
+  render->add_option("platform", to.platform, "")
+      ->type_name(absl::StrJoin(RenderPlatforms(), "|"));
   const auto add = [render, &to](const std::string& flag, const char* type,
                                  const char* help) {
     render
@@ -321,6 +322,15 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   AddToken(app, to);
   AddDoctor(app, to);
   AddRender(app, to.render);
+
+  CLI::App* completion =
+      app.add_subcommand("completion",
+                         "print a shell's completion script\n"
+                         "  bash: source <(rollcall completion bash)\n"
+                         "  zsh:  source <(rollcall completion zsh)\n"
+                         "  fish: rollcall completion fish | source");
+  completion->add_option("shell", to.completion.shell, "")
+      ->type_name("bash|zsh|fish");
 
   CLI::App* version = app.add_subcommand("version", "show the version");
   version->add_flag("--json", to.version.json, "as JSON");

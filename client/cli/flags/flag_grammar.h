@@ -62,6 +62,7 @@ struct TypedFlags {
   std::string token_ttl;
   DaemonFlags daemon;
   VersionFlags version;
+  CompletionFlags completion;
   RenderFlags render;
 };
 

@@ -43,7 +43,7 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--nccl-env", to.nccl_env,
                  "network settings that CMD gets: all, needed (what NCCL would "
                  "get wrong;\ndefault) or none")
-      ->type_name("WHICH");
+      ->type_name("all|needed|none");
   app.add_option("--nccl-lib", to.nccl_lib,
                  "libnccl.so.2 to mint NCCL ids with (default: what CMD would "
                  "find)")
@@ -95,12 +95,12 @@ void AddSettings(CLI::App& app, SettingsText& to) {
   app.add_option("--grow", to.grow,
                  "when new nodes join a running world: boundary (default) or "
                  "never")
-      ->type_name("WHEN");
+      ->type_name("boundary|never");
   app.add_option("--preflight", to.preflight,
                  "nodes that differ (NCCL, GPUs, RDMA ports, MTU, driver, "
                  "limits,\ncommand): off, warn (default) or strict (they get "
                  "no seat)")
-      ->type_name("HOW");
+      ->type_name("off|warn|strict");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");

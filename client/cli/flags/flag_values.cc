@@ -327,6 +327,18 @@ absl::StatusOr<Invocation> ReadRender(const Argv& args, RenderFlags& render) {
   return Invocation(std::move(render));
 }
 
+absl::StatusOr<Invocation> ReadCompletion(const Argv& args,
+                                          CompletionFlags& completion) {
+  const std::string& shell = completion.shell;
+  if (args.has_command ||
+      (shell != "bash" && shell != "zsh" && shell != "fish")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rollcall completion: expected bash, zsh or fish",
+                     shell.empty() ? "" : absl::StrCat(", got '", shell, "'")));
+  }
+  return Invocation(std::move(completion));
+}
+
 }  // namespace
 
 absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& to) {
@@ -388,6 +400,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
     return Invocation(std::move(to.remote));
   }
   if (command == "render") return ReadRender(args, to.render);
+  if (command == "completion") return ReadCompletion(args, to.completion);
   if (args.has_command) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall ", command, "` runs no command; leave out what follows --"));

@@ -62,7 +62,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
     if (extras.empty()) {
       return absl::InvalidArgumentError(
           "expected a command: run, launch, join, status, drain, evict, stop, "
-          "token, doctor, detect, render or version; see `rollcall --help`");
+          "token, doctor, detect, render, completion or version; see `rollcall "
+          "--help`");
     }
     return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
                    extras[0], CommandNames(app), "rollcall --help");

@@ -282,6 +282,11 @@ struct RenderFlags {
   std::vector<std::string> command;
 };
 
+// The shell whose completion script is printed.
+struct CompletionFlags {
+  std::string shell;  // bash, zsh or fish.
+};
+
 struct VersionFlags {
   bool json = false;
 };
@@ -292,10 +297,10 @@ struct HelpText {
 };
 
 using Invocation =
-    std::variant<HelpText, VersionFlags, RenderFlags, RunFlags, DetectFlags,
-                 LaunchFlags, SpecFlags, JoinFlags, StatusFlags, StopFlags,
-                 DrainFlags, EvictFlags, TokenFlags, DoctorFlags, DaemonFlags,
-                 RemoteFlags, HostedFlags, SubmitFlags>;
+    std::variant<HelpText, VersionFlags, CompletionFlags, RenderFlags, RunFlags,
+                 DetectFlags, LaunchFlags, SpecFlags, JoinFlags, StatusFlags,
+                 StopFlags, DrainFlags, EvictFlags, TokenFlags, DoctorFlags,
+                 DaemonFlags, RemoteFlags, HostedFlags, SubmitFlags>;
 
 // Adds the secrets from the environment.
 void Fill(Invocation& invocation, const GivenSecrets& given);

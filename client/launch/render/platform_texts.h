@@ -100,12 +100,15 @@ Wants=network-online.target
 After=network-online.target
 
 [Service]
+Type=notify
 ExecStart=/usr/bin/rollcalld --state ${STATE_DIRECTORY} --secret-file ${CREDENTIALS_DIRECTORY}/secret
 LoadCredential=secret:/etc/rollcall/secret
 DynamicUser=yes
 StateDirectory=rollcall
 Restart=always
 RestartSec=1
+# Restarts a daemon that hangs; not with --state etcd://.
+WatchdogSec=15
 # Ranks run on without it, and its agents dial again.
 TimeoutStopSec=10
 LimitNOFILE=65536
