@@ -31,6 +31,7 @@
 #include "daemon/server/loop/logger.h"
 #include "daemon/server/loop/loop.h"
 #include "daemon/server/membership_service.h"
+#include "daemon/server/trace/span_observer.h"
 #include "daemon/server/web/web_port.h"
 
 namespace rollcall {
@@ -81,6 +82,8 @@ constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
 // For grpc.health.v1, besides the empty name, which means the process.
 constexpr char kHealthName[] = "rollcall.v1.Membership";
+// In the state folder: see SpanObserver.
+constexpr char kSpansFile[] = "/spans.jsonl";
 
 absl::Status CheckWire(const ServerOptions& options) {
   const int ways = (options.secret.has_value() ? 1 : 0) +
@@ -258,6 +261,7 @@ class Server::Core {
         SqliteJournal::Open(*std::move(folder));
     if (!journal.ok()) return journal.status();
     journal_ = *std::move(journal);
+    spans_ = std::make_unique<SpanObserver>(options_.state_dir + kSpansFile);
     return absl::OkStatus();
   }
 
@@ -298,31 +302,34 @@ class Server::Core {
   }
 
   Loop::Options LoopOptions() {
-    return {options_.limits,
-            options_.job,
-            options_.settings,
-            options_.resume,
-            credential_key_,
-            options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
-            options_.tokens,
-            options_.keep_token,
-            [this] { return CountUnauthenticated(); },
-            [this](const std::string& peer, const std::string& viewer) {
-              connections_->Know(peer, viewer);
-            },
-            [this](const std::string& peer, const AgentRight& right) {
-              return connections_->Attend(peer, right);
-            },
-            [this](const std::string& peer) {
-              return connections_->ArrivedAt(peer);
-            },
-            {},
-            options_.beat,
-            [this](const absl::Status& written) {
-              journal_works_ = written.ok();
-              TellHealth();
-              if (options_.journal_changed) options_.journal_changed(written);
-            }};
+    Loop::Options options = {
+        options_.limits,
+        options_.job,
+        options_.settings,
+        options_.resume,
+        credential_key_,
+        options_.secret.has_value() ? CommitProofKey(*options_.secret) : "",
+        options_.tokens,
+        options_.keep_token,
+        [this] { return CountUnauthenticated(); },
+        [this](const std::string& peer, const std::string& viewer) {
+          connections_->Know(peer, viewer);
+        },
+        [this](const std::string& peer, const AgentRight& right) {
+          return connections_->Attend(peer, right);
+        },
+        [this](const std::string& peer) {
+          return connections_->ArrivedAt(peer);
+        },
+        {},
+        options_.beat,
+        [this](const absl::Status& written) {
+          journal_works_ = written.ok();
+          TellHealth();
+          if (options_.journal_changed) options_.journal_changed(written);
+        }};
+    options.observer = spans_.get();
+    return options;
   }
 
   // The HTTP port's; empty: there is none.
@@ -442,6 +449,8 @@ class Server::Core {
   const PollerKeepAlive poller_keep_alive_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
+  // Null: no state folder.
+  std::unique_ptr<SpanObserver> spans_;
   // Used by succession_, so declared before it.
   std::unique_ptr<EtcdClient> etcd_;
   // Exactly one of the two is set.

@@ -1,4 +1,5 @@
 """A state folder that fails its daemon, and names that are used again."""
+import json
 import os
 import signal
 
@@ -213,3 +214,36 @@ class NamesAgain(E2E):
         return self.stage.start(
             [harness.ROLLCALL, "join", *worker, "--hosts-file", self._hosts,
              "--name", name, "--", *command])
+
+
+class Spans(E2E):
+    def test_each_formation_is_a_line_of_otlp(self):
+        state = self.stage.path("kept")
+        # A rank fails once, so that a second world is formed.
+        launcher = self.launch(
+            ["--state", state, "--local-workers", "1", "--max-restarts", "1"],
+            ["sh", "-c", '[ "$ROLLCALL_GENERATION$RANK" != 11 ]'])
+        self.assert_code(launcher, 0)
+        with open(os.path.join(state, "spans.jsonl"), encoding="utf-8") as f:
+            exports = [json.loads(line) for line in f]
+        formations = [e["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                      for e in exports]
+        self.assertEqual(len(formations), 2)
+        self.assertEqual(len({s["traceId"] for f in formations for s in f}), 1)
+        for generation, spans in enumerate(formations, 1):
+            root = spans[0]
+            self.assertEqual((root["name"], root["status"]), ("formation",
+                                                              {"code": 1}))
+            said = {a["key"]: a["value"] for a in root["attributes"]}
+            self.assertEqual(said["rollcall.generation"],
+                             {"intValue": str(generation)})
+            self.assertEqual(said["rollcall.world_size"], {"intValue": "2"})
+            self.assertEqual(said["rollcall.code"]["stringValue"],
+                             ("first", "rank_exit")[generation - 1])
+            self.assertEqual(spans[-1]["name"], "prepare")
+            for span in spans[1:]:
+                self.assertEqual(span["parentSpanId"], root["spanId"])
+                self.assertLessEqual(int(root["startTimeUnixNano"]),
+                                     int(span["startTimeUnixNano"]))
+                self.assertLessEqual(int(span["endTimeUnixNano"]),
+                                     int(root["endTimeUnixNano"]))

@@ -5,6 +5,8 @@
 #ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_REPORT_H_
 #define ROLLCALL_DAEMON_CORE_JOB_JOB_REPORT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,13 @@ class JobReport {
   std::string MissingText() const;
   // Why this node has no seat in the running world; empty: all seats are taken.
   std::string WhyNoSeat(const Node& node) const;
+  // Whether no world is formed yet because nodes probe each other.
+  bool IsProbing() const { return job_.probes_.UnderWay(job_.now_); }
+  // Of the world that is proposed or runs; 0: there is none.
+  size_t world_nodes() const {
+    return static_cast<size_t>(job_.world().members_size());
+  }
+  uint32_t world_size() const { return job_.world().world_size(); }
 
  private:
   std::vector<std::string> AwayFromTakenUp() const;

@@ -1,5 +1,7 @@
 // LoopObserver: sees the decisions of a loop in their order. The simulator uses
-// it to check the invariants (daemon/core/invariants.h).
+// it to check the invariants (daemon/core/invariants.h), and the server to
+// write spans (daemon/server/trace). An observer overrides what it wants to
+// see.
 //
 // It changes nothing. Thread rule: called by the thread that runs Loop::Start,
 // and then by the loop's thread.
@@ -21,19 +23,21 @@ class LoopObserver {
   virtual ~LoopObserver() = default;
 
   // The loop has read its journal and begins. `leads`: see Loop::Options.
-  virtual void Begins(JournalStore* journal,
-                      const std::function<bool()>& leads) = 0;
+  virtual void Begins(JournalStore* /*journal*/,
+                      const std::function<bool()>& /*leads*/) {}
   // A run continues from the journal, and these are its first actions.
-  virtual void TookUp(const Job& job, const std::vector<Action>& actions,
-                      absl::Time now) = 0;
-  virtual void BeforeStep(const Job& job, const Event& event,
-                          absl::Time now) = 0;
-  virtual void AfterStep(const Job& job, const Event& event, absl::Time now,
-                         const std::vector<Action>& actions) = 0;
+  virtual void TookUp(const Job& /*job*/,
+                      const std::vector<Action>& /*actions*/,
+                      absl::Time /*now*/) {}
+  virtual void BeforeStep(const Job& /*job*/, const Event& /*event*/,
+                          absl::Time /*now*/) {}
+  virtual void AfterStep(const Job& /*job*/, const Event& /*event*/,
+                         absl::Time /*now*/,
+                         const std::vector<Action>& /*actions*/) {}
   // Everything that the steps so far want journaled is durable, and the rest is
   // carried out now.
-  virtual void Durable() = 0;
-  virtual void Sends(const v1::DaemonMessage& message) = 0;
+  virtual void Durable() {}
+  virtual void Sends(const v1::DaemonMessage& /*message*/) {}
 };
 
 }  // namespace rollcall

@@ -44,6 +44,7 @@ TEST(NewcomerVerdict, ThoseThatAllMembersReachAndThatReachThemAreReached) {
     const char* what;
     std::vector<NodeRow> nodes;
     Names reached;
+    // With the nodes that each could not connect with.
     std::string unreached;
     Names apart;
   };
@@ -62,7 +63,7 @@ TEST(NewcomerVerdict, ThoseThatAllMembersReachAndThatReachThemAreReached) {
         {"n0=10.0.0.2 n1=10.0.0.2 n3=10.0.0.2"},
         {"n0= n1= n2="}},
        {"n2"},
-       "n3",
+       "n3<n0,n1,n2",
        {}},
       {"members that do not reach each other",
        {{"n1= n2=10.0.0.0 n3=10.0.0.0", true},
@@ -77,8 +78,11 @@ TEST(NewcomerVerdict, ThoseThatAllMembersReachAndThatReachThemAreReached) {
     const NewcomerVerdict verdict = Judge(row.nodes);
     EXPECT_EQ(verdict.reached, row.reached) << row.what;
     Names unreached;
-    for (const auto& [node, reason] : verdict.unreached) {
-      unreached.push_back(node);
+    for (const auto& [node, reason, partners] : verdict.unreached) {
+      unreached.push_back(
+          partners.empty()
+              ? node
+              : absl::StrCat(node, "<", absl::StrJoin(partners, ",")));
       EXPECT_TRUE(absl::StrContains(reason, "cannot reach")) << reason;
       EXPECT_EQ(absl::StartsWith(reason, "it waits because nodes of the "),
                 !row.apart.empty())

@@ -1,0 +1,48 @@
+// SpanObserver: writes the spans of a loop's formations to a file, a line each
+// (OtlpLine).
+//
+// The file is bounded: at kFileBytesMax it is renamed to NAME.1.jsonl, which
+// replaces an older one. A line that cannot be written (a full disk) is lost,
+// and nothing else.
+//
+// Thread rule: as LoopObserver.
+#ifndef ROLLCALL_DAEMON_SERVER_TRACE_SPAN_OBSERVER_H_
+#define ROLLCALL_DAEMON_SERVER_TRACE_SPAN_OBSERVER_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/server/loop/loop_observer.h"
+#include "daemon/server/trace/formation_spans.h"
+
+namespace rollcall {
+
+class SpanObserver final : public LoopObserver {
+ public:
+  static constexpr size_t kFileBytesMax = 8 << 20;
+
+  // `path` ends in .jsonl. The file is appended to.
+  explicit SpanObserver(const std::string& path);
+  ~SpanObserver() override;
+
+  void TookUp(const Job& job, const std::vector<Action>& actions,
+              absl::Time now) override;
+  void AfterStep(const Job& job, const Event& event, absl::Time now,
+                 const std::vector<Action>& actions) override;
+
+ private:
+  class File;
+
+  void See(const Job& job, absl::Time now);
+
+  std::unique_ptr<File> file_;
+  // By job; an entry goes when its job has ended.
+  std::map<std::string, FormationSpans> jobs_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_TRACE_SPAN_OBSERVER_H_
