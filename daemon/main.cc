@@ -299,8 +299,8 @@ int Serve(const DaemonFlags& flags, const GivenSecrets& given,
   // With a shared secret, its file is enough to join.
   PrintListening(flags, secret ? "" : *folder, (*server)->port());
   PrintHttp(flags, **server);
-  service.Tell(absl::StrCat("READY=1\nSTATUS=listening on port ",
-                            (*server)->port()));
+  service.Tell(
+      absl::StrCat("READY=1\nSTATUS=listening on port ", (*server)->port()));
   int signal_number = 0;
   sigwait(&signals, &signal_number);
   service.Tell("STOPPING=1");
