@@ -53,10 +53,108 @@ def pod_spec(document):
     return {"containers": [spec["trainer"]]}
 
 
+# What JobSet (jobset.x-k8s.io/v1alpha2), LeaderWorkerSet (v1) and TrainJob
+# (trainer.kubeflow.org/v1alpha1) put around a pod, by the Go types that their
+# projects publish. A key with ! is required; a set lists the words that a value
+# may be. `dict`: a pod or Job, which Schemas checks.
+ENVELOPES = {
+    "JobSet": {
+        "replicatedJobs!": [{
+            "name!": str, "groupName": str, "replicas": int, "template!": dict,
+            "dependsOn": [{"name!": str, "status!": {"Ready", "Complete"}}]}],
+        "network": {"enableDNSHostnames": bool, "subdomain": str,
+                    "publishNotReadyAddresses": bool},
+        "successPolicy": {"operator!": {"All", "Any"},
+                          "targetReplicatedJobs": [str]},
+        "failurePolicy": {
+            "maxRestarts": int,
+            "restartStrategy": {"Recreate", "BlockingRecreate",
+                                "InPlaceRestart"},
+            "rules": [{
+                "name!": str,
+                "action!": {"FailJobSet", "RestartJobSet",
+                            "RestartJobSetAndIgnoreMaxRestarts", "RestartJob",
+                            "RestartJobAndIgnoreMaxRestarts"},
+                # Of batch/v1.
+                "onJobFailureReasons": [{
+                    "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes",
+                    "MaxFailedIndexesExceeded", "PodFailurePolicy"}],
+                "onJobFailureMessagePatterns": [str],
+                "targetReplicatedJobs": [str]}]},
+        "startupPolicy": {"startupPolicyOrder!": {"AnyOrder", "InOrder"}},
+        "suspend": bool, "managedBy": str, "ttlSecondsAfterFinished": int,
+        "coordinator": {"replicatedJob!": str, "jobIndex": int,
+                        "podIndex": int}},
+    "LeaderWorkerSet": {
+        "replicas": int,
+        "leaderWorkerTemplate!": {
+            "leaderTemplate": dict, "workerTemplate!": dict, "size": int,
+            "restartPolicy": {"Default", "RecreateGroupOnPodRestart",
+                              "RecreateGroupAfterStart", "None"}},
+        "startupPolicy": {"LeaderCreated", "LeaderReady"},
+        "networkConfig": {"subdomainPolicy!": {"Shared", "UniquePerReplica"}}},
+    "TrainJob": {
+        "runtimeRef!": {"name!": str, "apiGroup": str, "kind": str},
+        "trainer": {"image": str, "command": [str], "args": [str],
+                    "env": [dict], "numNodes": int, "resourcesPerNode": dict,
+                    "numProcPerNode": int},
+        "suspend": bool, "activeDeadlineSeconds": int, "managedBy": str},
+}
+
+
+def misfits(value, shape, path):
+    """What of `value` is not of this shape; empty: all of it is."""
+    if isinstance(shape, type):
+        # In Python, a bool is an int.
+        good = type(value) is shape
+        return [] if good else [f"{path}: {value!r} is no {shape.__name__}"]
+    if isinstance(shape, set):
+        return [] if value in shape else [f"{path}: {value!r}"]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return [f"{path}: {value!r} is no list"]
+        return [wrong for i, each in enumerate(value)
+                for wrong in misfits(each, shape[0], f"{path}[{i}]")]
+    if not isinstance(value, dict):
+        return [f"{path}: {value!r} is no mapping"]
+    known = {key.rstrip("!"): below for key, below in shape.items()}
+    wrong = [f"{path}.{key[:-1]} is missing" for key in shape
+             if key.endswith("!") and key[:-1] not in value]
+    for key, below in value.items():
+        wrong += (misfits(below, known[key], f"{path}.{key}")
+                  if key in known else [f"{path}.{key} is unknown"])
+    return wrong
+
+
+class Envelopes(E2E):
+    def test_what_stands_around_the_pods(self):
+        seen = set()
+        for name in sorted(os.listdir(os.path.join(SPECS, "kubernetes"))):
+            with open(os.path.join(SPECS, "kubernetes", name),
+                      encoding="utf-8") as f:
+                for document in yaml.safe_load_all(f):
+                    kind = document["kind"]
+                    if kind not in ENVELOPES:
+                        continue
+                    seen.add(kind)
+                    self.assertEqual(misfits(document["spec"], ENVELOPES[kind],
+                                             kind), [])
+                    for key in ENVELOPES[kind]:
+                        # What is wrong is seen.
+                        if key.endswith("!"):
+                            less = {k: v for k, v in document["spec"].items()
+                                    if k != key[:-1]}
+                            self.assertNotEqual(
+                                misfits(less, ENVELOPES[kind], kind), [])
+                    self.assertNotEqual(misfits(
+                        {**document["spec"], "misspelt": 1}, ENVELOPES[kind],
+                        kind), [])
+        self.assertEqual(seen, set(ENVELOPES))
+
+
 class Schemas(E2E):
-    """The kinds of Kubernetes itself, with unknown keys refused. What JobSet,
-    LeaderWorkerSet and TrainJob put around a pod is not checked here: their
-    schemas are not in the package."""
+    """The kinds of Kubernetes itself, with unknown keys refused; see Envelopes
+    for the others."""
 
     def setUp(self):
         super().setUp()
