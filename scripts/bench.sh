@@ -2,6 +2,8 @@
 # bench.sh [NAME...]: benchmarks, each compared with another program.
 #
 #   start     time of a whole command: rollcall, torchrun, mpirun
+#   hostfile  `launch --hostfile` on four hosts with a real sshd: time until its
+#             ranks run, compared with ssh alone and with mpirun
 #   nccl_id   time from the proposal of a world until every node has the NCCL id
 #   formation 1,024 and 4,096 nodes, plain and with TLS, compared with bare
 #             gRPC: time until their world is committed, the daemon's memory, its
@@ -29,9 +31,10 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start nccl_id formation facts probing loss takeover elastic checkpoint train}; do
+for name in ${*:-start hostfile nccl_id formation facts probing loss takeover elastic checkpoint train}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
+    hostfile) python3 -B tests/bench/hostfile.py ;;
     nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
     formation) "$ROLLCALL_BIN/formation" ;;
     facts)
@@ -43,7 +46,7 @@ for name in ${*:-start nccl_id formation facts probing loss takeover elastic che
     elastic) python3 -B tests/bench/elastic.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
-    *) echo "bench.sh: start, nccl_id, formation, facts, probing, loss, takeover, elastic, checkpoint or train, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, takeover, elastic, checkpoint or train, not '$name'" >&2
        exit 2 ;;
   esac
 done
