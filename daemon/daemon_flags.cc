@@ -157,6 +157,10 @@ std::optional<int> ParseDaemonFlags(int argc, char** argv, DaemonFlags& flags) {
   app.add_option("--log-level", flags.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"info", "warning", "error"}))
       ->capture_default_str();
+  app.add_option("--log-format", flags.log_format,
+                 "how: key=value words, or one JSON object per line")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

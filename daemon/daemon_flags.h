@@ -51,6 +51,7 @@ struct DaemonFlags {
   bool tls_bind_names = false;
   bool insecure = false;
   std::string log_level = "info";
+  std::string log_format = "text";
 };
 
 // Name of the default state folder.

@@ -198,6 +198,7 @@ absl::StatusOr<ServerOptions> OptionsOf(const DaemonFlags& flags,
   options.http_insecure = flags.http_insecure;
   options.resume = true;
   options.log_level = LevelOf(flags.log_level);
+  if (flags.log_format == "json") options.log_format = LogFormat::kJson;
   options.etcd = *place;
   options.endpoints = [&flags](int port) { return Endpoints(flags, port); };
   if (!flags.token_ttl.empty()) {

@@ -24,6 +24,7 @@
 #include "daemon/security/server_certificate.h"
 #include "daemon/security/shared_secret.h"
 #include "daemon/security/token_table.h"
+#include "daemon/server/loop/logger.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -93,6 +94,7 @@ struct ServerOptions {
   absl::Duration keepalive_time = absl::Seconds(20);
   // Lines of this level and above are written to stderr.
   Log::Level log_level = Log::Level::kInfo;
+  LogFormat log_format = LogFormat::kText;
 };
 
 // INVALID_ARGUMENT: with these options several daemons cannot share one state;

@@ -3,7 +3,12 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "daemon/base/printable.h"
+#include "nlohmann/json.hpp"
 
 namespace rollcall {
 namespace {
@@ -22,13 +27,62 @@ spdlog::level::level_enum LevelOf(Log::Level level) {
   return spdlog::level::err;
 }
 
+// Removes the next word from `rest`; a part in double quotes belongs to it, and
+// loses its quotes and backslashes. `key`: what stands before the first `=`
+// outside of quotes; empty: there is none.
+void TakeWord(absl::string_view& rest, std::string& key, std::string& value) {
+  key.clear();
+  value.clear();
+  bool quoted = false;
+  bool has_key = false;
+  size_t at = 0;
+  for (; at < rest.size() && (quoted || rest[at] != ' '); ++at) {
+    const char c = rest[at];
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == '\\' && quoted && at + 1 < rest.size()) {
+      value.push_back(rest[++at]);
+    } else if (c == '=' && !quoted && !has_key) {
+      has_key = true;
+      key.swap(value);
+    } else {
+      value.push_back(c);
+    }
+  }
+  rest.remove_prefix(std::min(rest.size(), at + 1));
+}
+
 }  // namespace
+
+std::string JsonLogLine(absl::Time time, Log::Level level,
+                        const std::string& line) {
+  nlohmann::ordered_json json = {
+      {"time",
+       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone())},
+      {"level", spdlog::level::to_string_view(LevelOf(level)).data()}};
+  std::string text;
+  std::string key;
+  std::string value;
+  for (absl::string_view rest = line; !rest.empty();) {
+    TakeWord(rest, key, value);
+    if (key.empty()) {
+      absl::StrAppend(&text, text.empty() ? "" : " ", value);
+    } else if (!json.contains(key)) {
+      json[key] = value;
+    }
+  }
+  if (!text.empty()) json["text"] = text;
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
 
 class Logger::Sink {
  public:
-  explicit Sink(Log::Level least)
+  Sink(Log::Level least, LogFormat format)
       : logger_("rollcall", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    logger_.set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v",
+    logger_.set_pattern(format == LogFormat::kJson
+                            ? "%v"
+                            : "time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v",
                         spdlog::pattern_time_type::utc);
     logger_.set_level(LevelOf(least));
     logger_.flush_on(spdlog::level::trace);
@@ -44,11 +98,15 @@ class Logger::Sink {
   spdlog::logger logger_;
 };
 
-Logger::Logger(Log::Level least) : sink_(std::make_unique<Sink>(least)) {}
+Logger::Logger(Log::Level least, LogFormat format)
+    : format_(format), sink_(std::make_unique<Sink>(least, format)) {}
 Logger::~Logger() = default;
 
 void Logger::Write(Log::Level level, const std::string& line) {
-  sink_->Write(level, Printable(line, kLineBytesMax));
+  const std::string printable = Printable(line, kLineBytesMax);
+  sink_->Write(level, format_ == LogFormat::kJson
+                          ? JsonLogLine(absl::Now(), level, printable)
+                          : printable);
 }
 
 }  // namespace rollcall

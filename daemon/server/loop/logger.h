@@ -1,4 +1,5 @@
-// Logger: writes one `key=value` line per state change to stderr.
+// Logger: writes one line per state change to stderr, as `key=value` words or
+// as a JSON object.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOGGER_H_
@@ -7,14 +8,23 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "daemon/core/events.h"
 
 namespace rollcall {
 
+enum class LogFormat { kText, kJson };
+
+// `line` ("event=lost node=a reason=\"its stream broke\"") as one JSON object
+// of strings, with time and level. Words that are no `key=value` are joined as
+// "text".
+std::string JsonLogLine(absl::Time time, Log::Level level,
+                        const std::string& line);
+
 class Logger {
  public:
   // Writes lines of level `least` and above.
-  explicit Logger(Log::Level least);
+  explicit Logger(Log::Level least, LogFormat format = LogFormat::kText);
   virtual ~Logger();
 
   // `line` is made printable and cut to a bound.
@@ -22,6 +32,7 @@ class Logger {
 
  private:
   class Sink;
+  const LogFormat format_;
   std::unique_ptr<Sink> sink_;
 };
 
