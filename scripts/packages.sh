@@ -17,11 +17,12 @@
 #                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
 #                       Debian's torch, and kubernetes-validate, for end-to-end
 #                       tests with them
+#   packages.sh pictures  installs Chromium, for scripts/screenshots.sh
 #   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and the programs
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
 #                       a real verbs device; amd64 only. Installs nothing
-#   packages.sh list build|test|check|torch|programs|rdma_vm  prints the names
+#   packages.sh list build|test|check|torch|programs|pictures|rdma_vm  prints the names
 #
 # Needs root or sudo. Prints what it does, and does nothing if nothing is
 # missing.
@@ -45,6 +46,7 @@ check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
 torch=(python3 python3-venv python3-torch python3-numpy)
 programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
           catatonit busybox-static openssh-client openssh-server)
+pictures=(python3 iproute2 chromium fonts-dejavu-core)
 # If a package is installed, the test uses its installed files. Only the
 # kernel's package (the first) is always unpacked.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
@@ -72,9 +74,10 @@ names() {
     check) echo "${check[@]}" ;;
     torch) echo "${torch[@]}" ;;
     programs) echo "${programs[@]}" ;;
+    pictures) echo "${pictures[@]}" ;;
     rdma_vm) echo "${rdma_vm[@]}" ;;
-    *) echo "packages.sh: build, test, check, torch, programs or" \
-         "rdma_vm, not '$1'" >&2
+    *) echo "packages.sh: build, test, check, torch, programs," \
+         "pictures or rdma_vm, not '$1'" >&2
        exit 2 ;;
   esac
 }

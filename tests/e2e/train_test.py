@@ -54,6 +54,7 @@ class Train(E2E):
         self.assertAlmostEqual(state["loss"], float(said.group(1)),
                                delta=6e-5)
         self.assertGreater(state["tokens_per_second"], 0)
+        self.assertEqual(state["steps"], 100000000)
         table = self.stage.run([harness.ROLLCALL, "status", join]).text()
         self.assertRegex(table, r"\nstep \d+  loss \d+\.\d{4}  \d+ tokens/s\n")
         launcher.signal(signal.SIGINT)

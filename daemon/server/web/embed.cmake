@@ -1,9 +1,20 @@
-# cmake -D FROM=FILE -D TO=HEADER -P embed.cmake: the file's bytes as an array.
-# As numbers, since a string literal would be joined, cut and escaped.
-file(READ ${FROM} bytes HEX)
-string(REGEX REPLACE "(................................)" "\\1\n" bytes
-  "${bytes}")
-string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+# cmake -D FROM=STEM -D TO=HEADER -P embed.cmake: STEM.html, with STEM.css and
+# STEM.js where it names them (@@name@@ on a line of its own), as an array. As
+# numbers, since a string literal would be joined, cut and escaped.
+file(READ ${FROM}.html page HEX)
+foreach(kind css js)
+  get_filename_component(name ${FROM}.${kind} NAME)
+  string(HEX "@@${name}@@\n" place)
+  string(FIND "${page}" ${place} at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${FROM}.html: no line @@${name}@@")
+  endif()
+  file(READ ${FROM}.${kind} text HEX)
+  string(REPLACE ${place} "${text}" page "${page}")
+endforeach()
+string(REGEX REPLACE "(................................)" "\\1\n" page
+  "${page}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," page "${page}")
 file(WRITE ${TO} "// Made by embed.cmake.\n"
   "#pragma once\n"
-  "inline constexpr char kStatusPageText[] = {\n${bytes}};\n")
+  "inline constexpr char kStatusPageText[] = {\n${page}};\n")

@@ -126,8 +126,11 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_pings()) json["pings"] = PingsJson(status.pings());
   json["waited_s"] = absl::ToDoubleSeconds(FromProto(status.waited()));
   json["step"] = status.step();
+  json["steps"] = nullptr;
   json["loss"] = nullptr;
   json["tokens_per_second"] = nullptr;
+  // 0: the training does not say how many there are.
+  if (status.pace().steps() > 0) json["steps"] = status.pace().steps();
   if (status.has_pace()) {
     json["loss"] = status.pace().loss();
     json["tokens_per_second"] = status.pace().tokens_per_second();

@@ -37,7 +37,8 @@ std::string ListText(const std::vector<SharedStatus>& jobs) {
     const nlohmann::ordered_json all = StatusJson(*job);
     nlohmann::ordered_json one;
     for (const char* field : {"job", "run", "state", "generation", "world_size",
-                              "nodes_min", "nodes_max", "waited_s", "step"}) {
+                              "nodes_min", "nodes_max", "waited_s", "step",
+                              "steps"}) {
       one[field] = all[field];
     }
     list.push_back(std::move(one));

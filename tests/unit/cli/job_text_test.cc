@@ -30,8 +30,8 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
   EXPECT_EQ(keys(json),
             (Names{"job", "run", "state", "generation", "world_size",
                    "nodes_min", "nodes_max", "nodes", "missing", "last_reform",
-                   "root_cause", "differences", "waited_s", "step", "loss",
-                   "tokens_per_second", "refused", "unauthenticated"}));
+                   "root_cause", "differences", "waited_s", "step", "steps",
+                   "loss", "tokens_per_second", "refused", "unauthenticated"}));
   EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(keys(json["nodes"][0]),
@@ -60,6 +60,10 @@ TEST(JobText, HowATrainingGoes) {
   EXPECT_EQ(json["step"], 12);
   EXPECT_EQ(json["loss"], 1.53125);
   EXPECT_EQ(json["tokens_per_second"], 2345.6);
+  // Unknown as long as the training does not report it.
+  EXPECT_TRUE(json["steps"].is_null());
+  status.mutable_pace()->set_steps(1500);
+  EXPECT_EQ(StatusJson(status)["steps"], 1500);
 }
 
 v1::Pings PingsOfNodes(int count) {

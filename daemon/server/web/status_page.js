@@ -1,0 +1,391 @@
+"use strict";
+// Everything that the daemon says is shown as text: names of nodes and reasons
+// are what strangers wrote.
+const POLL_MS = 2000;
+const ROWS_MAX = 200;
+const GRID_FROM = 25;
+const PINGS_NODES_MAX = 64;
+const MATRIX_MAX = 24;
+const TONES = {
+  gathering: "wait", forming: "work", running: "good", isolated: "warn",
+  finished: "done", failed: "bad", lingering: "bad", attending: "wait",
+  preparing: "work", suspect: "warn", lost: "bad", spare: "rest",
+  quarantined: "bad", draining: "leave",
+};
+const WORST_FIRST = ["lost", "quarantined", "suspect", "draining", "preparing",
+  "attending", "running", "finished", "spare"];
+
+const $ = (id) => document.getElementById(id);
+const tone = (state) => TONES[state] || "rest";
+let token = "";
+let job = "";
+let status = null;
+let told = 0;       // When the daemon last answered.
+let showAll = false;
+let timer = 0;
+
+function h(tag, kind, ...children) {
+  const made = document.createElement(tag);
+  if (kind) made.className = kind;
+  for (const child of children) {
+    if (child !== null && child !== undefined) made.append(child);
+  }
+  return made;
+}
+function fill(id, ...children) {
+  $(id).replaceChildren(...children.filter((c) => c !== null));
+}
+const dot = (state) => h("span", "dot " + tone(state));
+const plural = (n, what) => n + " " + what + (n === 1 ? "" : "s");
+
+function duration(seconds) {
+  const s = Math.max(0, seconds);
+  if (s < 10) return s.toFixed(1) + " s";
+  if (s < 120) return Math.round(s) + " s";
+  if (s < 7200) return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+  if (s < 172800) {
+    return Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
+  }
+  return Math.floor(s / 86400) + " days " + Math.floor(s % 86400 / 3600) + " h";
+}
+function clock(unix) {
+  const at = new Date(unix * 1000);
+  const time = at.toLocaleTimeString([], {hour12: false});
+  return at.toDateString() === new Date().toDateString() ? time
+    : at.toLocaleDateString() + " " + time;
+}
+const present = (s) => s.nodes.filter((n) => n.state !== "lost" &&
+  n.state !== "quarantined").length;
+const needed = (s) => s.nodes_min === s.nodes_max ? String(s.nodes_min)
+  : s.nodes_min + " to " + s.nodes_max;
+
+function fact(label, value, small) {
+  return h("div", "", h("div", "label", label),
+    h("div", "value", value, small ? h("small", "", " " + small) : null));
+}
+function facts(s) {
+  const list = [
+    fact("nodes", String(present(s)), "of " + needed(s)),
+    fact("world", s.world_size ? String(s.world_size) : "none",
+      s.world_size ? (s.world_size === 1 ? "rank" : "ranks") : ""),
+    fact("generation", String(s.generation))];
+  if (s.state === "gathering") list.push(fact("waited", duration(s.waited_s)));
+  if (s.step) {
+    list.push(fact("step", s.step.toLocaleString(),
+                   s.steps && "of " + s.steps.toLocaleString()));
+  }
+  if (s.loss !== null) list.push(fact("loss", s.loss.toPrecision(5)));
+  if (s.tokens_per_second !== null) {
+    list.push(fact("tokens/s",
+      Math.round(s.tokens_per_second).toLocaleString()));
+  }
+  const history = s.history;
+  if (history && history.commits > 0) {
+    list.push(fact("last formation", duration(history.commit_s)));
+  }
+  return list;
+}
+
+function note(kind, title, text) {
+  return h("div", "note " + kind, h("b", "", title), text ? " " + text : "");
+}
+function notes(s) {
+  const list = [];
+  if (s.state === "gathering") {
+    const lack = Math.max(0, s.nodes_min - present(s));
+    const names = s.missing.slice(0, 20).join(", ");
+    const more = s.missing.length > 20
+      ? " and " + (s.missing.length - 20) + " more" : "";
+    if (lack > 0 || names) {
+      list.push(note("wait", "Waiting for " +
+        plural(Math.max(lack, s.missing.length), "node") +
+        (names ? ":" : "."), names + more));
+    }
+  }
+  if (s.fence_s !== undefined) {
+    list.push(note("warn", "The next world waits " + duration(s.fence_s) +
+      " at most:", s.fence_reason));
+  }
+  if (s.state === "isolated") {
+    list.push(note("warn", "Most of the world is silent.", "The daemon takes " +
+      "itself to be cut off; it ends no rank and forms no world."));
+  }
+  if (s.end && s.state !== "finished") {
+    list.push(note("bad", "Ended with exit code " + s.end.exit_code + ":",
+      s.end.reason));
+  }
+  const cause = s.root_cause;
+  if (cause && s.state !== "finished") {
+    const who = cause.rank >= 0 ? "rank " + cause.rank + " on " + cause.node
+      : cause.node ? "node " + cause.node : "";
+    list.push(note(s.end ? "bad" : "warn", "Root cause" +
+      (who ? ", " + who : "") + ":", cause.code + " \u2014 " + cause.detail));
+  }
+  if (s.lingers_s !== undefined) {
+    list.push(note("bad", "Ranks that still live are left running",
+      "for " + duration(s.lingers_s) + " more."));
+  }
+  for (const one of s.differences.slice(0, 8)) {
+    list.push(note("warn", "Nodes differ in " + one.fact + ":",
+      one.sides.map((side) => side.value + " (" + side.nodes.join(", ") +
+        (side.node_count > side.nodes.length ? ", ..." : "") + ")")
+        .join(" \u2194 ") + (one.advice ? "; " + one.advice : "")));
+  }
+  return list;
+}
+
+function timeLine(s) {
+  const changes = s.history ? s.history.changes : [];
+  if (changes.length === 0) return [h("h2", "", "Time line"),
+    h("div", "soft", "nothing yet")];
+  const over = s.end ? changes[changes.length - 1].at : Date.now() / 1000;
+  const bar = h("div", "bar");
+  changes.forEach((change, i) => {
+    const until = i + 1 < changes.length ? changes[i + 1].at : over;
+    const part = h("span", tone(change.state));
+    part.style.flexGrow = Math.max(until - change.at, 0.001);
+    part.title = change.state + ", generation " + change.generation + ", " +
+      duration(until - change.at);
+    bar.append(part);
+  });
+  const rows = changes.map((change, i) => {
+    const until = i + 1 < changes.length ? changes[i + 1].at : over;
+    const first = change.code === "first" || change.code === "unspecified";
+    const why = change.reason || (first ? "" : change.code);
+    return h("tr", "", h("td", "num", clock(change.at)),
+      h("td", "", dot(change.state), change.state),
+      h("td", "num", String(change.generation)),
+      h("td", "num wide", s.end && i + 1 === changes.length ? ""
+        : duration(until - change.at)),
+      h("td", "why", change.code === "first" && change.generation > 0
+        ? "the first world" : why));
+  });
+  rows.reverse();
+  return [h("h2", "", "Time line"), bar,
+    h("div", "ends", h("span", "", clock(changes[0].at)),
+      h("span", "", s.end ? clock(over) : "now")),
+    table(["time", "state", "generation", "for", "why"], rows.slice(0, 12),
+      [true, false, true, true, false], [3])];
+}
+function table(heads, rows, numbers, wide) {
+  const head = h("tr", "", ...heads.map((name, i) =>
+    h("th", (numbers[i] ? "num" : "") + (wide.includes(i) ? " wide" : ""),
+      name)));
+  return h("div", "scroll", h("table", "", h("thead", "", head),
+    h("tbody", "", ...rows)));
+}
+
+function ordered(nodes) {
+  const place = (n) => n.node_rank >= 0 ? n.node_rank : 1e9;
+  return [...nodes].sort((a, b) => place(a) - place(b) ||
+    WORST_FIRST.indexOf(a.state) - WORST_FIRST.indexOf(b.state) ||
+    a.node.localeCompare(b.node, undefined, {numeric: true}));
+}
+function legend(nodes) {
+  const counts = new Map();
+  for (const n of nodes) counts.set(n.state, (counts.get(n.state) || 0) + 1);
+  return h("div", "legend", ...WORST_FIRST.filter((s) => counts.has(s)).map(
+    (s) => h("span", "", dot(s), counts.get(s) + " " + s)));
+}
+function nodeRow(n) {
+  const lease = n.lease_ms ? (n.lease_ms / 1000).toFixed(1) + " s" : "";
+  return h("tr", "",
+    h("td", "num", n.node_rank >= 0 ? String(n.node_rank) : "\u2013"),
+    h("td", "name", n.node),
+    h("td", "", dot(n.state), n.state),
+    h("td", "num", String(n.ranks)),
+    h("td", "num", n.step ? n.step.toLocaleString() : ""),
+    h("td", "mono wide", n.address),
+    h("td", "num wide" + (n.lease_ms < 0 ? " tone bad" : ""), lease),
+    h("td", "why", n.reason));
+}
+function nodes(s) {
+  const all = ordered(s.nodes);
+  $("nodes_title").textContent = plural(all.length, "node");
+  const asked = $("find").value.trim().toLowerCase();
+  const found = all.filter((n) => !asked ||
+    n.node.toLowerCase().includes(asked) || n.state.includes(asked));
+  $("find").hidden = all.length < 8;
+  const parts = [legend(all)];
+  if (all.length >= GRID_FROM) {
+    parts.push(h("div", "grid", ...all.map((n) => {
+      const square = h("i", tone(n.state));
+      square.title = n.node + ": " + n.state;
+      return square;
+    })));
+  }
+  const most = showAll ? found.length : ROWS_MAX;
+  parts.push(table(
+    ["rank", "node", "state", "ranks", "step", "address", "lease", "note"],
+    found.slice(0, most).map(nodeRow),
+    [true, false, false, true, true, false, true, false], [5, 6]));
+  if (found.length > most) {
+    const button = h("button", "", "show all " + found.length);
+    button.onclick = () => { showAll = true; draw(); };
+    parts.push(button);
+  }
+  if (all.length === 0) return [h("div", "soft", "no node has attended yet")];
+  return parts;
+}
+
+function pingTable(s) {
+  const p = s.pings;
+  if (!p || p.pairs === 0) return null;
+  const names = new Map();
+  for (const n of s.nodes) if (n.node_rank >= 0) names.set(n.node_rank, n.node);
+  const title = h("h2", "", "Time to connect, in ms: " + p.pairs + " pairs, " +
+    p.unreached + " not reached, probed " + duration(p.age_s) + " ago");
+  if (names.size > MATRIX_MAX) {
+    const rows = p.pings.slice(0, 20).map((one) => h("tr", "",
+      h("td", "name", names.get(one.from) || String(one.from)),
+      h("td", "name", names.get(one.to) || String(one.to)),
+      h("td", "num", one.reached ? (one.ms === null ? "?" : one.ms.toFixed(2))
+        : "none"),
+      h("td", "why", one.error)));
+    return [title, table(["from", "to", "ms", "error"], rows,
+      [false, false, true, false], [])];
+  }
+  const ranks = [...names.keys()].sort((a, b) => a - b);
+  const by = new Map(p.pings.map((one) => [one.from + " " + one.to, one]));
+  const slowest = Math.max(0.001, ...p.pings.map((one) => one.ms || 0));
+  const head = h("tr", "", h("th", "", "from \\ to"),
+    ...ranks.map((r) => h("th", "", String(r))));
+  const rows = ranks.map((from) => h("tr", "",
+    h("th", "", from + " " + names.get(from)),
+    ...ranks.map((to) => {
+      const one = by.get(from + " " + to);
+      if (!one) return h("td", "soft", from === to ? "\u00b7" : "");
+      if (!one.reached) {
+        const cut = h("td", "cut", "none");
+        cut.title = one.error;
+        return cut;
+      }
+      const cell = h("td", "num cell", one.ms === null ? "?"
+        : one.ms.toFixed(2));
+      cell.style.setProperty("--heat",
+        Math.round(8 + 52 * (one.ms || 0) / slowest) + "%");
+      return cell;
+    })));
+  return [title, h("div", "scroll", h("table", "matrix", h("thead", "", head),
+    h("tbody", "", ...rows)))];
+}
+
+function jobList(jobs) {
+  return jobs.map((one) => {
+    const link = h("a", "", one.job);
+    link.href = "#job=" + encodeURIComponent(one.job);
+    return h("tr", "", h("td", "name", link),
+      h("td", "", dot(one.state), one.state),
+      h("td", "num", String(one.generation)),
+      h("td", "num", String(one.world_size)),
+      h("td", "num", one.step ? one.step.toLocaleString() : ""));
+  });
+}
+function drawList(list) {
+  $("job").textContent = "rollcall";
+  document.title = "rollcall";
+  fill("state");
+  $("where").textContent = plural(list.length, "job");
+  for (const id of ["facts", "line", "nodes", "pings"]) $(id).hidden = true;
+  fill("notes");
+  $("jobs").hidden = false;
+  fill("jobs", list.length === 0 ? h("div", "soft", "no job yet")
+    : table(["job", "state", "generation", "ranks", "step"], jobList(list),
+      [false, false, true, true, true], []));
+}
+
+function draw() {
+  $("all").hidden = status === null;
+  if (status === null) return;
+  if (status.jobs) return drawList(status.jobs);
+  const s = status;
+  $("job").textContent = s.job;
+  document.title = s.state + " \u2013 " + s.job + " \u2013 rollcall";
+  fill("state", h("span", "pill " + tone(s.state), dot(s.state), s.state));
+  $("where").textContent = "run " + s.run;
+  for (const id of ["facts", "line", "nodes"]) $(id).hidden = false;
+  $("jobs").hidden = true;
+  fill("notes", ...notes(s));
+  fill("facts", ...facts(s));
+  fill("line", ...timeLine(s));
+  fill("nodes_body", ...nodes(s));
+  const pings = pingTable(s);
+  $("pings").hidden = pings === null;
+  if (pings !== null) fill("pings", ...pings);
+}
+function drawAge() {
+  $("age").textContent = told === 0 ? "" : "updated " +
+    duration((Date.now() - told) / 1000) + " ago";
+}
+function lost(text) {
+  $("lost").hidden = text === "";
+  $("lost").textContent = text;
+}
+
+async function poll() {
+  clearTimeout(timer);
+  try {
+    const query = new URLSearchParams();
+    if (job) query.set("job", job);
+    if (status && status.nodes && status.nodes.length <= PINGS_NODES_MAX) {
+      query.set("pings", "1");
+    }
+    const asked = query.toString();
+    const answer = await fetch("/status.json" + (asked ? "?" + asked : ""), {
+      cache: "no-store",
+      headers: token ? {Authorization: "Bearer " + token} : {},
+      signal: AbortSignal.timeout(15000),
+    });
+    if (answer.status === 401 || answer.status === 403) {
+      $("ask").hidden = false;
+      $("refused").textContent = token ? (await answer.text()).trim() : "";
+      status = null;
+      lost("");
+      return draw();
+    }
+    if (!answer.ok) throw new Error((await answer.text()).trim());
+    const first = status === null;
+    status = await answer.json();
+    told = Date.now();
+    $("ask").hidden = true;
+    lost("");
+    draw();
+    timer = setTimeout(poll, first && status.nodes ? 50 : POLL_MS);
+  } catch (error) {
+    const ended = status && status.end;
+    lost(ended ? "The daemon has ended; this is its last status."
+      : "No answer from the daemon: " + error.message + ". Trying again.");
+    timer = setTimeout(poll, POLL_MS);
+  }
+}
+
+// The token is taken out of the address, so that it is in no history and no
+// copied link.
+function takeFragment() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (given.has("token")) {
+    token = given.get("token");
+    given.delete("token");
+    const rest = given.toString();
+    history.replaceState(null, "", location.pathname +
+      (rest ? "#" + rest : ""));
+  }
+  job = given.get("job") || "";
+  status = null;
+  showAll = false;
+  poll();
+}
+function takeTyped() {
+  token = $("token").value.trim();
+  $("token").value = "";
+  poll();
+}
+$("show").onclick = takeTyped;
+$("token").onkeydown = (event) => { if (event.key === "Enter") takeTyped(); };
+$("find").oninput = draw;
+addEventListener("hashchange", takeFragment);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) clearTimeout(timer); else poll();
+});
+setInterval(drawAge, 500);
+takeFragment();
