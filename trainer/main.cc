@@ -1,11 +1,12 @@
-// rollcall-train: attaches to its agent, if an agent started it, and then
-// trains, or checks the ranks' network.
+// rollcall-train: attaches to its agent, if there is one, and then trains, or
+// checks the ranks' network.
 #include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/rank/rank.h"
 #include "trainer/check_worlds.h"
 #include "trainer/leave_signals.h"
@@ -16,8 +17,29 @@
 namespace rollcall {
 namespace {
 
-// Returns null if no agent started this process.
-absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
+constexpr int kExitFailed = 1;
+
+// How often a process that waits for its first world looks for a signal.
+constexpr absl::Duration kWaitsAtOnce = absl::Milliseconds(500);
+
+// Under `join --attach` the process may start long before the other nodes.
+absl::StatusOr<std::unique_ptr<Rank>> AwaitWorld(
+    const RankLocation& place, const std::optional<LeaveSignals>& signals) {
+  RankOptions options;
+  options.elastic = true;
+  options.timeout = kWaitsAtOnce;
+  for (;;) {
+    absl::StatusOr<std::unique_ptr<Rank>> rank = Rank::Attend(place, options);
+    if (!absl::IsDeadlineExceeded(rank.status()) ||
+        (signals.has_value() && signals->asked())) {
+      return rank;
+    }
+  }
+}
+
+// Returns null if there is no agent.
+absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
+    const std::optional<LeaveSignals>& signals) {
   const absl::StatusOr<RankLocation> place = RankLocation::FromEnvironment();
   if (absl::IsFailedPrecondition(place.status())) {
     std::fprintf(stderr,
@@ -26,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfStartedByAgent() {
     return nullptr;
   }
   if (!place.ok()) return place.status();
+  if (place->generation == 0) return AwaitWorld(*place, signals);
   RankOptions options;
   options.elastic = true;
   return Rank::Attend(*place, options);
@@ -37,10 +60,16 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
   // keeps the default handlers.
   std::optional<LeaveSignals> signals;
   if (!options.check.enabled) signals.emplace();
-  absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfStartedByAgent();
+  absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfThereIsAnAgent(signals);
   if (!rank.ok()) return rank.status();
-  if (!signals.has_value()) return CheckInWorlds(options, rank->get());
-  return Train(options, rank->get(), *signals);
+  const absl::StatusOr<int> code = signals.has_value()
+                                       ? Train(options, rank->get(), *signals)
+                                       : CheckInWorlds(options, rank->get());
+  if (*rank != nullptr) {
+    (*rank)->Finished(code.ok() ? *code : kExitFailed,
+                      code.status().ToString());
+  }
+  return code;
 }
 
 }  // namespace
@@ -58,5 +87,5 @@ int main(int argc, char** argv) {
   if (code.ok()) return *code;
   std::fprintf(stderr, "rollcall-train: %s\n",
                code.status().ToString().c_str());
-  return 1;
+  return rollcall::kExitFailed;
 }

@@ -3,18 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent.h"
-#include "client/agent/hosts/hosts_file.h"
 #include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/daemon_link.h"
 #include "client/agent/node_checks.h"
+#include "client/agent/node_files/attach_socket.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/rank_folders.h"
 #include "client/agent/node_files/run_folder.h"
@@ -25,6 +23,7 @@
 #include "client/agent/processes/signal_thread.h"
 #include "client/agent/processes/stack_dump.h"
 #include "client/agent/rank_service/rank_service.h"
+#include "client/agent/session_parts.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/base/clock.h"
@@ -70,6 +69,11 @@ class Session {
   }
   // `in_use`: ranks of an earlier world live on.
   bool EnsureRankService(bool in_use);
+  // See RankService::Start.
+  absl::Status StartRankService(const std::string& path, uint32_t attached);
+  // With --attach: opens the socket, before the daemon is dialled.
+  absl::Status OpenSocket();
+  void OpenToAttached(const StartRanks& start);
   // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
   void SampleProgress();
@@ -96,49 +100,14 @@ class Session {
   Processes processes_;
   StackDumps stack_dumps_;
   NodeChecks checks_;
+  // With --attach; outlives what listens on it.
+  std::unique_ptr<AttachSocket> attach_socket_;
   std::unique_ptr<RankService> rank_service_;
   const PollerKeepAlive poller_keep_alive_;
   DaemonLink link_;
 
   std::optional<AgentResult> result_;
 };
-
-NodeChecksOptions ForChecks(const AgentOptions& options,
-                            const RunFolder& folder) {
-  NodeChecksOptions wanted{.run_folder = folder.path(),
-                           .log_dir = options.log_dir};
-  // Those that the command sees, as in CheckNode.
-  wanted.gpus = options.network.facts.gpu_count();
-  wanted.facts = options.facts;
-  return wanted;
-}
-
-PreparationOptions ForPreparation(const AgentOptions& options) {
-  return {.node = options.hello.node(),
-          .hosts_file = options.hosts_file,
-          .hosts_names = options.hosts_names,
-          .nccl_library = options.nccl_library,
-          .user = options.rank_user,
-          .environment = options.environment};
-}
-
-ProcessesOptions ForProcesses(const AgentOptions& options,
-                              const RunFolder& folder) {
-  ProcessesOptions wanted{.node = options.hello.node(),
-                          .log_dir = options.log_dir};
-  wanted.output_to_stderr = options.output_to_stderr;
-  wanted.live_bell = options.live_bell;
-  wanted.user = options.rank_user;
-  wanted.subreaper = options.subreaper;
-  if (!options.hosts_file.empty()) {
-    // The guard that it starts leaves the working folder.
-    std::error_code failed;
-    wanted.hosts_file =
-        std::filesystem::absolute(options.hosts_file, failed).string();
-  }
-  wanted.marker = absl::StrCat("ROLLCALL_SOCKET=", folder.socket());
-  return wanted;
-}
 
 Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
@@ -147,7 +116,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       rank_folders_(*folder_, RankUser()),
       prober_(StartProber()),
       agent_(FirstHello(), options_.join_timeout, options_.limits,
-             MonotonicNow(), options_.preempt_signal),
+             MonotonicNow(), options_.preempt_signal, options_.attach),
       preparation_(ForPreparation(options_),
                    [this](std::variant<PreparationDone, PreparationFailed> r) {
                      std::visit([this](auto e) { Post(std::move(e)); },
@@ -187,7 +156,7 @@ std::unique_ptr<Prober> Session::StartProber() {
       },
       [this](v1::Probed probed) { Post(ProbeDone{std::move(probed)}); });
   if (!prober.ok()) {
-    Do(Report{Report::Kind::kWarning, std::string(prober.status().message())});
+    Warn(options_, std::string(prober.status().message()));
     return nullptr;
   }
   options_.network.facts.set_probe_port((*prober)->port());
@@ -195,6 +164,10 @@ std::unique_ptr<Prober> Session::StartProber() {
 }
 
 AgentResult Session::Run() {
+  if (options_.attach) {
+    const absl::Status open = OpenSocket();
+    if (!open.ok()) return {kExitRendezvous, std::string(open.message()), {}};
+  }
   Carry(agent_.Start());
   while (!result_) {
     const absl::Duration left = agent_.NextDeadline() - MonotonicNow();
@@ -220,7 +193,7 @@ AgentResult Session::Run() {
   // that these ranks are gone.
   if (result_->end.has_value()) folder_->ForgetIncarnations();
   for (const std::string& warning : preparation_.RestoreHosts()) {
-    Do(Report{Report::Kind::kWarning, warning});
+    Warn(options_, warning);
   }
   return *result_;
 }
@@ -282,7 +255,9 @@ void Session::TellNewFacts() {
 // --- Preparing and running --------------------------------------------------
 
 void Session::Do(const Prepare& prepare) {
-  folder_->RecordIncarnation(incarnations_.nonce());
+  // The next agent cannot end processes that this one has not started, so it
+  // must not prove that they are gone.
+  if (!options_.attach) folder_->RecordIncarnation(incarnations_.nonce());
   preparation_.Prepare(prepare.world, prepare.node_rank, options_.network);
 }
 
@@ -297,24 +272,57 @@ bool Session::EnsureRankService(bool in_use) {
   // Ranks that live on keep their connections.
   if (lost && !in_use) rank_service_.reset();
   if (rank_service_ != nullptr) return true;
+  const absl::Status started = StartRankService(folder_->socket(), 0);
+  if (!started.ok()) {
+    Warn(options_, absl::StrCat("ranks cannot be linked: ", started.message()));
+  }
+  return started.ok();
+}
+
+absl::Status Session::StartRankService(const std::string& path,
+                                       uint32_t attached) {
   const auto post = [this](AgentEvent e) {
     // The events are as few as the streams, and a lost event would not be
     // repeated.
-    if (!std::holds_alternative<RankUnlinked>(e)) {
+    if (!std::holds_alternative<RankUnlinked>(e) &&
+        !std::holds_alternative<RankEnded>(e) &&
+        !std::holds_alternative<RanksGone>(e)) {
       return inbox_.Post({0, std::move(e)});
     }
     Post(std::move(e));
     return true;
   };
-  auto service = RankService::Start(folder_->socket(), post, RankUser());
-  if (!service.ok()) {
-    Do(Report{
-        Report::Kind::kWarning,
-        absl::StrCat("ranks cannot be linked: ", service.status().message())});
-    return false;
+  auto service = RankService::Start(path, post, RankUser(), attached);
+  if (service.ok()) rank_service_ = *std::move(service);
+  return service.status();
+}
+
+absl::Status Session::OpenSocket() {
+  auto taken = AttachSocket::Take(
+      options_.socket.empty() ? folder_->attach_socket() : options_.socket,
+      RankUser());
+  if (!taken.ok()) return taken.status();
+  attach_socket_ = *std::move(taken);
+  const std::string& path = attach_socket_->path();
+  absl::Status started = StartRankService(path, options_.hello.ranks());
+  if (started.ok()) Do(Report{Report::Kind::kSocket, path});
+  return started;
+}
+
+// The ranks have started or will start by themselves: they need no files, and
+// nothing is started.
+void Session::OpenToAttached(const StartRanks& start) {
+  std::vector<uint32_t> waiting;
+  for (const RankIncarnation& incarnation : start.waiting) {
+    waiting.push_back(incarnation.local_rank);
   }
-  rank_service_ = *std::move(service);
-  return true;
+  preparation_.ReleasePort(start.world.generation());
+  // Starts the guard, which removes the agent's names from the hosts file if
+  // the agent is killed. It knows no rank, so it ends none.
+  const absl::Status guarded = processes_.Start(start.world.generation(), {});
+  if (!guarded.ok()) Warn(options_, std::string(guarded.message()));
+  rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
+                          waiting);
 }
 
 void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
@@ -331,6 +339,7 @@ void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
 }
 
 void Session::Do(const StartRanks& start) {
+  if (options_.attach) return OpenToAttached(start);
   const uint64_t generation = start.world.generation();
   const RankFiles files =
       NameRankFiles(folder_->path(), folder_->socket(), start.world,
@@ -388,6 +397,7 @@ void Session::Do(const AbortRanks& abort) {
 }
 
 void Session::Do(const StopRanks& stop) {
+  if (options_.attach) return rank_service_->Stop(stop.ranks);
   // The file is written before the signal, so that a rank that the signal wakes
   // finds it.
   WriteNotice(stop.ranks, "stop", stop.grace);
@@ -408,6 +418,8 @@ void Session::Do(const LookAtRank& look) {
       rank_service_ == nullptr
           ? 0
           : rank_service_->AskWhere(look.generation, incarnation.local_rank);
+  // A process of another parent, perhaps of another container.
+  if (options_.attach) return Post(RankLooked{incarnation, false, ""});
   stack_dumps_.Take(incarnation, processes_.SessionOf(incarnation), linked);
 }
 
@@ -421,16 +433,16 @@ void Session::WriteNotice(const std::vector<RankIncarnation>& ranks,
                           const char* kind, absl::Duration deadline) {
   const absl::Status wrote = rank_folders_.WriteNotice(ranks, kind, deadline);
   if (!wrote.ok()) {
-    Do(Report{
-        Report::Kind::kWarning,
-        absl::StrCat(wrote.message(),
-                     "; a rank that reads this file is not told of the "
-                     "notice (",
-                     kind, "); signals and linked ranks do not need it")});
+    Warn(options_,
+         absl::StrCat(wrote.message(),
+                      "; a rank that reads this file is not told of "
+                      "the notice (",
+                      kind, "); signals and linked ranks do not need it"));
   }
 }
 
 void Session::Do(const PassSignal& pass) {
+  if (options_.attach) return;
   processes_.Signal(pass.ranks, pass.signal);
 }
 
@@ -456,21 +468,6 @@ void Session::Do(const Report& report) {
 
 void Session::Do(const Exit& exit) {
   result_ = AgentResult{exit.code, exit.reason, exit.end};
-}
-
-void Warn(const AgentOptions& options, std::string text) {
-  if (options.report) {
-    options.report({Report::Kind::kWarning, std::move(text)});
-  }
-}
-
-// Removes the hosts entries of agents of this machine that were killed together
-// with their guards. This node may be a spare and never write the file itself.
-void RemoveDeadHosts(const AgentOptions& options) {
-  if (options.hosts_file.empty()) return;
-  for (std::string& warning : HostsFile(options.hosts_file).RemoveDead()) {
-    Warn(options, std::move(warning));
-  }
 }
 
 }  // namespace

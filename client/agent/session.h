@@ -31,7 +31,12 @@ struct AgentOptions {
   // The Hello without the facts, the incarnation and the swept incarnations;
   // command_digest is included.
   v1::Hello hello;
+  // Empty with `attach`.
   std::vector<std::string> command;
+  // Ranks are processes that others start; they come by the socket. (--attach)
+  bool attach = false;
+  // The path of that socket; empty: one in the agent's own folder. (--socket)
+  std::string socket;
   // The agent's own environment, "NAME=value".
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);

@@ -123,7 +123,11 @@ class Teller {
         node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
         told_by_launcher_(flags.started_by_launcher),
         // All agents of one machine would print the same warnings.
-        quiet_(flags.started_by_launcher && !flags.launcher && !flags.remote) {}
+        quiet_(flags.started_by_launcher && !flags.launcher && !flags.remote),
+        ranks_json_(flags.local.json && !flags.started_by_launcher) {}
+
+  // Set before Tell: how many ranks attach.
+  void ExpectAttached(uint32_t ranks) { ranks_ = ranks; }
 
   void Tell(const Report& report) {
     switch (report.kind) {
@@ -135,6 +139,8 @@ class Teller {
         if (told_by_launcher_) break;
         line_.Show(report.text, "");
         return;
+      case Report::Kind::kSocket:
+        return TellSocket(report.text);
       case Report::Kind::kState:
         if (told_by_launcher_) return;
         break;
@@ -161,11 +167,24 @@ class Teller {
   }
 
  private:
+  void TellSocket(const std::string& path) {
+    if (ranks_json_) {
+      const nlohmann::ordered_json json = {{"socket", path}, {"ranks", ranks_}};
+      std::printf("%s\n", OneLine(json).c_str());
+      std::fflush(stdout);
+    }
+    line_.Print(absl::StrCat(
+        node_, "ranks attach with ROLLCALL_SOCKET=", path, " and LOCAL_RANK=0",
+        ranks_ > 1 ? absl::StrCat(" to ", ranks_ - 1) : ""));
+  }
+
   Messages messages_;
   LiveLine line_{messages_, LiveLine::OnTerminal()};
   const std::string node_;
   const bool told_by_launcher_;
   const bool quiet_;
+  const bool ranks_json_;
+  uint32_t ranks_ = 1;
 };
 
 void PrintResult(const AgentResult& result) {
@@ -213,6 +232,7 @@ int RunJoinCommand(JoinFlags& flags) {
   const v1::Facts facts = NodeFacts(options.facts, folders);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);
+  teller.ExpectAttached(options.hello.ranks());
   for (const std::string& warning : FolderWarnings(facts, folders)) {
     teller.Tell({Report::Kind::kWarning, warning});
   }
@@ -225,6 +245,8 @@ int RunJoinCommand(JoinFlags& flags) {
   options.endpoints = address->endpoints;
   options.trust = address->trust;
   options.command = flags.command;
+  options.attach = flags.local.attach;
+  options.socket = flags.local.socket;
   options.environment = PlainEnvironment();
   options.join_timeout = flags.settings.has_join_timeout()
                              ? FromProto(flags.settings.join_timeout())

@@ -63,6 +63,8 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
                              : absl::StrJoin(local.hosts_names, ","));
   }
   if (local.once) to.push_back("--once");
+  if (local.attach) to.push_back("--attach");
+  add("--socket", local.socket);
   if (local.preempt_signal != LocalFlags().preempt_signal) {
     add("--preempt-signal", absl::StrCat(local.preempt_signal));
   }

@@ -229,6 +229,16 @@ void Rank::NoticeSeen(uint64_t step) {
   wire_->stream.Send(std::move(message));
 }
 
+void Rank::Finished(int exit_code, absl::string_view reason) {
+  v1::RankMessage message;
+  v1::RankFinished& finished = *message.mutable_finished();
+  finished.set_generation(generation());
+  // As wait(2) reports it.
+  finished.set_exit_code(static_cast<uint32_t>(exit_code) & 0xff);
+  finished.set_reason(std::string(reason.substr(0, Limits::stderr_tail_bytes)));
+  wire_->stream.Send(std::move(message));
+}
+
 void Rank::AskToLeave() {
   v1::RankMessage message;
   message.mutable_leave()->set_generation(generation());

@@ -143,6 +143,12 @@ class Rank {
   // a notice follows. Never blocks.
   void AskToLeave();
 
+  // This process is about to end with this exit code (0 to 255). Needed only if
+  // the agent did not start the process (`join --attach`): without this it
+  // counts as failed. Call it right before this object is destroyed. Never
+  // blocks.
+  void Finished(int exit_code, absl::string_view reason = "");
+
  private:
   struct Wire;
   explicit Rank(std::unique_ptr<Wire> wire);

@@ -23,7 +23,8 @@ absl::Status ReadNumber(const char* name, Number* number) {
   if (absl::SimpleAtoi(text, number)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       name, "=\"", text, "\": expected a number, as ROLLCALL_SOCKET is set; ",
-      "start this process by `rollcall launch` or `rollcall join`"));
+      "start this process by `rollcall launch` or `rollcall join`, or set "
+      "LOCAL_RANK yourself for an agent with --attach"));
 }
 
 }  // namespace
@@ -51,6 +52,8 @@ absl::StatusOr<RankLocation> RankLocation::FromEnvironment() {
         absl::StrCat("LOCAL_RANK=", place.local_rank, ": expected less than ",
                      Limits::ranks_per_node_max));
   }
+  // An agent that started no process has set none.
+  if (std::getenv("ROLLCALL_GENERATION") == nullptr) return place;
   if (absl::Status s = ReadNumber("ROLLCALL_GENERATION", &place.generation);
       !s.ok()) {
     return s;

@@ -1,5 +1,5 @@
 // RankLocation: socket, local rank and generation of this process, from the
-// environment that its agent set.
+// environment that its agent or, under `join --attach`, its parent set.
 //
 // Pure but for getenv. Every error names the variable, its value and what was
 // expected.
@@ -16,7 +16,8 @@ namespace rollcall {
 struct RankLocation {
   std::string socket;       // ROLLCALL_SOCKET: the agent's Unix socket.
   uint32_t local_rank = 0;  // LOCAL_RANK
-  uint64_t generation = 0;  // ROLLCALL_GENERATION
+  // ROLLCALL_GENERATION; 0: unset, as under `join --attach`.
+  uint64_t generation = 0;
 
   // FAILED_PRECONDITION: ROLLCALL_SOCKET is not set; no agent started this
   // process. INVALID_ARGUMENT: a variable has a value that no agent sets.

@@ -33,6 +33,8 @@ std::string CauseText(const v1::RootCause& cause) {
     case v1::REASON_CODE_RANK_EXIT:
     case v1::REASON_CODE_RANK_COMMUNICATION:
       return absl::StrCat(rank, " exited with code ", cause.value());
+    case v1::REASON_CODE_RANK_GONE:
+      return absl::StrCat(rank, " is gone: its connection to its agent ended");
     case v1::REASON_CODE_GPU_ERROR:
       return absl::StrCat(rank, " failed with a GPU error, code ",
                           cause.value());

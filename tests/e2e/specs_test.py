@@ -209,6 +209,68 @@ class Schemas(E2E):
         return {**spec, "containers": containers}
 
 
+class Sidecar(E2E):
+    """Two pods of sidecar.yaml: the commands of both containers, on this
+    machine, beside the daemon that rollcalld.yaml stands for."""
+
+    def containers(self):
+        """The agent's and the training container, with their environment."""
+        with open(os.path.join(SPECS, "kubernetes", "sidecar.yaml"),
+                  encoding="utf-8") as f:
+            spec = pod_spec(yaml.safe_load(f))
+        (agent,), (train,) = spec["initContainers"], spec["containers"]
+        self.assertEqual(agent["restartPolicy"], "Always")
+        # One volume, at one path, and one socket in it.
+        mounts = [next(m for m in c["volumeMounts"] if m["name"] == "rollcall")
+                  for c in (agent, train)]
+        self.assertEqual(*mounts)
+        env = {v["name"]: v["value"] for v in train["env"]}
+        path = env["ROLLCALL_SOCKET"]
+        self.assertIn(f"--socket={path}", agent["command"])
+        self.assertEqual(agent["startupProbe"]["exec"]["command"],
+                         ["test", "-S", path])
+        self.assertEqual(train["command"][:2], ["rollcall-train", "--data"])
+        return agent["command"], env, mounts[0]["mountPath"]
+
+    def test_a_container_that_fails_is_started_again(self):
+        command, env, mount = self.containers()
+        secret_file = self.stage.secret_file("secret")
+        with open(secret_file, encoding="ascii") as f:
+            secret = f.read().strip()
+        daemon = self.rollcalld("--state", self.stage.path("d"),
+                                "--secret-file", secret_file)
+        port = daemon.await_line(r"listening on port (\d+)")[1]
+        agents, sockets = [], []
+        for i in (0, 1):
+            # An emptyDir: everybody may write there.
+            volume = self.stage.path(f"volume{i}")
+            os.mkdir(volume)
+            os.chmod(volume, 0o777)
+            words = [word.replace(mount, volume).replace(
+                "rollcalld:29400", f"127.0.0.1:{port}").replace(
+                    "--nodes=4", "--nodes=2") for word in command]
+            agents.append(self.stage.start(
+                [harness.ROLLCALL, *words[1:], f"--name=train-{i}",
+                 f"--hosts-file={self._hosts}"], {"ROLLCALL_SECRET": secret}))
+            sockets.append(env["ROLLCALL_SOCKET"].replace(mount, volume))
+            agents[-1].await_line(f"ROLLCALL_SOCKET={re.escape(sockets[-1])} ")
+
+        def train(i):
+            return self.stage.start(
+                [os.path.join(harness.BIN, "rollcall-train"), "--data",
+                 "/usr/share/common-licenses/GPL-3", "--steps", "200",
+                 "--layers", "1", "--heads", "2", "--width", "32", "--context",
+                 "32", "--batch", "12", "--log-every", "1", "--log-all-ranks"],
+                dict(env, ROLLCALL_SOCKET=sockets[i]))
+        first, victim = train(0), train(1)
+        victim.await_line(r"^step 5 .* world 2 generation 1$")
+        victim.kill()
+        again = train(1)
+        for process in (first, again, *agents):
+            self.assert_code(process, 0)
+        again.await_line(r"^step 200 .* world 2 generation 2$")
+
+
 class Kubernetes(E2E):
     """Two pods of each spec, as hosts of a lab: the spec's own command, in the
     environment and under the names that Kubernetes gives a pod."""

@@ -23,13 +23,15 @@ constexpr absl::Duration kLate = absl::Milliseconds(50);
 }  // namespace
 
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
-             const Limits& limits, absl::Time now, int preempt_signal)
+             const Limits& limits, absl::Time now, int preempt_signal,
+             bool attach)
     : hello_(hello),
       limits_(limits),
       now_(now),
       redial_(limits, join_timeout, now),
       heartbeat_(limits.heartbeat()),
-      preempt_signal_(preempt_signal) {
+      preempt_signal_(preempt_signal),
+      attach_(attach) {
   CHECK_NE(hello.incarnation(), 0u);
 }
 
@@ -53,7 +55,8 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
 
 absl::Time Agent::NextDeadline() const {
   if (exited_) return absl::InfiniteFuture();
-  absl::Time next = std::min({leave_.until, linger_until_, NextHang()});
+  absl::Time next =
+      std::min({leave_.until, linger_until_, NextHang(), NextLeftAlone()});
   if (notice_.has_value() && !notice_->over) {
     next = std::min(next, notice_->kill_at);
   }
@@ -92,6 +95,7 @@ void Agent::On(const AgentTick&) {
   }
   StopWhoDidNotAnswer();
   KillWhoseNoticeIsOver();
+  LeaveTheUnendedAlone();
   LookForHangs();
   if (now_ >= linger_until_) EndLinger();
   if (now_ >= leave_.until) {

@@ -13,7 +13,8 @@
 //      linked ones that have torn their communicator down and wait.
 //   3. Ranks of g are started, and those that wait are given its world, once,
 //      after Commit(g), and only if Prepared(g) was said.
-//   4. Exit comes last, and only when no rank lives.
+//   4. Exit comes last, and only when no rank lives. A rank that the agent did
+//      not start delays it by its grace at most.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 
@@ -42,9 +43,10 @@ class Agent {
   // ranks, settings, launcher, incarnation); the shell adds the current facts.
   // `join_timeout`: how long to redial a daemon that has never welcomed this
   // agent. `preempt_signal`: the signal that announces a notice to a plain
-  // rank.
+  // rank. `attach`: ranks are processes that others start (--attach).
   Agent(const v1::Hello& hello, absl::Duration join_timeout,
-        const Limits& limits, absl::Time now, int preempt_signal = SIGTERM);
+        const Limits& limits, absl::Time now, int preempt_signal = SIGTERM,
+        bool attach = false);
 
   // Returns the first actions: dial.
   std::vector<AgentAction> Start();
@@ -106,7 +108,8 @@ class Agent {
     bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
   };
 
-  // A rank's process, from its start until what it left is swept.
+  // A rank's process, from its start until what it left is swept. With
+  // `attach`: a rank of a world, whether its process has attached or not.
   struct RankProcess {
     uint64_t born = 0;  // The generation that it was started for.
     bool ended = false;
@@ -173,6 +176,7 @@ class Agent {
   void On(const RanksGone& gone);
   void On(const RankAttended& attended);
   void On(const RankUnlinked& unlinked);
+  void On(const RankDoubled& doubled);
   void On(const RankWaits& waits);
   void On(const RankAtBoundary& at);
   void On(const RankExchanged& exchanged);
@@ -237,6 +241,13 @@ class Agent {
   absl::Time NextHang() const;
   void KillTheHung(uint32_t local_rank);
 
+  // With `attach`: no process has attached for this rank yet.
+  bool Awaited(const RankProcess& rank) const {
+    return attach_ && !rank.linked && !rank.ended;
+  }
+  absl::Time NextLeftAlone() const;
+  void LeaveTheUnendedAlone();
+
   void KillWhoseNoticeIsOver();
   void StopWhoDidNotAnswer();
   // Ends the committed generation on this node.
@@ -283,6 +294,8 @@ class Agent {
   NodeExchanges exchanges_;
 
   const int preempt_signal_;
+  // The agent starts no rank and can kill none.
+  const bool attach_;
   LeaveRequest leave_;
   std::optional<Exit> exit_;
   // The agent keeps the ranks and files of an ended job until then (linger).

@@ -74,6 +74,7 @@ struct RankEnded {
   std::string stderr_tail;
   std::string error_file;
   bool permanent = false;  // See ErrorReport.
+  bool gone = false;       // See v1::RankExited.
 };
 
 // The answer to StopRanks: these ranks have ended and none of their descendants
@@ -93,6 +94,15 @@ struct RankAttended {
 // treated as a plain rank.
 struct RankUnlinked {
   uint32_t local_rank;
+};
+
+// A process attaches for a local rank whose process is still connected
+// (--attach). It gets no world before that one has gone.
+struct RankDoubled {
+  uint32_t local_rank;
+  // As the two processes gave them.
+  int32_t pid = 0;
+  int32_t connected_pid = 0;
 };
 
 // Answer to AbortRanks: the rank has torn its communicator down and waits.
@@ -175,9 +185,9 @@ struct AgentTick {};
 
 using AgentEvent = std::variant<
     StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
-    RankEnded, RanksGone, RankAttended, RankUnlinked, RankWaits, RankAtBoundary,
-    RankExchanged, RankProgressed, RankIsHere, RankLooked, LeaveAsked,
-    RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankDoubled, RankWaits,
+    RankAtBoundary, RankExchanged, RankProgressed, RankIsHere, RankLooked,
+    LeaveAsked, RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -225,7 +235,9 @@ struct AbortRanks {
 };
 
 // Sends SIGTERM to each rank's process group and SIGKILL after `grace`, then
-// sweeps what they left. If repeated, the shorter grace counts.
+// sweeps what they left. If repeated, the shorter grace counts. Ranks that the
+// agent did not start (--attach) are not signalled: they are gone once they
+// have answered the abort or their connection has ended.
 struct StopRanks {
   std::vector<RankIncarnation> ranks;
   absl::Duration grace;
@@ -278,7 +290,8 @@ struct FailExchanges {
 // For the user or the log: waiting (live line), or one state change.
 struct Report {
   // kUnreachable: why the daemon cannot be reached, see DialFailures.
-  enum class Kind { kState, kWaiting, kUnreachable, kWarning, kError };
+  // kSocket: the path of the socket to which ranks attach (--attach).
+  enum class Kind { kState, kWaiting, kUnreachable, kSocket, kWarning, kError };
   Kind kind;
   std::string text;
 };

@@ -23,6 +23,10 @@ void Agent::On(const RankAttended& attended) {
   NoteBegun(attended.local_rank, *rank);
   rank->linked = true;
   rank->elastic = attended.elastic;
+  if (attach_) {
+    Tell(Report::Kind::kState,
+         absl::StrCat("local rank ", attended.local_rank, " has attached"));
+  }
   // Ranks that are not elastic may need long before their first step.
   if (attended.elastic) Watch(attended.local_rank, *rank);
 }
@@ -41,6 +45,15 @@ void Agent::On(const RankUnlinked& unlinked) {
   }
   StopThose(limits_.stop_grace,
             [&rank](const RankProcess& other) { return &other == &rank; });
+}
+
+void Agent::On(const RankDoubled& doubled) {
+  Tell(
+      Report::Kind::kWarning,
+      absl::StrCat("local rank ", doubled.local_rank, ": process ", doubled.pid,
+                   " attaches while process ", doubled.connected_pid,
+                   " is connected for it; the new one gets no world before "
+                   "the other one has ended (is LOCAL_RANK right?)"));
 }
 
 void Agent::On(const RankWaits& waits) {
@@ -67,6 +80,35 @@ void Agent::On(const RankWaits& waits) {
 void Agent::StopWhoDidNotAnswer() {
   StopThose(absl::ZeroDuration(),
             [this](const RankProcess& rank) { return now_ >= rank.answer_by; });
+}
+
+// --- Ranks that the agent did not start (--attach) ---------------------------
+
+absl::Time Agent::NextLeftAlone() const {
+  absl::Time next = absl::InfiniteFuture();
+  if (!attach_ || !exit_.has_value()) return next;
+  for (const auto& [local_rank, rank] : rank_processes_) {
+    if (rank.stopping) next = std::min(next, rank.kill_at);
+  }
+  return next;
+}
+
+// An agent that ends forms no later world with these ranks, so it need not wait
+// for them. Between two worlds it does.
+void Agent::LeaveTheUnendedAlone() {
+  if (now_ < NextLeftAlone()) return;
+  for (auto at = rank_processes_.begin(); at != rank_processes_.end();) {
+    const auto& [local_rank, rank] = *at;
+    if (!rank.stopping || now_ < rank.kill_at) {
+      ++at;
+      continue;
+    }
+    Tell(Report::Kind::kWarning,
+         absl::StrCat("local rank ", local_rank,
+                      " was told to stop and is still connected; this agent "
+                      "did not start it and leaves it to its parent"));
+    at = rank_processes_.erase(at);
+  }
 }
 
 // --- Notices -----------------------------------------------------------------
@@ -107,7 +149,8 @@ void Agent::OnNotice(const v1::Notice& notice) {
   // Ranks that were signalled before are already stopping.
   std::vector<RankIncarnation> signalled;
   for (auto& [local_rank, rank] : rank_processes_) {
-    if (rank.ended || rank.elastic) continue;
+    // A rank that attaches later in this generation is told then.
+    if (rank.ended || rank.elastic || attach_) continue;
     notice_->kill_at = now_ + deadline;
     if (rank.linked || std::exchange(rank.signalled, true)) continue;
     signalled.push_back({rank.born, local_rank});
@@ -130,10 +173,12 @@ void Agent::SayNoticeSeenIfThere() {
   if (!notice_.has_value() || notice_->said || link_ != Link::kAttending) {
     return;
   }
-  const bool all = std::all_of(
-      rank_processes_.begin(), rank_processes_.end(), [](const auto& entry) {
-        return entry.second.ended || entry.second.at_boundary;
-      });
+  const bool all =
+      std::all_of(rank_processes_.begin(), rank_processes_.end(),
+                  [this](const auto& entry) {
+                    const RankProcess& rank = entry.second;
+                    return rank.ended || rank.at_boundary || Awaited(rank);
+                  });
   if (!all) return;
   notice_->said = true;
   v1::AgentMessage message;

@@ -15,6 +15,8 @@
 #include "absl/strings/str_format.h"
 #include "client/agent/node_files/leftovers.h"
 #include "client/agent/node_files/remove_entries.h"
+#include "client/agent/node_files/world_files.h"
+#include "client/agent/processes/left_processes.h"
 #include "client/agent/processes/sweep.h"
 #include "client/facts/system.h"
 #include "daemon/core/limits.h"
@@ -27,6 +29,9 @@ constexpr mode_t kMode = 0700;
 // Ranks of another user enter it by their group, and cannot list it.
 constexpr mode_t kModeForGroup = 0710;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
+
+constexpr char kAttachSocketName[] = "/ranks.sock";
+static_assert(sizeof(kAttachSocketName) <= sizeof(kSocketName));
 
 // Makes the folder of one agent, which another user's ranks may enter, and
 // locks it. Not open: errno says why.
@@ -231,6 +236,10 @@ void RunFolder::ForgetIncarnations() {
 
 std::string RunFolder::socket() const {
   return absl::StrCat(path_, kSocketName);
+}
+
+std::string RunFolder::attach_socket() const {
+  return absl::StrCat(path_, kAttachSocketName);
 }
 
 void RunFolder::Remove(uint64_t generation) {

@@ -66,6 +66,10 @@ class RunFolder {
   const std::string& path() const { return path_; }
   // Always short enough for a Unix socket address.
   std::string socket() const;
+  // As short. Another name than socket(): processes that have that one in
+  // their environment are ended as this agent's ranks, and those that attach
+  // here are not its own.
+  std::string attach_socket() const;
   // Nonces of earlier lives of the same job and node whose rank processes are
   // all gone. Secret. The newest last, at most Limits::swept_max.
   const std::vector<std::string>& swept() const { return swept_; }

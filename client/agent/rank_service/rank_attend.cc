@@ -137,15 +137,26 @@ void RankService::Core::Stream::OnWriteDone(bool ok) {
 
 std::optional<grpc::Status> RankService::Core::Hear(
     Stream* stream, const v1::RankMessage& message) {
-  if (message.has_hello()) return Greet(stream, message.hello());
   uint32_t local_rank = 0;
+  bool attached = false;
   {
     MutexLock lock(mutex_);
-    if (!stream->local_rank_) {
-      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                          "the first message must be a RankHello");
+    attached = places_.has_value();
+    if (!message.has_hello()) {
+      if (!stream->local_rank_) {
+        return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                            "the first message must be a RankHello");
+      }
+      local_rank = *stream->local_rank_;
+      if (attached && !HasPlace(stream)) return std::nullopt;
     }
-    local_rank = *stream->local_rank_;
+  }
+  if (message.has_hello()) {
+    return attached ? GreetAttached(stream, message.hello())
+                    : Greet(stream, message.hello());
+  }
+  if (attached) {
+    if (auto status = NoteAttached(local_rank, message)) return status;
   }
   return Pass(local_rank, message);
 }
@@ -184,7 +195,9 @@ std::optional<grpc::Status> RankService::Core::Pass(
       taken = post_(RankAskedToLeave{local_rank});
       break;
     default:
-      break;  // From a newer library; the agent may ignore it.
+      // What the kernel says is not needed from the process; or from a newer
+      // library.
+      break;
   }
   if (taken) return std::nullopt;
   return grpc::Status(grpc::StatusCode::UNAVAILABLE,
@@ -256,6 +269,7 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
 
 void RankService::Core::Gone(Stream* stream) {
   StreamRef last;  // Deleted after the lock is released.
+  std::vector<AgentEvent> events;
   {
     MutexLock lock(mutex_);
     auto found = streams_.find(stream);
@@ -263,11 +277,16 @@ void RankService::Core::Gone(Stream* stream) {
     last = std::move(found->second);
     streams_.erase(found);
     if (!stream->local_rank_) return;
-    auto rank = ranks_.find(*stream->local_rank_);
-    if (rank == ranks_.end() || rank->second != last) return;
-    ranks_.erase(rank);
+    if (places_) {
+      events = LeavePlace(last);
+    } else {
+      auto rank = ranks_.find(*stream->local_rank_);
+      if (rank == ranks_.end() || rank->second != last) return;
+      ranks_.erase(rank);
+      events.emplace_back(RankUnlinked{*last->local_rank_});
+    }
   }
-  post_(RankUnlinked{*last->local_rank_});
+  for (AgentEvent& event : events) post_(std::move(event));
 }
 
 void RankService::Core::SetWorld(const v1::World& world,
@@ -275,6 +294,7 @@ void RankService::Core::SetWorld(const v1::World& world,
                                  uint32_t node_rank,
                                  const std::vector<uint32_t>& waiting) {
   std::vector<std::pair<StreamRef, v1::AgentReply>> told;
+  std::vector<StreamRef> entered;
   {
     MutexLock lock(mutex_);
     open_ = Open{world, world_commit, node_rank, {}};
@@ -286,8 +306,19 @@ void RankService::Core::SetWorld(const v1::World& world,
         told.emplace_back(at->second, WorldFor(local_rank));
       }
     }
+    if (places_) entered = OpenPlaces();
+    for (const StreamRef& stream : entered) {
+      told.emplace_back(stream, WorldFor(*stream->local_rank_));
+    }
   }
   for (auto& [stream, reply] : told) stream->Send(std::move(reply));
+  for (const StreamRef& stream : entered) {
+    if (!post_(RankAttended{world.generation(), *stream->local_rank_,
+                            stream->elastic_})) {
+      stream->End(grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                               "the agent is behind with its work"));
+    }
+  }
 }
 
 void RankService::Core::Tell(const v1::RankNotice& notice) {
@@ -327,6 +358,7 @@ void RankService::Core::EndWorld(uint64_t generation, v1::ReasonCode code,
     if (open_ && open_->world.generation() <= generation) {
       for (const auto& [rank, stream] : ranks_) told.push_back(stream);
       open_.reset();
+      if (places_) places_->Close(generation);
     }
   }
   v1::AgentReply reply;

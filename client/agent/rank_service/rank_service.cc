@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -161,17 +162,20 @@ void RankService::Core::FailExchanges(uint64_t generation,
 // --- The outside ------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
-    const std::string& path, Post post, const SystemUser* user) {
+    const std::string& path, Post post, const SystemUser* user,
+    uint32_t attached) {
   if (path.size() > kSocketPathBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("socket path of ", path.size(), " bytes: ", path,
                      "; at most ", kSocketPathBytesMax));
   }
-  auto core = std::make_unique<Core>(std::move(post));
+  auto core = std::make_unique<Core>(std::move(post), attached);
   grpc::ServerBuilder builder;
   SetDefaults(builder);
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsMax);
+  // A stopped process does not answer keepalives, and must not count as gone.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
   // gRPC checks a message's size only after all of it has arrived; the quota
   // ends a call that takes too much memory before that.
   builder.SetResourceQuota(
@@ -217,6 +221,10 @@ void RankService::Tell(const v1::RankNotice& notice) { core_->Tell(notice); }
 
 int32_t RankService::AskWhere(uint64_t generation, uint32_t local_rank) {
   return core_->AskWhere(generation, local_rank);
+}
+
+void RankService::Stop(const std::vector<RankIncarnation>& ranks) {
+  core_->Stop(ranks);
 }
 
 void RankService::FailExchanges(uint64_t generation,

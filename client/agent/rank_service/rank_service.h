@@ -9,8 +9,13 @@
 // Thread rule: all functions from the agent's loop thread; `post` is called
 // from gRPC's threads and must only post.
 //
+// For an agent that starts no ranks (--attach) it also keeps who is in which
+// place (attached_places.h), and posts what a process watcher would: RankEnded
+// and RanksGone.
+//
 // Invariants:
-// A local rank has at most one stream: a newer one ends the older one.
+// A local rank has at most one stream: a newer one ends the older one. With
+// --attach: at most one that was given a world, and one that waits.
 // A call that waits for a key ends with its values, with ABORTED when its
 // generation ends, or at its caller's deadline; then it is forgotten.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
@@ -36,10 +41,12 @@ class RankService {
   using Post = std::function<bool(AgentEvent)>;
 
   // Listens on the Unix socket `path` (at most 107 bytes), for `user`; null:
-  // this process's user. INVALID_ARGUMENT: it is longer. UNAVAILABLE: listening
-  // failed.
+  // this process's user. `attached`: how many ranks attach that this agent does
+  // not start; 0: its ranks are its own. INVALID_ARGUMENT: the path is longer.
+  // UNAVAILABLE: listening failed.
   static absl::StatusOr<std::unique_ptr<RankService>> Start(
-      const std::string& path, Post post, const SystemUser* user = nullptr);
+      const std::string& path, Post post, const SystemUser* user = nullptr,
+      uint32_t attached = 0);
 
   // Ends all calls.
   ~RankService();
@@ -61,6 +68,10 @@ class RankService {
   // Asks a rank where it is; a RankIsHere follows if it answers. Returns the
   // pid that the rank gave; 0: no such rank attends.
   int32_t AskWhere(uint64_t generation, uint32_t local_rank);
+
+  // The agent wants these attached ranks gone; RanksGone follows for each,
+  // which may be never: see attached_places.h. Only with `attached`.
+  void Stop(const std::vector<RankIncarnation>& ranks);
 
   // Calls that wait for a key of this generation or an older one get ABORTED.
   void FailExchanges(uint64_t generation, const std::string& reason);

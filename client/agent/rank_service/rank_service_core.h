@@ -1,5 +1,6 @@
 // RankService::Core: who is connected, and who waits for which key. Only for
-// rank_service.cc (interface and exchanges) and rank_attend.cc (streams).
+// rank_service.cc (interface and exchanges), rank_attend.cc (streams) and
+// attached_ranks.cc (streams of processes that the agent did not start).
 //
 // Thread rule: any thread. No call is finished and nothing is sent while its
 // lock is held.
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/agent/core/attached_places.h"
 #include "client/agent/rank_service/rank_service.h"
 #include "daemon/base/mutex.h"
 #include "rollcall/v1/rank.grpc.pb.h"
@@ -25,7 +27,10 @@ namespace rollcall {
 
 class RankService::Core : public v1::Rank::CallbackService {
  public:
-  explicit Core(Post post) : post_(std::move(post)) {}
+  // `attached`: see RankService::Start.
+  Core(Post post, uint32_t attached) : post_(std::move(post)) {
+    if (attached > 0) places_.emplace(attached);
+  }
 
   // One waiting Exchange call.
   class Waiter : public grpc::ServerUnaryReactor {
@@ -73,6 +78,7 @@ class RankService::Core : public v1::Rank::CallbackService {
     // Guarded by the core's lock.
     std::optional<uint32_t> local_rank_;
     int32_t pid_ = 0;
+    bool elastic_ = false;
 
     Mutex mutex_;
     std::deque<v1::AgentReply> queue_ ABSL_GUARDED_BY(mutex_);
@@ -101,6 +107,7 @@ class RankService::Core : public v1::Rank::CallbackService {
                 const std::string& reason);
   void Tell(const v1::RankNotice& notice);
   int32_t AskWhere(uint64_t generation, uint32_t local_rank);
+  void Stop(const std::vector<RankIncarnation>& ranks);
   void FailExchanges(uint64_t generation, const std::string& reason);
   void Answer(const v1::ExchangeOut& exchange);
 
@@ -122,6 +129,19 @@ class RankService::Core : public v1::Rank::CallbackService {
   std::optional<grpc::Status> Hear(Stream* stream,
                                    const v1::RankMessage& message);
   std::optional<grpc::Status> Greet(Stream* stream, const v1::RankHello& hello);
+  // With places_: the same for a process that the agent did not start.
+  std::optional<grpc::Status> GreetAttached(Stream* stream,
+                                            const v1::RankHello& hello);
+  // Nothing but a hello counts from a process that has no place.
+  bool HasPlace(const Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What attached processes alone say, or mean by it.
+  std::optional<grpc::Status> NoteAttached(uint32_t local_rank,
+                                           const v1::RankMessage& message);
+  // The stream of an attached process has ended: what to post.
+  std::vector<AgentEvent> LeavePlace(const StreamRef& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Newcomers enter the world that was opened.
+  std::vector<StreamRef> OpenPlaces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<grpc::Status> Pass(uint32_t local_rank,
                                    const v1::RankMessage& message);
   void Gone(Stream* stream);
@@ -138,6 +158,10 @@ class RankService::Core : public v1::Rank::CallbackService {
   // All streams, and by local rank those that have sent their hello.
   std::map<Stream*, StreamRef> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamRef> ranks_ ABSL_GUARDED_BY(mutex_);
+  // Only for an agent that starts no ranks: their places, and by local rank the
+  // streams that wait for a world to enter; ranks_ has those in their places.
+  std::optional<AttachedPlaces> places_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, StreamRef> newcomers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rollcall

@@ -38,6 +38,14 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
       ->excludes(none);
   app.add_flag("--once", to.once,
                "run CMD on node rank 0 only, once (mpirun, DeepSpeed)");
+  auto* attach = app.add_flag(
+      "--attach", to.attach,
+      "no CMD: the ranks are processes that others start; they come by a Unix\n"
+      "socket, and are never killed");
+  app.add_option("--socket", to.socket,
+                 "where that socket lies (default: in the agent's folder)")
+      ->type_name("PATH")
+      ->needs(attach);
   app.add_flag("--json", to.json,
                "one JSON object per line on stdout; rank output on stderr");
   app.add_option("--nccl-env", to.nccl_env,

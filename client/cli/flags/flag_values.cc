@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/agent/node_files/run_folder.h"
 #include "client/cli/flags/command_words.h"
 #include "client/cli/flags/flags_text.h"
 #include "daemon/base/durations.h"
@@ -106,12 +107,36 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   return absl::OkStatus();
 }
 
+// An agent that starts no ranks.
+absl::Status CheckAttach(const Argv& args, const LocalFlags& local) {
+  if (!args.command.empty()) {
+    return absl::InvalidArgumentError(
+        "--attach: expected no command after `--`, because others start the "
+        "ranks; leave out one of the two");
+  }
+  if (local.once) {
+    return absl::InvalidArgumentError(
+        "--once is about a command, and --attach has none; leave out one of "
+        "the two");
+  }
+  if (local.socket.empty()) return absl::OkStatus();
+  if (local.socket[0] == '/' && local.socket.back() != '/' &&
+      local.socket.size() <= kSocketPathBytesMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--socket: expected an absolute path of at most ", kSocketPathBytesMax,
+      " bytes (a Unix socket's limit), got one of ", local.socket.size(), ": ",
+      local.socket));
+}
+
 absl::Status CheckCommand(const std::string& name, const Argv& args,
                           const LocalFlags& local) {
+  if (local.attach) return CheckAttach(args, local);
   if (args.command.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("expected a command to run after `--`, as in `rollcall ",
-                     name, " ... -- python train.py`"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "expected a command to run after `--`, as in `rollcall ", name,
+        " ... -- python train.py`; or --attach, if others start the ranks"));
   }
   absl::Status outside = CheckContainer(args.command);
   if (!outside.ok()) return outside;
@@ -183,6 +208,18 @@ absl::Status CheckHosts(const LaunchFlags& launch) {
       unused, " is for other hosts: expected --hostfile FILE as well"));
 }
 
+// One agent listens on a socket.
+absl::Status CheckOneSocket(const LaunchFlags& launch) {
+  if (launch.local.socket.empty() ||
+      (launch.local_workers == 0 && launch.hostfile.empty() &&
+       launch.host_lines.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "--socket is the path of one agent, and other agents start here too; "
+      "leave it out, so that each makes its own and prints its path");
+}
+
 absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   if (absl::Status good = CheckCommand("launch", args, to.launch.local);
       !good.ok()) {
@@ -209,6 +246,7 @@ absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   launch.settings.set_nodes_min(here);
   launch.settings.set_nodes_max(here);
   read = CheckHosts(launch);
+  if (read.ok()) read = CheckOneSocket(launch);
   if (read.ok()) read = ReadSettings(to.launch_settings, launch.settings);
   if (read.ok()) read = CheckTls(launch.tls);
   if (read.ok()) read = ReadTokenTtl(to.token_ttl, launch.token_ttl);

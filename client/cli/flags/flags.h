@@ -37,6 +37,10 @@ struct LocalFlags {
   // host elsewhere.
   std::vector<std::string> hosts_names;
   bool once = false;
+  // There is no command: ranks are processes that others start, and come by the
+  // socket; its path, empty: one in the agent's folder.
+  bool attach = false;
+  std::string socket;
   bool json = false;
   std::string nccl_lib;
   // all, needed or none; see NcclEnv.

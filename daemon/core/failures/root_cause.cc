@@ -40,6 +40,7 @@ bool SaysCommunicationError(const v1::RankExited& exited) {
 }  // namespace
 
 v1::ReasonCode Classify(const v1::RankExited& exited) {
+  if (exited.gone()) return v1::REASON_CODE_RANK_GONE;
   if (exited.signal() == SIGKILL || exited.signal() == SIGSEGV ||
       exited.signal() == SIGBUS) {
     return v1::REASON_CODE_RANK_SIGNAL;
@@ -64,6 +65,8 @@ int Weight(const v1::RootCause& cause) {
       return 4;
     case v1::REASON_CODE_HANG:
     case v1::REASON_CODE_GPU_ERROR:
+    // Most likely by a signal that no process can handle.
+    case v1::REASON_CODE_RANK_GONE:
       return 3;
     case v1::REASON_CODE_RANK_SIGNAL:
       return cause.value() == SIGKILL || cause.value() == SIGSEGV ||
@@ -140,6 +143,8 @@ std::string Describe(const v1::RootCause& cause) {
   switch (cause.code()) {
     case v1::REASON_CODE_RANK_SIGNAL:
       return absl::StrCat(who, " was ended by signal ", cause.value());
+    case v1::REASON_CODE_RANK_GONE:
+      return absl::StrCat(who, " is gone: its connection to its agent ended");
     case v1::REASON_CODE_HANG:
       return absl::StrCat(who, " made no progress",
                           cause.detail().empty() ? "" : ": ", cause.detail());

@@ -1,5 +1,7 @@
 #include "tests/story/agent/agent_story.h"
 
+#include <csignal>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/base/durations.h"
@@ -64,9 +66,9 @@ std::string TextOf(const StartRanks& start) {
 
 }  // namespace
 
-AgentStory::AgentStory(bool once)
+AgentStory::AgentStory(bool once, bool attach)
     : agent_(HelloOfThisNode(once), absl::Minutes(10), Limits(),
-             absl::UnixEpoch()) {
+             absl::UnixEpoch(), SIGTERM, attach) {
   EXPECT_EQ(Render(agent_.Start()), "dial");
 }
 
@@ -97,7 +99,8 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
       return absl::StrCat("exited ", m.rank_exited().local_rank(), "=",
                           m.rank_exited().code(), "/", m.rank_exited().signal(),
                           m.rank_exited().stopped_by_agent() ? " by us" : "",
-                          m.rank_exited().killed() ? ", killed" : "");
+                          m.rank_exited().killed() ? ", killed" : "",
+                          m.rank_exited().gone() ? " gone" : "");
     case v1::AgentMessage::kExchange:
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));

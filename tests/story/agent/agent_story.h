@@ -23,8 +23,8 @@ class AgentStory {
     std::string expect;
   };
 
-  // `once`: its agent was started with --once.
-  explicit AgentStory(bool once = false);
+  // `once`, `attach`: its agent was started with --once or --attach.
+  explicit AgentStory(bool once = false, bool attach = false);
   void Tell(const std::vector<Row>& rows);
 
   // The latest Hello.

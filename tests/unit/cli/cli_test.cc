@@ -270,6 +270,15 @@ TEST(Flags, MistakesNameTheRightSpelling) {
       {"join x --nproc-per-node 2 -- python3 -m torch.distributed.run t.py",
        "torch.distributed.run starts"},
       {"launch --nproc-per-node 2 -- mpirun a.out", "--once"},
+      {"join x", "--attach"},
+      {"join x --attach -- true", "expected no command"},
+      {"launch --attach --once", "--once"},
+      {"join x --socket /tmp/s -- true", "--attach"},
+      {"join x --attach --socket s", "an absolute path"},
+      {"join x --attach --socket /tmp/", "an absolute path"},
+      {"join x --attach --socket ''", "--socket"},
+      {"join x --attach --nproc-per-node 65", "--nproc-per-node takes"},
+      {"launch --attach --socket /tmp/s --local-workers 1", "one agent"},
       {"run", "after `--`"},
       {"run --job Bad_Name -- true", "Bad_Name"},
       {"detect -- true", "runs no command"},
@@ -286,6 +295,24 @@ TEST(Flags, MistakesNameTheRightSpelling) {
     EXPECT_TRUE(absl::StrContains(complaint, row.expect))
         << row.line << ": " << complaint;
   }
+}
+
+TEST(Flags, RanksThatOthersStart) {
+  const auto join =
+      Parse<JoinFlags>("join rc1.x --attach --nproc-per-node 4 --socket /a/s");
+  EXPECT_TRUE(join.local.attach);
+  EXPECT_EQ(join.local.socket, "/a/s");
+  EXPECT_TRUE(join.command.empty());
+  EXPECT_TRUE(Parse<LaunchFlags>("launch --attach").local.attach);
+  EXPECT_TRUE(Parse<RunFlags>("run --attach").launch.local.attach);
+  EXPECT_FALSE(Parse<JoinFlags>("join rc1.x -- true").local.attach);
+  const std::string longest = "/" + std::string(106, 'a');
+  EXPECT_EQ(
+      Parse<JoinFlags>("join rc1.x --attach --socket " + longest).local.socket,
+      longest);
+  EXPECT_TRUE(absl::StrContains(
+      Complaint("join rc1.x --attach --socket " + longest + "a"),
+      "at most 107 bytes"));
 }
 
 TEST(Flags, HelpShowsLimits) {

@@ -123,6 +123,8 @@ TEST(JobText, NamesTheRankOfACause) {
        "rank 3 on b could not be started (code 7)"},
       {v1::REASON_CODE_RANK_SIGNAL,
        "rank 3 on b was ended by signal 7 (SIGBUS)"},
+      {v1::REASON_CODE_RANK_GONE,
+       "rank 3 on b is gone: its connection to its agent ended"},
       {v1::REASON_CODE_HANG, "rank 3 on b made no progress"},
       {v1::REASON_CODE_LOST_LEASE, "node b: lost_lease"},
   };

@@ -38,6 +38,9 @@ TEST(RankLocation, IsReadFromTheEnvironment) {
       {"/run/agent", "64", "1", Code::kInvalidArgument},
       {"/run/agent", "1", "two", Code::kInvalidArgument},
       {"/run/agent", "1", "", Code::kInvalidArgument},
+      // An agent that did not start this process.
+      {"/run/agent", "3", nullptr, Code::kOk},
+      {"/run/agent", nullptr, nullptr, Code::kInvalidArgument},
       {long_path.c_str(), "1", "1", Code::kInvalidArgument},
   };
   const auto set = [](const char* name, const char* value) {
@@ -51,7 +54,7 @@ TEST(RankLocation, IsReadFromTheEnvironment) {
     EXPECT_EQ(place.status().code(), row.expect) << place.status();
     if (!place.ok()) continue;
     EXPECT_EQ(place->local_rank, 3u);
-    EXPECT_EQ(place->generation, 12u);
+    EXPECT_EQ(place->generation, row.generation == nullptr ? 0u : 12u);
   }
   for (const char* name :
        {"ROLLCALL_SOCKET", "LOCAL_RANK", "ROLLCALL_GENERATION"}) {

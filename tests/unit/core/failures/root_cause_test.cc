@@ -48,6 +48,17 @@ TEST(RootCause, ClassifiesWeighsAndGivesTheExitCode) {
   }
 }
 
+TEST(RootCause, ARankThatIsGoneIsNoExit) {
+  v1::RankExited exited;
+  exited.set_code(1);
+  exited.set_gone(true);
+  exited.set_stderr_tail("NCCL error");
+  EXPECT_EQ(Classify(exited), v1::REASON_CODE_RANK_GONE);
+  const v1::RootCause cause = CauseOfRank("n", 5, exited);
+  EXPECT_EQ(Weight(cause), 3);
+  EXPECT_EQ(ExitCodeOf(cause), 1);
+}
+
 TEST(RootCause, ALostNodeIsHeaviest) {
   const v1::RootCause cause =
       CauseOfLostNode("n", v1::REASON_CODE_LOST_LEASE, "silent", 1);

@@ -1,0 +1,95 @@
+// AttachedPlaces: which local ranks of an agent that starts no ranks itself
+// (join --attach) have a process, and when such a rank counts as gone.
+//
+// A process enters a place in the world that runs if the place had no process
+// in it yet. Otherwise it waits as the newcomer of its place and enters in the
+// next world. A process that has gone leaves its place empty until then, so
+// that no world has two processes for one rank.
+//
+// A process cannot be killed from here. A place is free for the next world once
+// its process has answered the abort, or its connection has ended: the kernel
+// closes the connection of a process that dies. So the connection of a process
+// that does not answer stays open, since its end is the only proof.
+//
+// Pure; one thread at a time. The caller knows the connections.
+//
+// Invariant: a place has at most one process that was given a world.
+#ifndef ROLLCALL_CLIENT_AGENT_CORE_ATTACHED_PLACES_H_
+#define ROLLCALL_CLIENT_AGENT_CORE_ATTACHED_PLACES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/agent/core/agent_events.h"
+
+namespace rollcall {
+
+class AttachedPlaces {
+ public:
+  explicit AttachedPlaces(uint32_t ranks) : places_(ranks) {}
+
+  uint32_t ranks() const { return static_cast<uint32_t>(places_.size()); }
+
+  // A world begins. Processes that are still in their places stay. Returns the
+  // local ranks whose newcomers enter.
+  std::vector<uint32_t> Open(uint64_t generation);
+  // The world of `generation`, or an older one, has ended.
+  void Close(uint64_t generation);
+
+  // A process attaches for `local_rank` (less than ranks()). True: it enters
+  // the running world. False: it is the newcomer of its place, instead of an
+  // earlier one.
+  bool Arrive(uint32_t local_rank);
+  // The place has a process, which was given a world.
+  bool Lives(uint32_t local_rank) const { return places_[local_rank].lives; }
+
+  // The process has answered the abort of `generation`. True: the agent wants
+  // it gone; end its connection now.
+  bool Answered(uint32_t local_rank, uint64_t generation);
+  // The process ends by itself, with this code (0 to 255).
+  void Finished(uint32_t local_rank, uint32_t exit_code,
+                const std::string& reason);
+
+  struct Departure {
+    RankEnded ended;
+    // The agent has waited for this.
+    std::optional<RanksGone> gone;
+  };
+  // The connection of the process in this place has ended. `pid`: as the
+  // process gave it.
+  Departure Leave(uint32_t local_rank, int32_t pid);
+  // The newcomer's connection has ended.
+  void NewcomerLeft(uint32_t local_rank) {
+    places_[local_rank].newcomer = false;
+  }
+
+  enum class Stopping {
+    kGone,    // It has no process, and gets none in this world.
+    kEndIt,   // It has answered the abort; end its connection now.
+    kAwaited  // Leave() says when it is gone.
+  };
+  // The agent wants this rank gone.
+  Stopping Stop(const RankIncarnation& rank);
+
+ private:
+  struct Place {
+    // A process has entered in the world that runs, or may no longer.
+    bool taken = false;
+    bool lives = false;
+    uint64_t born = 0;  // The generation in which the process entered.
+    bool answered = false;
+    bool stopping = false;
+    std::optional<RankEnded> finished;
+    bool newcomer = false;
+  };
+
+  std::vector<Place> places_;
+  uint64_t generation_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_CORE_ATTACHED_PLACES_H_
