@@ -188,7 +188,8 @@ class CallCounter final
 class Server::Core {
  public:
   explicit Core(ServerOptions options)
-      : options_(std::move(options)), logger_(options_.log_level, options_.log_format) {}
+      : options_(std::move(options)),
+        logger_(options_.log_level, options_.log_format) {}
   ~Core() { Shutdown(); }
 
   absl::Status Start() {

@@ -113,7 +113,13 @@ class Completion(E2E):
             os.makedirs(os.path.join(self.folder, "rollcall", job))
         os.makedirs(os.path.join(self.folder, "logs"))
         self.file("lines", "")
+        # No job has such a name, and bash would run it.
+        os.makedirs(os.path.join(self.folder, "rollcall", "$(touch ran)"))
         self.check_all("rollcall status --job ", ["first", "second"])
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "ran")))
+        # The folder of another user.
+        os.chown(os.path.join(self.folder, "rollcall"), 65534, 65534)
+        self.check_all("rollcall status --job ", [])
         self.check_all("rollcall launch --spec li", ["lines"])
         # zsh and fish end a folder with a slash as they insert it.
         for shell in ("bash", "zsh", "fish"):

@@ -13,13 +13,16 @@ namespace {
 
 using Value = CommandTree::Value;
 
-// Lists the jobs with a state folder on this machine; for bash and zsh.
+// Lists the jobs with a state folder on this machine; for bash and zsh. Another
+// user may have made the folder below /tmp, and bash expands words that it
+// completes, so only this user's folders and only names of jobs count.
 constexpr char kJobs[] = R"sh(
 _rollcall_jobs() {
   local folder
   for folder in "${XDG_STATE_HOME:-$HOME/.local/state}/rollcall" \
       "${TMPDIR:-/tmp}/rollcall-state-$UID"; do
-    [[ -d $folder ]] && command ls -- "$folder"
+    [[ -O $folder ]] || continue
+    command ls -- "$folder" | command grep -xE '[a-z0-9-]{1,63}'
   done
 }
 )sh";
@@ -111,7 +114,8 @@ function __rollcall_jobs
     set -q XDG_STATE_HOME; and set roots[1] $XDG_STATE_HOME/rollcall
     set -q TMPDIR; and set roots[2] $TMPDIR/rollcall-state-(id -u)
     for root in $roots
-        test -d $root; and command ls -- $root
+        test -O $root; or continue
+        command ls -- $root | string match -r '^[a-z0-9-]{1,63}$'
     end
 end
 

@@ -2,6 +2,9 @@
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/rotating_file_sink.h>
+#include <sys/stat.h>
+
+#include <cstdio>
 
 #include "absl/time/clock.h"
 #include "daemon/core/job/job_report.h"
@@ -12,10 +15,15 @@ namespace rollcall {
 class SpanObserver::File {
  public:
   explicit File(const std::string& path) {
+    spdlog::file_event_handlers handlers;
+    // Nobody else reads the state folder's files.
+    handlers.after_open = [](const std::string&, std::FILE* file) {
+      fchmod(fileno(file), 0600);
+    };
     try {
       logger_ = std::make_unique<spdlog::logger>(
           "spans", std::make_shared<spdlog::sinks::rotating_file_sink_st>(
-                       path, kFileBytesMax, 1));
+                       path, kFileBytesMax, 1, false, handlers));
     } catch (const spdlog::spdlog_ex&) {
       return;
     }
