@@ -171,6 +171,10 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (status.missing_count() > 0 || status.missing_size() > 0) {
     absl::StrAppend(&text, WaitingText(status), "\n");
   }
+  for (const std::string& awaited :
+       {UnpreparedText(status), StragglersText(status)}) {
+    if (!awaited.empty()) absl::StrAppend(&text, awaited, "\n");
+  }
   if (status.has_last_reform() && status.last_reform().generation() > 1) {
     absl::StrAppend(&text, ReformText(status), "\n");
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -99,6 +100,20 @@ std::string WaitingText(const v1::JobStatus& status) {
                         status.generation());
   }
   return absl::StrCat("waiting: ", AwaitedText(awaited), SeatlessText(status));
+}
+
+std::string UnpreparedText(const v1::JobStatus& status) {
+  if (status.state() != v1::JOB_STATE_FORMING) return "";
+  std::vector<std::string> unprepared;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.has_prepared() && !node.prepared()) {
+      unprepared.push_back(node.node());
+    }
+  }
+  if (unprepared.empty()) return "";
+  return absl::StrCat(
+      "forming generation ", status.generation(),
+      "; not prepared yet: ", NameList(std::move(unprepared), kNamesShown));
 }
 
 std::string StragglersText(const v1::JobStatus& status) {

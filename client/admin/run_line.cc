@@ -139,6 +139,10 @@ std::string RunLine(const v1::JobStatus& status, const StepTrack& track,
   if (status.state() == v1::JOB_STATE_GATHERING) {
     return FitText(WaitingText(status), columns);
   }
+  if (std::string forming = UnpreparedText(status); !forming.empty()) {
+    return Join({{1, std::move(forming)}, {3, WorldText(status)}, {2, trouble}},
+                columns);
+  }
   const std::string generation =
       absl::StrCat("generation ", status.generation());
   if (status.state() != v1::JOB_STATE_RUNNING || status.step() == 0) {

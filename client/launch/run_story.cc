@@ -13,6 +13,8 @@
 namespace rollcall {
 namespace {
 
+// A formation that takes longer is shown where there is no terminal.
+constexpr absl::Duration kUnpreparedAfter = absl::Seconds(5);
 // After this time the nodes that others wait for are named.
 constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
 
@@ -90,6 +92,9 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
       status_->state() == v1::JOB_STATE_LINGERING) {
     TellLingering();
   }
+  const bool forming = status_->state() == v1::JOB_STATE_FORMING;
+  if (!forming) forming_since_ = absl::InfiniteFuture();
+  if (forming && forming_since_ == absl::InfiniteFuture()) forming_since_ = now;
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
   // A terminal's line is replaced.
   if (!line_.terminal()) line_.Clear();
@@ -146,6 +151,10 @@ absl::Time RunStory::NextShow(absl::Time now) const {
     // The line shows seconds.
     next = std::min(next, now + absl::Seconds(1));
   }
+  if (forming_since_ != absl::InfiniteFuture()) {
+    next = std::min(next, std::max(forming_since_ + kUnpreparedAfter,
+                                   now + absl::Seconds(1)));
+  }
   if (stragglers_since_ != absl::InfiniteFuture()) {
     const absl::Time named = stragglers_since_ + kStragglersAfter;
     next = std::min(next, std::max(named, now + absl::Seconds(1)));
@@ -182,6 +191,10 @@ void RunStory::Show(absl::Time now) {
     line_.ShowOnTerminal([&](size_t columns) {
       return RunLine(*status_, steps_, now, columns);
     });
+  } else if (now - forming_since_ >= kUnpreparedAfter &&
+             !UnpreparedText(*status_).empty()) {
+    line_.Show(UnpreparedText(*status_),
+               absl::StrCat(" (", ShortDuration(now - forming_since_), ")"));
   } else if (now - stragglers_since_ >= kStragglersAfter) {
     line_.Show(StragglersText(*status_),
                absl::StrCat(" (", ShortDuration(now - stragglers_since_), ")"));

@@ -91,6 +91,7 @@ class RunStory {
   StepTrack steps_;
   std::optional<v1::JobStatus> status_;
   absl::Time status_at_ = absl::InfinitePast();
+  absl::Time forming_since_ = absl::InfiniteFuture();
   absl::Time stragglers_since_ = absl::InfiniteFuture();
 };
 

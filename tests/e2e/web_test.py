@@ -3,6 +3,7 @@ parser of Prometheus' own project, gRPC's."""
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -32,6 +33,35 @@ def ask(url, path, method="GET", headers=None, timeout_s=30):
         return answer.status, answer.headers, answer.read().decode()
     finally:
         connection.close()
+
+
+# Runs the script of the page without a browser: elements are plain objects. The
+# status is in argv; prints each note's text as a line.
+NOTES = """
+const element = () => ({children: [], style: {setProperty() {}},
+  append(...more) { this.children.push(...more); },
+  replaceChildren(...all) { this.children = all; }});
+const byId = new Map();
+globalThis.document = {
+  createElement: element, addEventListener() {}, hidden: true,
+  getElementById(id) {
+    if (!byId.has(id)) byId.set(id, Object.assign(element(), {value: ""}));
+    return byId.get(id);
+  }};
+globalThis.location = {hash: "", pathname: "/"};
+globalThis.addEventListener = () => {};
+globalThis.setInterval = () => {};
+globalThis.setTimeout = () => {};
+globalThis.fetch = async () => ({ok: true, status: 200,
+  json: async () => JSON.parse(process.argv[2])});
+require("vm").runInThisContext(
+  require("fs").readFileSync(process.argv[1], "utf8"));
+const text = (node) => typeof node === "string" ? node
+  : node.children.map(text).join("");
+setImmediate(() => setImmediate(() => {
+  for (const note of byId.get("notes").children) console.log(text(note));
+}));
+"""
 
 
 def health(channel, service):
@@ -133,6 +163,66 @@ class Web(E2E):
             self.assertIn(b"400", raw.recv(4096))
         self.assertEqual(ask(url, "/healthz")[2], "ok\n")
         self.assertEqual(ask(url, "/readyz")[2], "ready\n")
+
+    def test_the_page_names_who_is_waited_for(self):
+        node = shutil.which("node") or shutil.which("nodejs")
+        if node is None:
+            self.skipTest("NOT TESTED: no Node.js, which runs the page's "
+                          "script")
+        base = {
+            "job": "j", "run": "r", "generation": 2, "world_size": 3,
+            "nodes_min": 3, "nodes_max": 3, "missing": [], "differences": [],
+            "root_cause": None, "waited_s": 1.0, "step": 0, "steps": None,
+            "loss": None, "tokens_per_second": None}
+
+        def row(name, state, **more):
+            return {"node": name, "state": state, "node_rank": 0, "ranks": 1,
+                    "step": 0, "address": "", "lease_ms": 0, "reason": "",
+                    **more}
+        rows = [
+            ("gathering", [row("a", "attending")], ["b", "<c>"],
+             ["Waiting for 2 nodes: b, <c>"]),
+            ("forming", [row("a", "preparing", prepared=True),
+                         row("b", "preparing", prepared=False),
+                         row("c", "preparing", prepared=False),
+                         row("s", "spare")], [],
+             ["Forming generation 2; not prepared yet: b, c"]),
+            ("forming", [row("a", "preparing", prepared=True)], [], []),
+            # Of an older daemon.
+            ("forming", [row("a", "preparing")], [], []),
+            ("forming", [row(f"n{i}", "preparing", prepared=False)
+                         for i in range(25)], [],
+             ["Forming generation 2; not prepared yet: " +
+              ", ".join(f"n{i}" for i in range(20)) + " and 5 more"]),
+            ("running", [row("a", "running"), row("b", "running")], [], []),
+            ("running", [row("a", "finished"), row("b", "running"),
+                         row("c", "suspect"), row("s", "spare")], [],
+             ["1 node finished; still running: b, c"]),
+        ]
+        page = os.path.join(harness.PROJECT, "daemon", "server", "web",
+                            "status_page.js")
+        for state, nodes, missing, notes in rows:
+            status = dict(base, state=state, nodes=nodes, missing=missing)
+            ran = self.stage.run([node, "-e", NOTES, page, json.dumps(status)])
+            self.assert_code(ran, 0)
+            self.assertEqual(ran.out(), notes, self.stage.transcript())
+
+    def test_a_node_that_does_not_prepare_is_seen(self):
+        launcher = self.launch(["--job", "slow", "--nodes", "3", "--listen",
+                                "127.0.0.1:0", "--name", "a", "--http",
+                                "127.0.0.1:0"], ["true"])
+        url = launcher.await_line(PAGE)[1]
+        join = self.join_string(launcher)
+        stopped = self.join(join, ["--name", "b"], ["true"])
+        self.await_status(join, lambda s: len(s["nodes"]) == 2, "two nodes")
+        stopped.signal(signal.SIGSTOP)
+        other = self.join(join, ["--name", "c"], ["true"])
+        self.await_shown(url, lambda s: s["state"] == "forming" and [
+            (n["node"], n.get("prepared")) for n in s["nodes"]] == [
+                ("a", True), ("b", False), ("c", True)])
+        stopped.signal(signal.SIGCONT)
+        for process in launcher, stopped, other:
+            self.assert_code(process, 0)
 
     def test_texts_of_strangers_stay_text(self):
         hostile = "</script><img src=x onerror=alert(1)> \"\\\n\u202e"

@@ -166,6 +166,7 @@ void Status(std::string_view bytes) {
          "status is one line of JSON", line);
   StatusTable(status);
   WaitingText(status);
+  UnpreparedText(status);
   StragglersText(status);
   ReformText(status);
   JobHistory history;

@@ -212,6 +212,7 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   }
   node.prepared = true;
   formation_.Prepared(node, prepared);
+  out_.Changed();
 }
 
 void Job::TakeUpStates(Node& node, const v1::Prepared& prepared) {

@@ -150,6 +150,9 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     row.set_reason(node.reason.empty() && node.member() ? node.plan_warning
                                                         : node.reason);
     row.set_seat(node.seat);
+    if (job_.phase_ == Job::Phase::kForming && node.member()) {
+      row.set_prepared(node.prepared);
+    }
   }
   if (job_.phase_ == Job::Phase::kGathering) {
     for (std::string& name : job_.membership_.Missing(job_.settings_)) {

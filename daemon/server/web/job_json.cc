@@ -16,11 +16,14 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json NodeJson(const v1::NodeStatus& node) {
-  return {{"node", node.node()},           {"state", Word(node.state())},
-          {"node_rank", node.node_rank()}, {"incarnation", node.incarnation()},
-          {"address", node.address()},     {"lease_ms", node.lease_ms()},
-          {"ranks", node.ranks()},         {"step", node.step()},
-          {"reason", node.reason()}};
+  ordered_json json = {
+      {"node", node.node()},           {"state", Word(node.state())},
+      {"node_rank", node.node_rank()}, {"incarnation", node.incarnation()},
+      {"address", node.address()},     {"lease_ms", node.lease_ms()},
+      {"ranks", node.ranks()},         {"step", node.step()},
+      {"reason", node.reason()}};
+  if (node.has_prepared()) json["prepared"] = node.prepared();
+  return json;
 }
 
 ordered_json DifferenceJson(const v1::Difference& difference) {

@@ -6,6 +6,7 @@ const ROWS_MAX = 200;
 const GRID_FROM = 25;
 const PINGS_NODES_MAX = 64;
 const MATRIX_MAX = 24;
+const NAMES_MAX = 20;
 const TONES = {
   gathering: "wait", forming: "work", running: "good", isolated: "warn",
   finished: "done", failed: "bad", lingering: "bad", attending: "wait",
@@ -89,17 +90,36 @@ function facts(s) {
 function note(kind, title, text) {
   return h("div", "note " + kind, h("b", "", title), text ? " " + text : "");
 }
+function someOf(names) {
+  return names.slice(0, NAMES_MAX).join(", ") + (names.length > NAMES_MAX
+    ? " and " + (names.length - NAMES_MAX) + " more" : "");
+}
 function notes(s) {
   const list = [];
   if (s.state === "gathering") {
     const lack = Math.max(0, s.nodes_min - present(s));
-    const names = s.missing.slice(0, 20).join(", ");
-    const more = s.missing.length > 20
-      ? " and " + (s.missing.length - 20) + " more" : "";
+    const names = someOf(s.missing);
     if (lack > 0 || names) {
       list.push(note("wait", "Waiting for " +
         plural(Math.max(lack, s.missing.length), "node") +
-        (names ? ":" : "."), names + more));
+        (names ? ":" : "."), names));
+    }
+  }
+  if (s.state === "forming") {
+    const names = s.nodes.filter((n) => n.prepared === false)
+      .map((n) => n.node);
+    if (names.length > 0) {
+      list.push(note("wait", "Forming generation " + s.generation +
+        "; not prepared yet:", someOf(names)));
+    }
+  }
+  if (s.state === "running") {
+    const finished = s.nodes.filter((n) => n.state === "finished").length;
+    const names = s.nodes.filter((n) => n.state === "running" ||
+      n.state === "suspect").map((n) => n.node);
+    if (finished > 0 && names.length > 0) {
+      list.push(note("wait", plural(finished, "node") +
+        " finished; still running:", someOf(names)));
     }
   }
   if (s.fence_s !== undefined) {

@@ -1,9 +1,11 @@
 // From the first node that attends to a committed world.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/story/job/job_story.h"
 
 namespace rollcall {
@@ -20,6 +22,35 @@ TEST(Forming, AFullWorldIsFormedAtOnceInTwoPhases) {
       {0.3, Prepares("a", 1), "run g1"},
       {0.4, Prepares("a", 1), ""},  // A retry changes nothing.
   });
+}
+
+// What `status` shows of it: only while it forms, and each change once.
+TEST(Forming, StatusTellsWhoHasPrepared) {
+  JobStory story("2");
+  const auto prepared = [&] {
+    std::string text;
+    const v1::JobStatus status = story.job().Status(story.now());
+    for (const v1::NodeStatus& node : status.nodes()) {
+      absl::StrAppend(&text, node.node(), ":",
+                      !node.has_prepared() ? "-"
+                      : node.prepared()    ? "yes"
+                                           : "no",
+                      " ");
+    }
+    return text;
+  };
+  story.Tell({{0.0, Attends("a"), ""}, {0.1, Attends("s"), "form g1 a,s"}});
+  EXPECT_EQ(prepared(), "a:no s:no ");
+  story.Tell({{0.2, Attends("z"), ""}});
+  const uint64_t revision = story.job().revision();
+  story.Tell({{0.3, Prepares("s", 1), ""}});
+  EXPECT_EQ(prepared(), "a:no s:yes z:- ");
+  EXPECT_GT(story.job().revision(), revision);
+  const uint64_t known = story.job().revision();
+  story.Tell({{0.4, Prepares("s", 1), ""}});
+  EXPECT_EQ(story.job().revision(), known);
+  story.Tell({{0.5, Prepares("a", 1), "run g1"}});
+  EXPECT_EQ(prepared(), "a:- s:- z:- ");
 }
 
 TEST(Forming, BetweenMinAndMaxTheLastCallDecides) {

@@ -233,5 +233,83 @@ TEST(JobText, WhatAGatheringWaitsFor) {
   }
 }
 
+v1::JobStatus WithNodes(v1::JobState state,
+                        const std::vector<v1::NodeStatus>& nodes) {
+  v1::JobStatus status;
+  status.set_state(state);
+  status.set_generation(3);
+  for (const v1::NodeStatus& node : nodes) *status.add_nodes() = node;
+  return status;
+}
+
+v1::NodeStatus Preparing(const std::string& name, bool prepared) {
+  v1::NodeStatus node;
+  node.set_node(name);
+  node.set_state(v1::NODE_STATE_PREPARING);
+  node.set_prepared(prepared);
+  return node;
+}
+
+v1::NodeStatus In(const std::string& name, v1::NodeState state) {
+  v1::NodeStatus node;
+  node.set_node(name);
+  node.set_state(state);
+  return node;
+}
+
+TEST(JobText, WhomAFormingWorldWaitsFor) {
+  std::vector<v1::NodeStatus> many;
+  for (int i = 0; i < 10; ++i)
+    many.push_back(Preparing(absl::StrCat(i), false));
+  struct {
+    const char* what;
+    v1::JobState state;
+    std::vector<v1::NodeStatus> nodes;
+    const char* text;
+  } const kRows[] = {
+      {"two of three",
+       v1::JOB_STATE_FORMING,
+       {Preparing("a", true), Preparing("b", false), Preparing("c", false)},
+       "forming generation 3; not prepared yet: b, c"},
+      {"a spare is not waited for",
+       v1::JOB_STATE_FORMING,
+       {Preparing("a", false), In("s", v1::NODE_STATE_SPARE)},
+       "forming generation 3; not prepared yet: a"},
+      {"too many for a line", v1::JOB_STATE_FORMING, many,
+       "forming generation 3; not prepared yet: 0, 1, 2, 3, 4, 5, 6, 7 and 2 "
+       "more"},
+      {"none", v1::JOB_STATE_FORMING, {Preparing("a", true)}, ""},
+      {"an older daemon does not say",
+       v1::JOB_STATE_FORMING,
+       {In("a", v1::NODE_STATE_PREPARING)},
+       ""},
+      {"another state", v1::JOB_STATE_RUNNING, {Preparing("a", false)}, ""},
+  };
+  for (const auto& row : kRows) {
+    const v1::JobStatus status = WithNodes(row.state, row.nodes);
+    EXPECT_EQ(UnpreparedText(status), row.text) << row.what;
+    // `status` has it as a line, with and without --json.
+    EXPECT_EQ(absl::StrContains(StatusTable(status), "not prepared yet"),
+              *row.text != 0)
+        << row.what;
+    const auto json = StatusJson(status)["nodes"];
+    EXPECT_EQ(json[0].contains("prepared"), row.nodes[0].has_prepared());
+  }
+  EXPECT_EQ(
+      StatusJson(WithNodes(v1::JOB_STATE_FORMING,
+                           {Preparing("a", true)}))["nodes"][0]["prepared"],
+      true);
+}
+
+TEST(JobText, StatusNamesWhoHasNotFinished) {
+  const v1::JobStatus status = WithNodes(
+      v1::JOB_STATE_RUNNING,
+      {In("a", v1::NODE_STATE_FINISHED), In("b", v1::NODE_STATE_RUNNING),
+       In("c", v1::NODE_STATE_SUSPECT), In("d", v1::NODE_STATE_SPARE)});
+  EXPECT_TRUE(absl::StrContains(StatusTable(status),
+                                "\n1 node finished; still running: b, c\n"))
+      << StatusTable(status);
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -46,6 +46,13 @@ v1::JobStatus Silent() {
   return status;
 }
 
+v1::JobStatus Unprepared() {
+  v1::JobStatus status = With(Whole(0, 0), v1::JOB_STATE_FORMING);
+  status.mutable_nodes(0)->set_prepared(true);
+  status.mutable_nodes(1)->set_prepared(false);
+  return status;
+}
+
 v1::JobStatus Plain() {
   v1::JobStatus status = Whole(0, 0);
   status.clear_pace();
@@ -88,6 +95,10 @@ TEST(RunLine, AtEveryWidth) {
        "step 13  loss 3.2100"},
       {"between two worlds", With(Whole(600, 1200), v1::JOB_STATE_FORMING), 79,
        "forming  4 ranks on 2 nodes  generation 1"},
+      {"not all have prepared", Unprepared(), 79,
+       "forming generation 1; not prepared yet: b  4 ranks on 2 nodes"},
+      {"not all have prepared, narrow", Unprepared(), 45,
+       "forming generation 1; not prepared yet: b"},
       {"before the first world", Gathering(), 79,
        "waiting: 1 node is here; 1 more to begin, room for 3 more"},
       {"before the first world, narrow", Gathering(), 20,

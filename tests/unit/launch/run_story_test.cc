@@ -160,6 +160,37 @@ TEST(RunStory, AFenceIsToldOnce) {
   EXPECT_TRUE(absl::StrContains(told, "generation 2 may")) << told;
 }
 
+TEST(RunStory, WhomALongFormationWaitsForIsTold) {
+  RunStory story("demo", false, absl::ZeroDuration());
+  v1::JobStatus forming = State(v1::JOB_STATE_FORMING);
+  forming.set_generation(2);
+  for (const char* name : {"a", "b"}) {
+    v1::NodeStatus& node = *forming.add_nodes();
+    node.set_node(name);
+    node.set_prepared(false);
+  }
+  EXPECT_EQ(Told(story,
+                 [&] {
+                   story.Heard(forming, kNow);
+                   story.Show(kNow + absl::Seconds(4));
+                 }),
+            "");
+  EXPECT_LE(story.NextShow(kNow + absl::Seconds(4)), kNow + absl::Seconds(5));
+  const auto show = [&](int seconds) {
+    return Told(story, [&] { story.Show(kNow + absl::Seconds(seconds)); });
+  };
+  EXPECT_TRUE(absl::StrContains(
+      show(5), "forming generation 2; not prepared yet: a, b"));
+  EXPECT_EQ(show(6), "");
+  forming.mutable_nodes(0)->set_prepared(true);
+  story.Heard(forming, kNow + absl::Seconds(7));
+  EXPECT_TRUE(absl::StrContains(show(7), "not prepared yet: b"));
+  // A world that was committed in between is another wait.
+  story.Heard(State(v1::JOB_STATE_RUNNING), kNow + absl::Seconds(8));
+  story.Heard(forming, kNow + absl::Seconds(9));
+  EXPECT_EQ(show(10), "");
+}
+
 TEST(RunStory, HowToJoinIsToldWhereSomebodyIsMissing) {
   RunStory story("demo", false, absl::ZeroDuration());
   EXPECT_EQ(Told(story, [&] { Join(story, 3); }), "");
