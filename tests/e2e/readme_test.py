@@ -1,0 +1,269 @@
+"""The READMEs: command lines, flags and links; and the first run."""
+import os
+import re
+import shlex
+import subprocess
+import unicodedata
+
+import harness
+from harness import E2E, JOIN_STRING, Lab
+
+PROGRAMS = ("rollcall", "rollcalld", "rollcall-train")
+FIRST_WORD = re.compile(
+    r"(?:^|(?<=[\s(;|&]))(rollcall-train|rollcalld|rollcall)(?=\s|$)")
+FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
+# Flags of other programs.
+OTHERS = {
+    "cmake, ctest": "--preset --build --output-on-failure",
+    "docker, podman": "--init --network --gpus --shm-size --ulimit --device "
+                      "--stop-timeout --hostname --ipc",
+    "apptainer, enroot": "--nv --bind --cleanenv --containall --conf",
+    "torchrun": "--nnodes --node_rank --nproc_per_node --master_addr "
+                "--master_port --max-restarts",
+    "deepspeed, mpirun": "--hostfile --master_port",
+    "Slurm": "--signal --container-image",
+    "GoogleTest": "--gtest_filter",
+    "rollcall_sim and its scripts": "--seed --seeds --trace --group --journal "
+                                    "--merge --only --floors --list",
+    "etcdctl": "--prefix",
+    # Hidden: for torchrun's lines, and for tests.
+    "rollcall": "--node_rank --master_addr --master_port --master-addr "
+                "--master-port --rdzv_backend --sysroot --verbs-lib "
+                "--nvml-lib",
+}
+OTHER_FLAGS = {flag for flags in OTHERS.values() for flag in flags.split()}
+# Commands that --help does not list.
+HIDDEN = ("facts",)
+# What looks like a command line and is none.
+NO_COMMANDS = ("rollcall v1",)
+
+
+def readmes():
+    listed = subprocess.run(
+        ["git", "ls-files", "*README.md"], cwd=harness.PROJECT, text=True,
+        capture_output=True, check=False).stdout.split()
+    if not listed:  # An archive has no git.
+        for folder, folders, files in os.walk(harness.PROJECT):
+            folders[:] = [name for name in folders
+                          if name not in ("build", ".git")]
+            if "README.md" in files:
+                listed.append(os.path.relpath(os.path.join(
+                    folder, "README.md"), harness.PROJECT))
+    return sorted(listed)
+
+
+def read(path):
+    with open(os.path.join(harness.PROJECT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def blocks(text):
+    """(text outside of code blocks, the code blocks)."""
+    parts = re.split(r"^```.*\n([\s\S]*?)^```$", text, flags=re.M)
+    return "\n".join(parts[::2]), parts[1::2]
+
+
+def section(text, title):
+    """What stands below a heading, up to the next one of its level."""
+    found = re.search(rf"^(#+) {re.escape(title)}$\n([\s\S]*?)(?=^\1 |\Z)",
+                      text, re.M)
+    return found[2]
+
+
+def lines_of_code(text):
+    """Each line of a code block or code span that may be a command line."""
+    prose, code = blocks(text)
+    for block in code:
+        for line in block.replace("\\\n", " ").splitlines():
+            # A prompt, variables before the program, the mark of a recording.
+            line = re.sub(r"^\s*(\$ |--- |(\w+=\S* )+)?\s*", "", line)
+            if FIRST_WORD.match(line):
+                yield line
+    for span in re.findall(r"``?([^`]+)``?", prose):
+        span = " ".join(span.split())
+        if FIRST_WORD.match(span) and span not in NO_COMMANDS:
+            yield span
+
+
+def commands_of(line):
+    """(program, words) of each of our programs in a line; the one behind `--`
+    is another. A comment, or a column of explanations, ends it."""
+    line = re.split(r"\s#|\s{3,}(?=[a-z])|[|;&>](?:\s|$)", line)[0]
+    starts = [m.start(1) for m in FIRST_WORD.finditer(line)]
+    for begin, end in zip(starts, starts[1:] + [len(line)]):
+        words = line[begin:end].replace("[", " ").replace("]", " ").split()
+        at = words.index("--") if "--" in words else len(words)
+        yield words[0], words[1:at]
+
+
+class Readmes(E2E):
+    def setUp(self):
+        super().setUp()
+        self.helps = {}
+
+    def help(self, *words):
+        """What the program prints for --help."""
+        if words not in self.helps:
+            done = subprocess.run(
+                [os.path.join(harness.BIN, words[0]), *words[1:], "--help"],
+                text=True, capture_output=True, timeout=60, check=True)
+            self.helps[words] = done.stdout
+        return self.helps[words]
+
+    def flags(self, *words):
+        return set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*",
+                              self.help(*words)))
+
+    def commands(self):
+        """The commands of rollcall, with those of token."""
+        def listed(text):
+            return re.findall(r"^  (\w[\w-]*)", text.split(
+                "Subcommands:\n")[1], re.M)
+        names = listed(self.help("rollcall"))
+        self.assertIn("launch", names)
+        return [(name,) for name in names] + [
+            ("token", verb) for verb in listed(self.help("rollcall", "token"))]
+
+    def check_command(self, program, words):
+        """What is wrong with it; empty: nothing."""
+        given = [word.split("=")[0] for word in words if FLAG.match(word)]
+        path = (program,)
+        if program == "rollcall":
+            named = [w for w in words if re.fullmatch(r"[a-z][a-z|-]*", w)]
+            if not named:
+                return ""
+            if named[0] in HIDDEN:
+                return ""
+            path = (program, named[0])
+            if (named[0],) not in self.commands():
+                return f"no command {named[0]}"
+            if named[0] == "token" and len(named) > 1:
+                for verb in named[1].split("|"):
+                    if ("token", verb) not in self.commands():
+                        return f"no command token {verb}"
+                path = (*path, named[1].split("|")[0])
+        unknown = [flag for flag in given if flag not in self.flags(*path)]
+        return f"{' '.join(path)} has no {unknown}" if unknown else ""
+
+    def test_every_command_line(self):
+        seen, wrong = 0, []
+        for path in readmes():
+            for line in lines_of_code(read(path)):
+                for program, words in commands_of(line):
+                    seen += 1
+                    problem = self.check_command(program, words)
+                    if problem:
+                        wrong.append(f"{path}: {line}: {problem}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(seen, 60)
+        # What is wrong is seen.
+        for line in ("rollcall lunch -- true", "rollcall token mint",
+                     "rollcall join X --hostfile h", "rollcalld --nodes 2",
+                     "rollcall launch -- rollcall-train --dat x"):
+            self.assertTrue(any(self.check_command(*command)
+                                for command in commands_of(line)), line)
+
+    def test_every_flag(self):
+        known = set(OTHER_FLAGS)
+        for words in [("rollcalld",), ("rollcall-train",)] + [
+                ("rollcall", *command) for command in self.commands()]:
+            known |= self.flags(*words)
+        wrong = [f"{path}: {flag}" for path in readmes()
+                 for flag in FLAG.findall(read(path)) if flag not in known]
+        self.assertEqual(wrong, [])
+
+    def test_the_tables_of_flags(self):
+        client = read("client/README.md")
+        # Of launch, both ways.
+        table = section(client, "Flags of `launch`")
+        cells = re.findall(r"^\| ((?:`[^`]*`(?:, )?)+) \|", table, re.M)
+        documented = set(FLAG.findall(" ".join(cells)))
+        self.assertGreater(len(documented), 40)
+        launch = self.flags("rollcall", "launch")
+        self.assertEqual(documented - launch, set())
+        self.assertEqual(
+            {flag for flag in launch if flag.startswith("--")}
+            - set(FLAG.findall(client)) - {"--help"}, set())
+        # Of the other commands.
+        rows = re.findall(r"^\| `(join|status|drain|evict|stop)` \| (.*) \|$",
+                          client, re.M)
+        self.assertEqual(len(rows), 5)
+        for command, text in rows:
+            self.assertEqual(set(FLAG.findall(text)) -
+                             self.flags("rollcall", command), set(), command)
+        # Of the platforms of render.
+        for platforms, text in re.findall(
+                r"^\| ((?:`[\w-]+`(?:, )?)+)[^|]*\| (`--.*) \|$",
+                section(client, "Run specs of platforms"), re.M):
+            for platform in re.findall(r"`([\w-]+)`", platforms):
+                for flag in FLAG.findall(text):
+                    done = self.stage.run([harness.ROLLCALL, "render",
+                                           platform, flag, "1"])
+                    self.assertNotIn("expected a flag that", done.text())
+
+    def test_every_link(self):
+        wrong, seen = [], 0
+        for path in readmes():
+            prose, _ = blocks(read(path))
+            for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                seen += 1
+                problem = self.check_link(path, target)
+                if problem:
+                    wrong.append(f"{path}: {target}: {problem}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(seen, 40)
+        for target in ("nothing.md", "#nothing", "client/README.md#nothing"):
+            self.assertTrue(self.check_link("README.md", target), target)
+
+    @staticmethod
+    def check_link(path, target):
+        name, _, anchor = target.partition("#")
+        found = os.path.normpath(os.path.join(
+            harness.PROJECT, os.path.dirname(path), name)
+            if name else os.path.join(harness.PROJECT, path))
+        if not os.path.exists(found):
+            return "no such file"
+        if not anchor:
+            return ""
+        prose, _ = blocks(read(found))
+        known = {}
+        for heading in re.findall(r"^#+ (.*)$", prose, re.M):
+            # As GitHub names them.
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+            slug = "".join(
+                "-" if c == " " else c for c in text
+                if c in " -_" or unicodedata.category(c)[0] in "LN")
+            count = known.get(slug, 0)
+            known[slug] = count + 1
+            if count:
+                known[f"{slug}-{count}"] = 1
+        return "" if anchor in known else "no such heading"
+
+
+class FirstRun(E2E):
+    def test_two_machines(self):
+        """The commands of README.md's "Two machines" print what it shows."""
+        _, (first, second) = blocks(section(read("README.md"), "Two machines"))
+        launch, *shown = first.rstrip("\n").split("\n")
+        self.assertTrue(launch.startswith("$ "))
+        self.assertTrue(second.startswith("$ ") and second.count("\n") == 1)
+        with open(self.stage.path("train.py"), "w", encoding="utf-8") as f:
+            f.write("import os\nprint('rank', os.environ['RANK'], 'of', "
+                    "os.environ['WORLD_SIZE'])\n")
+        lab = Lab(self.stage, 2)
+        launcher = lab.start(1, shlex.split(launch[2:]))
+        token = launcher.await_line(JOIN_STRING.pattern, "err")[0]
+        # What is printed in one piece.
+        launcher.await_line("worker.join", "err")
+        example = re.compile(r"rc1\.[\w-]+\.*")
+        self.assertIn("rc1.", "\n".join(shown))
+        self.assertIn(
+            "\n".join(example.sub(token, line) for line in shown),
+            "\n".join(launcher.err()), self.stage.transcript())
+        worker = lab.start(2, shlex.split(example.sub(token, second[2:], 1)))
+        for process, rank in ((worker, 1), (launcher, 0)):
+            self.assert_code(process, 0)
+            self.assertIsNotNone(process.find(f"rank {rank} of 2"),
+                                 process.text())
