@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 # runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch
-       programs rdma_vm quickstart bookworm trixie trixie_quickstart)
+       programs slurm rdma_vm quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once per commit.
@@ -91,6 +91,7 @@ do_step() {
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.TorchrunPerNode &&
       e2e specs_test.Schemas && e2e podman_test ;;
+    slurm) ROLLCALL_TEST_SLURM=1 e2e slurm_test ;;
     # Class by class: the module also has a test that needs no virtual machine.
     # If that one passed, a run of the module would hide that the others were
     # skipped.

@@ -1,5 +1,7 @@
 """The Slurm spec, on a real Slurm."""
 import os
+import shutil
+import signal
 import sys
 import time
 
@@ -34,30 +36,117 @@ print("ends at", step, flush=True)
 """
 
 
+# In the place of the programs that the spec starts, in its folder: a step that
+# ends when it is told to, and a `rollcall stop` that returns after its end, and
+# fails.
+FAKES = {
+    "srun": "echo stepping; read line <go; exit $line",
+    "rollcall": """case $1 in
+  token) echo secret ;;
+  stop) echo "$@"; cat code >go; tail --pid="$(cat pid)" -f /dev/null
+    exit 69 ;;
+esac""",
+    "scontrol": 'echo "$@" >>requeues',
+}
+
+
+class SlurmScript(E2E):
+    """The spec without Slurm: what it makes of a signal and of the codes."""
+
+    def script(self, code):
+        folder = self.stage.path(f"code{code}")
+        os.makedirs(os.path.join(folder, "bin"))
+        os.mkfifo(os.path.join(folder, "go"))
+        for name, text in FAKES.items():
+            path = os.path.join(folder, "bin", name)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("#!/bin/sh\n" + text.replace(
+                    "echo stepping", "echo $$ >pid; echo stepping") + "\n")
+            os.chmod(path, 0o755)
+        for name, text in (("code", f"{code}\n"), ("requeues", "")):
+            with open(os.path.join(folder, name), "w",
+                      encoding="utf-8") as f:
+                f.write(text)
+        script = self.stage.start(["bash", SPEC, "train"], {
+            "SLURM_JOB_ID": "7",
+            "PATH": f"{folder}/bin:{os.environ['PATH']}"}, cwd=folder)
+        script.await_line("stepping")
+        return script, folder
+
+    def requeues(self, folder):
+        with open(os.path.join(folder, "requeues"), encoding="utf-8") as f:
+            return f.read()
+
+    def test_a_signal_leads_to_one_requeue(self):
+        # Also if the step has ended before the trap has.
+        script, folder = self.script(75)
+        script.signal(signal.SIGUSR1)
+        self.assert_code(script, 0)
+        self.assertEqual(script.out()[1:],
+                         ["stop --job slurm-7 --exit-code 75"])
+        self.assertEqual(self.requeues(folder), "requeue 7\n")
+
+    def test_other_ends_lead_to_none(self):
+        for code in (0, 3, 138):
+            script, folder = self.script(code)
+            with open(os.path.join(folder, "go"), "w", encoding="utf-8") as f:
+                f.write(f"{code}\n")
+            self.assert_code(script, code)
+            self.assertEqual(self.requeues(folder), "")
+        script, folder = self.script(4)
+        script.signal(signal.SIGUSR1)
+        self.assert_code(script, 4)
+        self.assertEqual(self.requeues(folder), "")
+
+
 class SlurmSpec(E2E):
     def test_trains_saves_is_requeued_once_and_resumes(self):
+        # What --signal does before the time limit.
+        self.train_through_a_requeue([], lambda slurm, job: self.assert_code(
+            slurm.run(["scancel", "--signal=USR1", "--batch", job]), 0))
+
+    def test_the_signal_before_the_time_limit(self):
+        """The spec's own --signal, as Slurm sends it. Slurm looks at the time
+        limits every 30 s, and they have minutes."""
+        if os.environ.get("ROLLCALL_TEST_SLURM") != "1":
+            self.skipTest("NOT TESTED: Slurm takes a minute for it; "
+                          "ROLLCALL_TEST_SLURM=1 runs it")
+        self.train_through_a_requeue(["--time=2"], lambda *_: None,
+                                     deadline_s=180)
+
+    def train_through_a_requeue(self, flags, send, deadline_s=None):
+        deadline_s = deadline_s or harness.DEADLINE_S
         lab = Lab(self.stage, 2)
         slurm = Slurm(self.stage, lab)
-        train, saved, finish, output = [
+        train, saved, finish, output, requeues = [
             self.stage.path(name)
-            for name in ("train.py", "saved", "finish", "output")]
+            for name in ("train.py", "saved", "finish", "output", "requeues")]
         with open(train, "w", encoding="utf-8") as f:
             f.write(TRAIN)
-        with open(output, "w", encoding="utf-8"):
-            pass
+        for path in (output, requeues):
+            with open(path, "w", encoding="utf-8"):
+                pass
+        # Counts what the spec asks of Slurm.
+        scontrol = self.stage.path("scontrol")
+        with open(scontrol, "w", encoding="utf-8") as f:
+            f.write(f'#!/bin/sh\necho "$@" >>{requeues}\n'
+                    f'exec {shutil.which("scontrol")} "$@"\n')
+        os.chmod(scontrol, 0o755)
 
-        submitted = slurm.run(["sbatch", "--parsable", "--output", output,
-                               SPEC, sys.executable, train, saved, finish])
+        submitted = slurm.run(
+            ["sbatch", "--parsable", "--output", output, *flags, SPEC,
+             sys.executable, train, saved, finish],
+            {"PATH": f"{self.stage.folder}:{harness.BIN}:{os.environ['PATH']}"})
         self.assert_code(submitted, 0)
         job = submitted.out()[0].strip()
         log = self.stage.start(["tail", "-n", "+1", "-F", output])
         log.await_lines(r"\] steps", 2)
         self.assertEqual(self.begun(log), ["0 of 2 lab1", "0 of 2 lab2"])
-        # What --signal does before the time limit.
-        self.assert_code(slurm.run(["scancel", "--signal=USR1", "--batch",
-                                    job]), 0)
-        log.await_lines(r"\] ends at", 2)
+        send(slurm, job)
+        log.await_lines(r"\] ends at", 2, deadline_s)
         self.await_state(slurm, job, "PENDING")
+        with open(requeues, encoding="utf-8") as f:
+            self.assertEqual(f.read(), f"requeue {job}\n")
         with open(saved, encoding="ascii") as f:
             step = int(f.read())
         self.assertGreater(step, 0)

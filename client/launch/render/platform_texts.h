@@ -35,13 +35,16 @@ srun --no-kill --kill-on-bad-exit=0 \
 step=$!
 # To the job alone: a signal to srun would reach every process of the step, also
 # ranks that would die by it.
-trap 'rollcall stop --job "slurm-$SLURM_JOB_ID" --exit-code 75' USR1
+signalled=
+trap 'signalled=1
+  rollcall stop --job "slurm-$SLURM_JOB_ID" --exit-code 75 || true' USR1
 
-# A signal ends a wait, too.
+# A signal ends a wait with a code above 128. The step's own code comes from the
+# next one, also if the step has ended by then.
 code=0
 wait "$step" || code=$?
-while kill -0 "$step" 2>/dev/null; do
-  code=0
+while [ -n "$signalled" ] && [ "$code" -gt 128 ]; do
+  signalled= code=0
   wait "$step" || code=$?
 done
 [ "$code" != 75 ] || exec scontrol requeue "$SLURM_JOB_ID"
