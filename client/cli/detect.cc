@@ -31,6 +31,7 @@ nlohmann::ordered_json ToJson(const Platform& platform) {
   put("own_address", place.address);
   put("gpus", place.ranks);
   put("job", place.job);
+  put("attempt", place.attempt);
   json["obstacle"] = place.obstacle;
   json["because"] = Because(platform);
   return json;

@@ -20,9 +20,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/admin/addresses.h"
+#include "client/agent/node_files/rank_environment.h"
 #include "client/cli/commands.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/platform/detectors.h"
+#include "client/launch/platform/platform.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/network_plan/plan_node.h"
 #include "daemon/security/authority.h"
@@ -203,6 +205,15 @@ std::vector<std::string> PlainEnvironment() {
     environment.push_back(*entry);
   }
   return environment;
+}
+
+absl::Status PassAttempt() {
+  const auto attempt = DetectAttempt(VariablesOf(PlainEnvironment()));
+  if (!attempt.ok()) return attempt.status();
+  if (attempt->known()) {
+    setenv(kAttemptVariable, absl::StrCat(attempt->value).c_str(), 1);
+  }
+  return absl::OkStatus();
 }
 
 void PrepareGrpc() {

@@ -18,6 +18,11 @@ namespace rollcall {
 // "NAME=value". The secrets were removed before (TakeSecrets).
 std::vector<std::string> PlainEnvironment();
 
+// Sets ROLLCALL_ATTEMPT, for the agents that this process starts or is, to what
+// the platform says; the user's own value stays. Call it before any thread is
+// started. INVALID_ARGUMENT: the user's own value is no number.
+absl::Status PassAttempt();
+
 // For this process, not for its ranks: call it before the first gRPC call and
 // after PlainEnvironment. Names are resolved by the system (nsswitch), not by
 // gRPC's own resolver, unless the user chose that; gRPC's traces, which print

@@ -201,6 +201,7 @@ int RunJoinCommand(JoinFlags& flags) {
   if (!flags.started_by_launcher) {
     WarnOfCommandLine(flags.local, flags.command);
   }
+  if (absl::Status passed = PassAttempt(); !passed.ok()) return Fail(passed);
   const bool subreaper = BecomeSubreaper();
   flags.live_fd = OwnLiveBell(flags.live_fd);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;

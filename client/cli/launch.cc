@@ -280,6 +280,7 @@ absl::Status TakeHttp(const LaunchFlags& flags, WireOptions& wire) {
 
 int RunLaunchCommand(const LaunchFlags& flags) {
   WarnOfCommandLine(flags.local, flags.command);
+  if (absl::Status passed = PassAttempt(); !passed.ok()) return Fail(passed);
   if (EtcdLocation::Means(flags.state)) {
     return Fail(absl::InvalidArgumentError(
         "a launcher keeps its state in a folder: expected --state DIR; for "

@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/agent/node_files/rank_environment.h"
 #include "client/cli/commands.h"
 #include "client/launch/spawn/remote_agent.h"
 #include "client/launch/spawn/spawn.h"
@@ -30,7 +33,10 @@ int RunRemoteCommand(RemoteFlags& flags) {
   options.handoff.arguments = flags.arguments;
   char here[PATH_MAX] = {};
   if (getcwd(here, sizeof(here)) != nullptr) options.handoff.folder = here;
-  for (const std::string& name : flags.exported) {
+  // The launcher has set it; see PassAttempt.
+  std::vector<std::string> names = flags.exported;
+  names.push_back(kAttemptVariable);
+  for (const std::string& name : names) {
     const char* value = getenv(name.c_str());
     if (value == nullptr) continue;
     options.handoff.environment.push_back(absl::StrCat(name, "=", value));

@@ -174,6 +174,27 @@ class Render(E2E):
         self.assertIn("SBATCH --nodes=9\n", self.render("slurm", "--nodes",
                                                         "9"))
 
+    def test_a_range_of_nodes(self):
+        """As many pods as the most, and each is told the range."""
+        counts = {
+            "kubernetes": lambda spec: spec["completions"],
+            "jobset": lambda spec: spec["replicatedJobs"][0]["template"]
+            ["spec"]["parallelism"],
+            "leaderworkerset": lambda spec: spec["leaderWorkerTemplate"]
+            ["size"],
+            "trainjob": lambda spec: spec["trainer"]["numNodes"],
+        }
+        for platform in PODS:
+            with self.subTest(platform):
+                documents = list(yaml.safe_load_all(self.render(
+                    platform, "--nodes", "2:4")))
+                self.assertEqual(counts[platform](documents[-1]["spec"]), 4)
+                command, = pod_commands(documents[-1])
+                self.assertEqual(command[2], "--nodes=2:4")
+                # The same number twice is no range.
+                self.assertEqual(self.render(platform, "--nodes", "4:4"),
+                                 self.render(platform))
+
     def test_what_it_refuses(self):
         for words, expect in (
                 ((), "expected a platform"),
@@ -189,7 +210,9 @@ class Render(E2E):
                 (("compose", "--image", "a\n  privileged: true"), "--image"),
                 (("kubernetes", "--secret-name", "A"), "RFC 1123"),
                 (("kubernetes", "--secret-name", "a..b"), "RFC 1123"),
-                (("kubernetes", "--nodes", "2:4"), "one number"),
+                (("slurm", "--nodes", "2:4"), "one number of nodes for slurm"),
+                (("compose", "--nodes", "2:4"), "one number"),
+                (("kubernetes", "--nodes", "4:2"), "MIN <= MAX"),
                 (("kubernetes", "--nodes", "0"), "--nodes"),
                 (("kubernetes", "--gpus", "x"), "--gpus takes 0 to 64"),
                 (("kubernetes", "--nproc-per-node", "x"), "auto"),

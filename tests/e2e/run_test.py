@@ -113,7 +113,7 @@ class Detect(E2E):
             "platform": "skypilot", "platforms": ["skypilot"],
             "role": "worker", "node_rank": 1, "nodes": "2",
             "address": "10.0.0.4", "own_address": None, "gpus": "8",
-            "job": None, "obstacle": "", "because": [
+            "job": None, "attempt": None, "obstacle": "", "because": [
                 "node_rank 1: SKYPILOT_NODE_RANK=1",
                 "nodes 2: SKYPILOT_NUM_NODES=2",
                 "launcher 10.0.0.4: the first host of SKYPILOT_NODE_IPS",

@@ -18,7 +18,8 @@ import os, signal, sys
 saved, finish = sys.argv[1:]
 step = int(open(saved).read()) if os.path.exists(saved) else 0
 print("begins at", step, "of", os.environ["WORLD_SIZE"],
-      os.environ["ROLLCALL_NODE"], flush=True)
+      os.environ["ROLLCALL_NODE"], "attempt", os.environ["ROLLCALL_ATTEMPT"],
+      flush=True)
 asked = []
 signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
 reported = False
@@ -141,7 +142,8 @@ class SlurmSpec(E2E):
         job = submitted.out()[0].strip()
         log = self.stage.start(["tail", "-n", "+1", "-F", output])
         log.await_lines(r"\] steps", 2)
-        self.assertEqual(self.begun(log), ["0 of 2 lab1", "0 of 2 lab2"])
+        self.assertEqual(self.begun(log), ["0 of 2 lab1 attempt 0",
+                                           "0 of 2 lab2 attempt 0"])
         send(slurm, job)
         log.await_lines(r"\] ends at", 2, deadline_s)
         self.await_state(slurm, job, "PENDING")
@@ -155,7 +157,8 @@ class SlurmSpec(E2E):
             "scontrol", "update", f"jobid={job}", "StartTime=now"])
         log.await_lines(r"\] steps", 4)
         self.assertEqual(self.begun(log)[2:],
-                         [f"{step} of 2 lab1", f"{step} of 2 lab2"])
+                         [f"{step} of 2 lab1 attempt 1",
+                          f"{step} of 2 lab2 attempt 1"])
         with open(finish, "w", encoding="ascii"):
             pass
         ended = self.await_state(slurm, job, "COMPLETED")

@@ -2,12 +2,13 @@
 import json
 import os
 import re
+import signal
 import subprocess
 
 import yaml
 
 import harness
-from harness import E2E, Lab
+from harness import E2E, Gate, Lab
 
 SPECS = os.path.join(harness.PROJECT, "specs")
 # scripts/packages.sh programs makes it, with kubernetes-validate from PyPI.
@@ -275,12 +276,23 @@ class Kubernetes(E2E):
     """Two pods of each spec, as hosts of a lab: the spec's own command, in the
     environment and under the names that Kubernetes gives a pod."""
 
-    def run_pods(self, name, host, subdomain, env):
-        """`host`, `env`: of pod i. The launcher's pod starts last."""
+    def read_spec(self, name):
         with open(os.path.join(SPECS, "kubernetes", name),
                   encoding="utf-8") as f:
-            documents = list(yaml.safe_load_all(f))
-        container = pod_spec(documents[-1])["containers"][0]
+            return list(yaml.safe_load_all(f))[-1]
+
+    def run_pods(self, name, host, subdomain, env):
+        """`host`, `env`: of pod i. The launcher's pod starts last."""
+        self.make_pods(self.read_spec(name), host, subdomain)
+        pods = self.start_pods(
+            "echo rank $RANK of $WORLD_SIZE on $(hostname)", host, env)
+        for pod, i in zip(pods, (1, 0)):
+            self.assert_code(pod, 0)
+            self.assertIsNotNone(pod.find(
+                rf"rank {i} of 2 on {re.escape(host(i))}"), pod.text())
+
+    def make_pods(self, document, host, subdomain):
+        container = pod_spec(document)["containers"][0]
         self.assertEqual(
             [v["valueFrom"]["secretKeyRef"] for v in container["env"]
              if v["name"] == "ROLLCALL_SECRET"],
@@ -290,31 +302,31 @@ class Kubernetes(E2E):
                    for word in container["command"]]
         at = command.index("--")
         self.assertEqual(command[at + 1:], ["python3", "train.py"])
-        command = command[:at + 1] + [
-            "sh", "-c", "echo rank $RANK of $WORLD_SIZE on $(hostname)"]
-        command[0] = harness.ROLLCALL
+        self.command = [harness.ROLLCALL, *command[1:at + 1], "sh", "-c"]
         with open(self.stage.secret_file("secret"), encoding="ascii") as f:
-            secret = f.read().strip()
-        lab = Lab(self.stage, 2)
+            self.secret = f.read().strip()
+        self.lab = Lab(self.stage, 2)
         domain = f"{subdomain}.default.svc.cluster.local"
         # The cluster's DNS would know the other pod's name.
-        hosts = "127.0.0.1 localhost\n" + "".join(
+        self.hosts = "127.0.0.1 localhost\n" + "".join(
             f"10.77.0.{i + 1} {host(i)}.{domain} {host(i)} "
             f"{host(i)}.{subdomain} {host(i)}.{subdomain}.default\n"
             for i in (0, 1))
+        for i in (0, 1):
+            named = self.lab.run(i + 1, ["hostname", host(i)])
+            self.assertEqual(named.code, 0, named.text())
+
+    def start_pods(self, script, host, env, life=0):
+        """Their containers: each life has files of its own."""
         pods = []
         for i in (1, 0):
-            with open(lab.hosts_file(i + 1), "w", encoding="ascii") as f:
-                f.write(hosts)
-            named = lab.run(i + 1, ["hostname", host(i)])
-            self.assertEqual(named.code, 0, named.text())
-            pods.append(lab.start(i + 1, command, dict(
-                env(i), ROLLCALL_SECRET=secret,
-                KUBERNETES_SERVICE_HOST="10.96.0.1", HOSTNAME=host(i))))
-        for pod, i in zip(pods, (1, 0)):
-            self.assert_code(pod, 0)
-            self.assertIsNotNone(pod.find(
-                rf"rank {i} of 2 on {re.escape(host(i))}"), pod.text())
+            with open(self.lab.hosts_file(i + 1), "w", encoding="ascii") as f:
+                f.write(self.hosts)
+            pods.append(self.lab.start(i + 1, [*self.command, script], dict(
+                env(i), ROLLCALL_SECRET=self.secret,
+                KUBERNETES_SERVICE_HOST="10.96.0.1", HOSTNAME=host(i),
+                XDG_STATE_HOME=self.stage.path(f"state{life}-{i}"))))
+        return pods
 
     def test_an_indexed_job(self):
         self.run_pods("job.yaml", lambda i: f"train-{i}", "train",
@@ -323,6 +335,45 @@ class Kubernetes(E2E):
     def test_a_job_set(self):
         self.run_pods("jobset.yaml", lambda i: f"train-node-0-{i}", "train",
                       lambda i: {"JOB_COMPLETION_INDEX": str(i)})
+
+    def test_a_job_set_that_restarts_in_place(self):
+        """All containers end at once and start again in the same pods: the same
+        names, addresses and variables, but for the annotation that counts."""
+        def host(i):
+            return f"train-node-0-{i}"
+        document = self.read_spec("jobset.yaml")
+        fields = {v["name"]: v["valueFrom"].get("fieldRef", {}).get("fieldPath")
+                  for v in pod_spec(document)["containers"][0]["env"]}
+        self.assertEqual(
+            fields["JOBSET_IN_PLACE_RESTART_ATTEMPT"],
+            "metadata.annotations['jobset.sigs.k8s.io/in-place-restart-attempt"
+            "']")
+        self.make_pods(document, host, "train")
+        gate = Gate(self.stage)
+        script = (f"echo up $RANK of $WORLD_SIZE attempt $ROLLCALL_ATTEMPT; "
+                  f"test $ROLLCALL_ATTEMPT = 3 || exec cat {gate.path}")
+        # The second time while ranks run, the third one while nodes gather.
+        for life, attempt in enumerate(("", "1", "2", "3")):
+            pods = self.start_pods(script, host, lambda i: {
+                "JOB_COMPLETION_INDEX": str(i),
+                "JOBSET_IN_PLACE_RESTART_ATTEMPT": attempt}, life)
+            for pod, i in zip(pods, (1, 0)):
+                if attempt == "2":
+                    pod.await_line("this node (launches|joins)", "err")
+                    continue
+                pod.await_line(rf"up {i} of 2 attempt {attempt or 0}$")
+            if attempt == "3":
+                break
+            for i in (0, 1):
+                for pid in self.lab.processes(i + 1):
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            for pod in pods:
+                pod.wait()
+        for pod in pods:
+            self.assert_code(pod, 0)
 
     def test_a_leader_worker_set(self):
         self.run_pods(
@@ -338,6 +389,33 @@ class Kubernetes(E2E):
                        "PET_NPROC_PER_NODE": "auto", "PET_NODE_RANK": str(i),
                        "PET_MASTER_ADDR": "train-node-0-0.train",
                        "PET_MASTER_PORT": "29500"})
+
+
+    def test_a_train_job_with_a_range(self):
+        """As Kubeflow's elastic policy tells it: PET_NNODES is a range."""
+        rendered = self.stage.run([harness.ROLLCALL, "render", "trainjob",
+                                   "--nodes", "2:3"])
+        self.assert_code(rendered, 0)
+        document = yaml.safe_load("\n".join(rendered.out()))
+        self.assertEqual(document["spec"]["trainer"]["numNodes"], 3)
+
+        def host(i):
+            return f"train-node-0-{i}"
+        self.make_pods(document, host, "train")
+        self.assertIn("--nodes=2:3", self.command)
+        # Also on its own, as in a pod of trainjob.yaml.
+        for command in (self.command, [
+                word for word in self.command if word != "--nodes=2:3"]):
+            self.command = command
+            pods = self.start_pods(
+                "echo rank $RANK of $WORLD_SIZE", host, lambda i: {
+                    "JOB_COMPLETION_INDEX": str(i), "PET_NNODES": "2:3",
+                    "PET_NPROC_PER_NODE": "auto", "PET_NODE_RANK": str(i),
+                    "PET_MASTER_ADDR": "train-node-0-0.train",
+                    "PET_MASTER_PORT": "29500"}, len(command))
+            for pod, i in zip(pods, (1, 0)):
+                self.assert_code(pod, 0)
+                self.assertIsNotNone(pod.find(f"rank {i} of 2"), pod.text())
 
 
 class Compose(E2E):

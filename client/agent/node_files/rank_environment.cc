@@ -156,6 +156,8 @@ std::vector<std::string> RankEnvironment(
   Set(env, "ROLLCALL_RUN", world.run());
   Set(env, "ROLLCALL_NODE", member.node());
   Set(env, "ROLLCALL_GENERATION", world.generation());
+  const std::string attempt = VariableIn(inherited, kAttemptVariable);
+  Set(env, kAttemptVariable, attempt.empty() ? "0" : attempt);
   Set(env, "ROLLCALL_WORLD_FILE", files.world_file);
   if (!files.nccl_id_file.empty()) {
     Set(env, "ROLLCALL_NCCL_ID_FILE", files.nccl_id_file);

@@ -41,6 +41,10 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user = nullptr);
 
+// How often the platform has started the run again, for ranks. Set for the
+// agent by the command that started it, which knows the platform.
+inline constexpr char kAttemptVariable[] = "ROLLCALL_ATTEMPT";
+
 // The value of a variable in `environment` ("NAME=value"); empty: it is not
 // set.
 std::string VariableIn(const std::vector<std::string>& environment,
@@ -57,7 +61,8 @@ std::vector<std::string> CommandEnvironment(
 // The whole environment of one rank: `inherited` (the agent's own,
 // "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and variables
 // of an outer launcher, plus the contract. The user's own values of
-// OMP_NUM_THREADS and of the network plan's variables are kept.
+// OMP_NUM_THREADS and of the network plan's variables are kept, and so is
+// ROLLCALL_ATTEMPT; without one it is 0.
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const RankFiles& files, const v1::World& world,

@@ -262,7 +262,8 @@ void AddRender(CLI::App& app, RenderFlags& to) {
   };
   add("--job", "ID", "the job's name, and that of its objects");
   add("--image", "IMAGE", "the container image, with rollcall in PATH");
-  add("--nodes,--nnodes", "N", "number of nodes");
+  add("--nodes,--nnodes", "N|MIN:MAX",
+      "number of nodes; a range for pods of Kubernetes alone");
   add("--nproc-per-node", "N|auto", "ranks per node");
   add("--gpus", "N", "GPUs that a pod asks for; 0: none");
   add("--secret-name", "NAME",

@@ -338,12 +338,11 @@ absl::StatusOr<Invocation> ReadRender(const Argv& args, RenderFlags& render) {
     if (flag == "--nodes") {
       const auto nodes = ParseNodes(value);
       good = nodes.status();
-      if (nodes.ok() && nodes->min != nodes->max) {
-        good = absl::InvalidArgumentError(
-            absl::StrCat("--nodes: expected one number of nodes, got ", value));
+      if (good.ok()) {
+        render.values[flag] = nodes->min == nodes->max
+                                  ? absl::StrCat(nodes->max)
+                                  : absl::StrCat(nodes->min, ":", nodes->max);
       }
-      if (nodes.ok() && good.ok())
-        render.values[flag] = absl::StrCat(nodes->max);
     } else if (flag == "--nproc-per-node") {
       LocalFlags local;
       local.nproc_per_node = value;

@@ -176,9 +176,12 @@ Detected DetectAwsBatch(const NodeEnvironment& environment) {
       TakeVariables(environment,
                     {.nodes = "AWS_BATCH_JOB_NUM_NODES",
                      .launcher = "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS",
-                     .job = "AWS_BATCH_JOB_ID"},
+                     .job = "AWS_BATCH_JOB_ID",
+                     .attempt = "AWS_BATCH_JOB_ATTEMPT"},
                     evidence);
   if (!read.ok()) return read;
+  // AWS counts from 1.
+  if (evidence.attempt.value > 0) --evidence.attempt.value;
   // The others keep their order, after the main node.
   const uint32_t rank = **index == **main  ? 0
                         : **index < **main ? **index + 1
@@ -213,6 +216,25 @@ Detected DetectLepton(const NodeEnvironment& environment) {
   return evidence;
 }
 
+// A JobSet counts how often it made its pods again, and how often these started
+// again in place; each restart raises one of the two. specs/kubernetes sets
+// both through the downward API.
+absl::Status TakeJobSetAttempt(const NodeEnvironment& environment,
+                               Known<uint32_t>& to) {
+  Known<uint32_t> sum;
+  for (const char* name :
+       {"JOBSET_RESTART_ATTEMPT", "JOBSET_IN_PLACE_RESTART_ATTEMPT"}) {
+    const auto count = FindNumber(environment, name, kNumberMax);
+    if (!count.ok()) return count.status();
+    if (!*count) continue;
+    sum = {sum.value + **count,
+           absl::StrCat(sum.from, sum.known() ? " and " : "",
+                        From(name, absl::StrCat(**count)))};
+  }
+  to = sum;
+  return absl::OkStatus();
+}
+
 // An Indexed Job, also one of a JobSet. A pod is told its index and neither the
 // count nor an address. Its hostname is JOB-INDEX; with a headless service the
 // hosts file gives the domain, so the launcher's name follows.
@@ -226,6 +248,7 @@ Detected DetectKubernetes(const NodeEnvironment& environment) {
   Evidence evidence;
   evidence.platform = "kubernetes";
   absl::Status read = TakeVariables(environment, {.node_rank = rank}, evidence);
+  read.Update(TakeJobSetAttempt(environment, evidence.attempt));
   if (!read.ok()) return read;
   const std::string& host = environment.hostname;
   const std::string index =
@@ -268,7 +291,8 @@ Detected DetectSlurm(const NodeEnvironment& environment) {
        .nodes = in_step && Has(environment, "SLURM_STEP_NUM_NODES")
                     ? "SLURM_STEP_NUM_NODES"
                     : "SLURM_NNODES",
-       .ranks = "SLURM_GPUS_ON_NODE"},
+       .ranks = "SLURM_GPUS_ON_NODE",
+       .attempt = "SLURM_RESTART_COUNT"},
       evidence);
   if (!read.ok()) return read;
   const std::string job = Value(environment, "SLURM_JOB_ID");
@@ -429,7 +453,8 @@ absl::StatusOr<Evidence> OwnVariables(const NodeEnvironment& environment) {
   absl::Status read = TakeVariables(environment,
                                     {.node_rank = "ROLLCALL_NODE_RANK",
                                      .nodes = "ROLLCALL_NODES",
-                                     .launcher = "ROLLCALL_LAUNCHER"},
+                                     .launcher = "ROLLCALL_LAUNCHER",
+                                     .attempt = "ROLLCALL_ATTEMPT"},
                                     evidence);
   if (!read.ok()) return read;
   return evidence;

@@ -11,6 +11,7 @@ namespace rollcall {
 namespace {
 
 constexpr uint32_t kRankMax = Limits::nodes_max - 1;
+constexpr uint32_t kAttemptMax = 1u << 30;
 
 // "0" counts as unset: the GPUs of a node that has none, for example.
 void TakeText(const NodeEnvironment& environment, const char* name,
@@ -19,11 +20,12 @@ void TakeText(const NodeEnvironment& environment, const char* name,
   if (text != nullptr && *text != "0") to = {*text, From(name, *text)};
 }
 
-absl::Status TakeRank(const NodeEnvironment& environment, const char* name,
-                      Known<uint32_t>& to) {
-  const auto rank = FindNumber(environment, name, kRankMax);
-  if (!rank.ok()) return rank.status();
-  if (*rank) to = {**rank, From(name, absl::StrCat(**rank))};
+absl::Status TakeNumber(const NodeEnvironment& environment, const char* name,
+                        uint32_t most, Known<uint32_t>& to) {
+  if (name == nullptr) return absl::OkStatus();
+  const auto number = FindNumber(environment, name, most);
+  if (!number.ok()) return number.status();
+  if (*number) to = {**number, From(name, absl::StrCat(**number))};
   return absl::OkStatus();
 }
 
@@ -53,10 +55,10 @@ std::string From(absl::string_view name, absl::string_view value) {
 
 absl::Status TakeVariables(const NodeEnvironment& environment,
                            const VariableNames& names, Evidence& to) {
-  if (names.node_rank != nullptr) {
-    absl::Status read = TakeRank(environment, names.node_rank, to.node_rank);
-    if (!read.ok()) return read;
-  }
+  absl::Status read =
+      TakeNumber(environment, names.node_rank, kRankMax, to.node_rank);
+  read.Update(TakeNumber(environment, names.attempt, kAttemptMax, to.attempt));
+  if (!read.ok()) return read;
   const auto take = [&](const char* name, Known<std::string>& text) {
     if (name != nullptr) TakeText(environment, name, text);
   };

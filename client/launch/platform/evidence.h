@@ -41,6 +41,8 @@ struct Evidence {
   Known<std::string> ranks;
   // A job id (job_name.h) that is the same on all nodes of a run.
   Known<std::string> job;
+  // How often the platform has started the run again.
+  Known<uint32_t> attempt;
   // Why this process must not start an agent, and what to do; empty: it may.
   std::string obstacle;
 };
@@ -55,6 +57,7 @@ struct VariableNames {
   const char* address = nullptr;
   const char* ranks = nullptr;
   const char* job = nullptr;
+  const char* attempt = nullptr;
 };
 
 // Adds what the named variables say to `to`. INVALID_ARGUMENT: one is not what

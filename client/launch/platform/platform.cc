@@ -22,6 +22,7 @@ void FillAll(const Evidence& from, Evidence& to) {
   Fill(from.address, to.address);
   Fill(from.ranks, to.ranks);
   Fill(from.job, to.job);
+  Fill(from.attempt, to.attempt);
   if (to.obstacle.empty()) to.obstacle = from.obstacle;
 }
 
@@ -125,6 +126,21 @@ absl::StatusOr<Platform> DetectPlatform(const NodeEnvironment& environment,
   return platform;
 }
 
+absl::StatusOr<Known<uint32_t>> DetectAttempt(
+    const NodeEnvironment& environment) {
+  Evidence own;
+  absl::Status read =
+      TakeVariables(environment, {.attempt = "ROLLCALL_ATTEMPT"}, own);
+  if (!read.ok()) return read;
+  if (own.attempt.known()) return own.attempt;
+  const auto all = DetectAll(environment);
+  if (!all.ok()) return Known<uint32_t>();
+  for (const Evidence& one : *all) {
+    if (one.attempt.known()) return one.attempt;
+  }
+  return Known<uint32_t>();
+}
+
 std::vector<std::string> Because(const Platform& platform) {
   std::vector<std::string> lines;
   const auto add = [&lines](const char* what, const auto& known) {
@@ -142,6 +158,7 @@ std::vector<std::string> Because(const Platform& platform) {
   add("address", place.address);
   add("ranks", place.ranks);
   add("job", place.job);
+  add("attempt", place.attempt);
   return lines;
 }
 

@@ -42,6 +42,12 @@ struct Platform {
 absl::StatusOr<Platform> DetectPlatform(const NodeEnvironment& environment,
                                         const Evidence& flags = {});
 
+// The attempt alone, for commands that take their place from flags. Unknown:
+// the platform does not say, or what it says cannot be read. INVALID_ARGUMENT:
+// ROLLCALL_ATTEMPT is no number.
+absl::StatusOr<Known<uint32_t>> DetectAttempt(
+    const NodeEnvironment& environment);
+
 // One line for each thing that is known: "node_rank 2: SLURM_NODEID=2".
 std::vector<std::string> Because(const Platform& platform);
 

@@ -145,6 +145,15 @@ spec:
                         secretKeyRef:
                           name: @SECRET_TEXT@
                           key: secret
+                    # Together they are ROLLCALL_ATTEMPT of a rank.
+                    - name: JOBSET_RESTART_ATTEMPT
+                      valueFrom:
+                        fieldRef:
+                          fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
+                    - name: JOBSET_IN_PLACE_RESTART_ATTEMPT
+                      valueFrom:
+                        fieldRef:
+                          fieldPath: metadata.annotations['jobset.sigs.k8s.io/in-place-restart-attempt']
                   @RESOURCES@
                   volumeMounts:
                     - name: shm
@@ -221,6 +230,11 @@ spec:
           secretKeyRef:
             name: @SECRET_TEXT@
             key: secret
+      # Of the JobSet that Kubeflow makes: ROLLCALL_ATTEMPT of a rank.
+      - name: JOBSET_RESTART_ATTEMPT
+        valueFrom:
+          fieldRef:
+            fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
     @RESOURCES_PER_NODE@
 )spec";
 

@@ -32,9 +32,13 @@ struct Terms {
   FillValues values;
 
   const std::string& at(const char* flag) const { return flags.at(flag); }
+  bool elastic() const { return absl::StrContains(at("--nodes"), ':'); }
+  // The most of them, which is how many pods there are.
   size_t nodes() const {
+    const std::string& text = at("--nodes");
     uint32_t nodes = 0;
-    return absl::SimpleAtoi(at("--nodes"), &nodes) ? nodes : 0;
+    return absl::SimpleAtoi(text.substr(text.rfind(':') + 1), &nodes) ? nodes
+                                                                      : 0;
   }
   std::vector<std::string> CommandOr(std::vector<std::string> other) const {
     return command.empty() ? other : command;
@@ -56,6 +60,8 @@ std::string Resources(const Terms& terms, absl::string_view key) {
 
 // `suffix`: the longest that is put after the job's name to name a pod, but for
 // its index. `nodes_flag`: the platform does not tell a pod how many there are.
+// None tells it the minimum (Kubeflow does on a runtime with an elastic
+// policy).
 absl::Status FillKubernetes(absl::string_view suffix, bool nodes_flag,
                             Terms& terms) {
   const std::string& job = terms.at("--job");
@@ -69,7 +75,8 @@ absl::Status FillKubernetes(absl::string_view suffix, bool nodes_flag,
   good = CheckSecretName(secret);
   if (!good.ok()) return good;
   Words words = {"rollcall", "run"};
-  if (nodes_flag) words.push_back("--nodes=" + terms.at("--nodes"));
+  if (nodes_flag || terms.elastic())
+    words.push_back("--nodes=" + terms.at("--nodes"));
   words.push_back("--nproc-per-node=" + terms.at("--nproc-per-node"));
   words.push_back("--join-timeout=" + terms.at("--join-timeout"));
   words.push_back("--");
@@ -210,6 +217,8 @@ struct PlatformRow {
   absl::Status (*fill)(Terms&);
   std::vector<Setting> settings;
   bool has_command = true;
+  // --nodes may be MIN:MAX.
+  bool elastic = false;
 };
 
 constexpr char kExampleImage[] = "registry.example/train:1";
@@ -231,10 +240,11 @@ const std::vector<PlatformRow>& Rows() {
     launcher.insert(launcher.end(),
                     {{"--nodes", "2"}, {"--nproc-per-node", "8"}});
     return new std::vector<PlatformRow>{
-        {"kubernetes", kKubernetesText, FillJob, pods},
-        {"jobset", kJobSetText, FillJobSet, pods},
-        {"leaderworkerset", kLeaderWorkerSetText, FillLeaderWorkerSet, pods},
-        {"trainjob", kTrainJobText, FillTrainJob, pods},
+        {"kubernetes", kKubernetesText, FillJob, pods, true, true},
+        {"jobset", kJobSetText, FillJobSet, pods, true, true},
+        {"leaderworkerset", kLeaderWorkerSetText, FillLeaderWorkerSet, pods,
+         true, true},
+        {"trainjob", kTrainJobText, FillTrainJob, pods, true, true},
         {"slurm",
          kSlurmText,
          FillSlurm,
@@ -283,6 +293,12 @@ absl::StatusOr<Terms> ReadTerms(const PlatformRow& row,
         known.empty() ? "it has none" : absl::StrJoin(known, ", "),
         "), found this one"));
   }
+  const auto nodes = terms.flags.find("--nodes");
+  if (!row.elastic && nodes != terms.flags.end() && terms.elastic()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nodes: expected one number of nodes for ", row.name,
+                     ", got ", nodes->second));
+  }
   if (!row.has_command && !options.command.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "`rollcall render ", row.name, "`: expected no command, found ",
@@ -325,7 +341,6 @@ void FillCommon(Terms& terms) {
     if (value != terms.flags.end()) terms.values[name] = value->second;
   };
   add("JOB", "--job");
-  add("NODES", "--nodes");
   add("RANKS", "--nproc-per-node");
   add("IMAGE", "--image");
   for (const char* name : {"JOB", "IMAGE"}) {
@@ -334,6 +349,7 @@ void FillCommon(Terms& terms) {
     terms.values[absl::StrCat(name, "_TEXT")] = YamlText(value->second);
   }
   if (terms.flags.contains("--nodes")) {
+    terms.values["NODES"] = absl::StrCat(terms.nodes());
     terms.values["WORKERS"] = absl::StrCat(terms.nodes() - 1);
   }
 }

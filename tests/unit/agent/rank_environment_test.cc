@@ -101,6 +101,7 @@ TEST(RankEnvironment, IsTheWholeContract) {
       {"ROLLCALL_RUN", "r1"},
       {"ROLLCALL_NODE", "b"},
       {"ROLLCALL_GENERATION", "4"},
+      {"ROLLCALL_ATTEMPT", "0"},
       {"ROLLCALL_WORLD_FILE", "/run/x/gen-4/world.json"},
       {"ROLLCALL_NCCL_ID_FILE", "/run/x/gen-4/nccl-ids"},
       {"ROLLCALL_HOSTFILE", "/run/x/gen-4/hostfile"},
@@ -109,6 +110,11 @@ TEST(RankEnvironment, IsTheWholeContract) {
       {"ROLLCALL_SOCKET", "/run/x/socket"},
   };
   EXPECT_EQ(Get({"PATH=/bin"}), expect);
+}
+
+TEST(RankEnvironment, TheAttemptIsThatOfTheAgent) {
+  EXPECT_EQ(Get({"ROLLCALL_ATTEMPT=3"}).at("ROLLCALL_ATTEMPT"), "3");
+  EXPECT_EQ(Get({"ROLLCALL_ATTEMPT="}).at("ROLLCALL_ATTEMPT"), "0");
 }
 
 TEST(RankEnvironment, WhatIsInheritedAndWhatIsNot) {

@@ -336,6 +336,63 @@ TEST(Detect, SaysWhichVariableDecided) {
                "launcher head: ROLLCALL_LAUNCHER=head"}));
 }
 
+TEST(Detect, HowOftenThePlatformHasStartedTheRunAgain) {
+  const struct {
+    const char* what;
+    Entries entries;
+    const char* expect;
+  } rows[] = {
+      {"nothing", {}, "unknown"},
+      {"Slurm, the first time", {"SLURM_JOB_ID=7"}, "unknown"},
+      {"Slurm",
+       {"SLURM_JOB_ID=7", "SLURM_RESTART_COUNT=2"},
+       "2 SLURM_RESTART_COUNT=2"},
+      {"of another program", {"SLURM_RESTART_COUNT=2"}, "unknown"},
+      {"a JobSet that makes its pods again",
+       {"JOB_COMPLETION_INDEX=1", "JOBSET_RESTART_ATTEMPT=3"},
+       "3 JOBSET_RESTART_ATTEMPT=3"},
+      {"a JobSet that restarts them in place",
+       {"JOB_COMPLETION_INDEX=1", "JOBSET_RESTART_ATTEMPT=3",
+        "JOBSET_IN_PLACE_RESTART_ATTEMPT=2"},
+       "5 JOBSET_RESTART_ATTEMPT=3 and JOBSET_IN_PLACE_RESTART_ATTEMPT=2"},
+      {"a pod whose annotation is not there",
+       {"JOB_COMPLETION_INDEX=1", "JOBSET_RESTART_ATTEMPT=0",
+        "JOBSET_IN_PLACE_RESTART_ATTEMPT="},
+       "0 JOBSET_RESTART_ATTEMPT=0"},
+      {"a TrainJob is a JobSet",
+       {"PET_NNODES=2:4", "PET_NODE_RANK=1", "JOB_COMPLETION_INDEX=1",
+        "JOBSET_RESTART_ATTEMPT=1"},
+       "1 JOBSET_RESTART_ATTEMPT=1"},
+      {"AWS Batch counts from 1",
+       {"AWS_BATCH_JOB_NODE_INDEX=0", "AWS_BATCH_JOB_MAIN_NODE_INDEX=0",
+        "AWS_BATCH_JOB_NUM_NODES=2", "AWS_BATCH_JOB_ATTEMPT=2"},
+       "1 AWS_BATCH_JOB_ATTEMPT=2"},
+      {"the user's own comes first",
+       {"SLURM_JOB_ID=7", "SLURM_RESTART_COUNT=2", "ROLLCALL_ATTEMPT=9"},
+       "9 ROLLCALL_ATTEMPT=9"},
+      {"what a platform says wrongly",
+       {"SLURM_JOB_ID=7", "SLURM_RESTART_COUNT=x"},
+       "unknown"},
+      {"what the user says wrongly", {"ROLLCALL_ATTEMPT=x"}, "error"},
+      {"another of the user's",
+       {"ROLLCALL_ATTEMPT=1", "ROLLCALL_NODE_RANK=x"},
+       "1 ROLLCALL_ATTEMPT=1"},
+  };
+  for (const auto& row : rows) {
+    const auto attempt = DetectAttempt(VariablesOf(row.entries));
+    EXPECT_EQ(!attempt.ok() ? "error"
+              : attempt->known()
+                  ? absl::StrCat(attempt->value, " ", attempt->from)
+                  : "unknown",
+              row.expect)
+        << row.what;
+  }
+  const auto platform =
+      DetectPlatform(VariablesOf({"SLURM_JOB_ID=7", "SLURM_RESTART_COUNT=2"}));
+  ASSERT_TRUE(platform.ok());
+  EXPECT_EQ(Because(*platform).back(), "attempt 2: SLURM_RESTART_COUNT=2");
+}
+
 TEST(JobName, IsTheSameForEveryNode) {
   EXPECT_EQ(JobIdOf("some_uniq_id"), "some-uniq-id");
   EXPECT_EQ(JobIdOf("My.Run"), "my-run");
