@@ -1,9 +1,11 @@
-"""The READMEs: command lines, flags and links; and the first run."""
+"""The READMEs: command lines, flags, keys and links; and the first run."""
 import os
 import re
 import shlex
 import subprocess
 import unicodedata
+
+import yaml
 
 import harness
 from harness import E2E, JOIN_STRING, Lab
@@ -200,6 +202,66 @@ class Readmes(E2E):
                     done = self.stage.run([harness.ROLLCALL, "render",
                                            platform, flag, "1"])
                     self.assertNotIn("expected a flag that", done.text())
+
+    # A value for each key that a flag's own check takes.
+    VALUES = {
+        "nodes": 2, "nproc-per-node": 2, "max-restarts": 1, "grow": "never",
+        "preflight": "off", "preempt-signal": "TERM", "requeue-exit-code": 75,
+        "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "nccl-env": "all",
+        "token-ttl": "1h", "folder": ["d"], "hosts-names": ["a"],
+    }
+
+    def spec_takes(self, key):
+        """Whether a run spec may have this key."""
+        value = self.VALUES.get(key, "1h")
+        path = self.stage.path("spec.yaml")
+        messages = []
+        for one in (value, True):
+            with open(path, "w", encoding="utf-8") as f:
+                yaml.safe_dump({key: one}, f)
+            ended = self.stage.run([harness.ROLLCALL, "launch", "--spec", path])
+            self.assert_code(ended, 2)
+            messages.append(ended.text())
+        self.assertEqual(*("expected a key of a run spec" in text
+                           for text in messages), messages)
+        # One of both has the type of its value; the command is missing.
+        taken = any("expected the key command" in text or
+                    "needs" in text or "requires" in text.lower()
+                    for text in messages)
+        unknown = "expected a key of a run spec" in messages[0]
+        self.assertNotEqual(taken, unknown, messages)
+        return taken
+
+    def test_every_key_of_a_run_spec(self):
+        text = section(read("client/README.md"), "A run spec")
+        keys = set(re.findall(r"`([a-z-]+)`", re.search(
+            r"^Keys: ([\s\S]*?)\.$", text, re.M)[1]))
+        self.assertGreater(len(keys), 30)
+        for key in sorted(keys):
+            self.assertTrue(self.spec_takes(key), key)
+        for flag in sorted(self.flags("rollcall", "launch")):
+            key = flag.lstrip("-")
+            if flag.startswith("--") and key != "help":
+                self.assertEqual(self.spec_takes(key), key in keys, key)
+        # Those with forms of their own: the programs name them.
+        table = set(re.findall(r"^\| `([a-z]+)", text, re.M))
+        self.assertEqual(table, {"command", "environment", "spawn"})
+        for path, inside in (
+                ("spawn", "local ssh template"),
+                ("spawn.ssh", "hosts hostfile command push"),
+                ("spawn.template", "file submit")):
+            spec = {"none": 1}
+            for key in reversed(path.split(".")):
+                spec = {key: spec}
+            with open(self.stage.path("spec.yaml"), "w",
+                      encoding="utf-8") as f:
+                yaml.safe_dump(spec, f)
+            said = self.stage.run([harness.ROLLCALL, "launch", "--spec",
+                                   self.stage.path("spec.yaml")]).text()
+            known = re.search("; known are (.*)", said)[1].split(", ")
+            self.assertEqual(known, inside.split())
+            for key in known:
+                self.assertIn(key, text)
 
     def test_every_link(self):
         wrong, seen = [], 0

@@ -60,6 +60,8 @@ constexpr Key kKeys[] = {
     {"nccl-env", Form::kValue},
     {"nccl-lib", Form::kPath},
     {"listen", Form::kValue},
+    {"http", Form::kValue},
+    {"http-insecure", Form::kSwitch},
     {"state", Form::kPath},
     {"secret-file", Form::kInput},
     {"tls-ca", Form::kPath},
