@@ -132,6 +132,34 @@ class Ssh(E2E):
             self.assert_code(process, 2)
             self.assertIsNotNone(process.find(expect), process.text())
 
+    def test_connecting_has_a_limit_unless_the_user_sets_one(self):
+        self.make(2)
+        config = self.stage.path("ssh_config")
+        with open(config, encoding="utf-8") as f:
+            text = f.read()
+        log = self.stage.path("ssh.log")
+        wrapper = self.stage.path("ssh")
+        with open(wrapper, "w", encoding="utf-8") as f:
+            f.write(f'#!/bin/sh\nfor word; do [ "$word" != -G ] || exec '
+                    f'{self.sshd.ssh} "$@"; done\necho "$@" >>{log}\n'
+                    f'exec {self.sshd.ssh} "$@"\n')
+        os.chmod(wrapper, 0o700)
+        for configured, flags, passed in (
+                ("", "", True), ("  ConnectTimeout 20\n", "", False),
+                ("", " -o ConnectTimeout=30", False)):
+            with open(config, "w", encoding="utf-8") as f:
+                f.write(text.replace("  ConnectTimeout 10\n", configured))
+            open(log, "w").close()
+            self.sshd.ssh, real = wrapper + flags, self.sshd.ssh
+            launcher = self.start(["--hostfile", self.hostfile("lab2")], SAYS)
+            self.sshd.ssh = real
+            self.assert_code(launcher, 0)
+            with open(log, encoding="utf-8") as f:
+                words = f.read()
+            self.assertEqual("-o ConnectTimeout=10 " in words, passed, words)
+            # What ssh was asked is not shown.
+            self.assertIsNone(launcher.find("connecttimeout"))
+
     def test_a_hostfile_that_cannot_work_is_refused(self):
         for flags, lines, expect in (
                 (["--no-worker"], ["localhost"], "name the hosts that train"),

@@ -31,6 +31,10 @@ namespace {
 // ssh's own errors; an agent could only have this code from a rank.
 constexpr int kSshFailed = 255;
 constexpr size_t kErrorBytesMax = 1024;
+// Of what `ssh -G` prints.
+constexpr size_t kConfigBytesMax = 64 << 10;
+// A host that drops what reaches it would hold up a run for minutes.
+constexpr char kConnectTimeout[] = "ConnectTimeout=10";
 // One write to a pipe of this size is not torn apart.
 constexpr size_t kPieceBytes = PIPE_BUF;
 
@@ -53,8 +57,12 @@ void WriteAll(int fd, absl::string_view text) {
 // mix.
 class LineRelay {
  public:
-  LineRelay(int from, int to, int bell)
-      : from_(from), to_(to), bell_(IsAboveLiveLine(to, bell) ? bell : -1) {}
+  // `to` -1: nowhere. `kept`: of the end, for Tail.
+  LineRelay(int from, int to, int bell, size_t kept)
+      : from_(from),
+        to_(to),
+        bell_(IsAboveLiveLine(to, bell) ? bell : -1),
+        kept_(kept) {}
 
   bool open() const { return from_ >= 0; }
   int fd() const { return from_; }
@@ -69,8 +77,7 @@ class LineRelay {
       return;
     }
     open_.append(chunk, static_cast<size_t>(got));
-    tail_ = LastBytes(tail_.append(chunk, static_cast<size_t>(got)),
-                      kErrorBytesMax);
+    tail_ = LastBytes(tail_.append(chunk, static_cast<size_t>(got)), kept_);
     const size_t end = open_.rfind('\n');
     if (end != std::string::npos) Flush(end + 1);
     if (open_.size() > kPieceBytes) Flush(open_.size());
@@ -84,7 +91,9 @@ class LineRelay {
  private:
   void Flush(size_t bytes) {
     const absl::string_view lines = absl::string_view(open_).substr(0, bytes);
-    if (bell_ < 0) {
+    if (to_ < 0) {
+      // Only Tail is wanted.
+    } else if (bell_ < 0) {
       WriteAll(to_, lines);
     } else if (!lines.empty()) {
       WriteAll(to_, absl::StrCat(kEraseLine, lines));
@@ -96,6 +105,7 @@ class LineRelay {
   int from_;
   const int to_;
   const int bell_;
+  const size_t kept_;
   // The line that has no end yet.
   std::string open_;
   std::string tail_;
@@ -150,6 +160,8 @@ class RemoteAgent {
       : options_(std::move(options)), ssh_(SshWords(options_.ssh)) {}
 
   int Run() {
+    BoundConnecting();
+    if (ended_) return 128 + SIGTERM;
     std::string command = InstalledCommand();
     if (options_.push) {
       absl::StatusOr<std::string> pushed = Push();
@@ -169,6 +181,7 @@ class RemoteAgent {
   struct Ended {
     int code = 0;
     std::string errors;
+    std::string output;  // If it is not passed on.
   };
 
   static std::string Suffix(const std::string& errors) {
@@ -182,6 +195,21 @@ class RemoteAgent {
                      "): ", why, "; `", options_.ssh, " -o BatchMode=yes ",
                      options_.target, " true` must work without a question\n"));
     return kExitRendezvous;
+  }
+
+  // Adds a limit on the time to connect, unless the user has set one. Options
+  // come before what the configuration says, so ssh is asked first. A program
+  // in ssh's place may not know -G: then it runs `true`, which is harmless.
+  void BoundConnecting() {
+    if (SetsConnectTimeout(ssh_)) return;
+    std::vector<std::string> asks = ssh_;
+    asks.push_back("-G");
+    asks.swap(ssh_);
+    const auto said = Converse("true", "", /*stays_open=*/false,
+                               /*quiet=*/true);
+    asks.swap(ssh_);
+    if (said.ok() && ConfiguresConnectTimeout(said->output)) return;
+    ssh_.insert(ssh_.end(), {"-o", kConnectTimeout});
   }
 
   // The path of this binary on the host.
@@ -213,12 +241,15 @@ class RemoteAgent {
 
   // Sends `input`, passes the output on, and waits for the end. `stays_open`:
   // the agent's own connection, whose stdin carries signals behind the input.
+  // `quiet`: the output is returned instead.
   absl::StatusOr<Ended> Converse(const std::string& command, std::string input,
-                                 bool stays_open) {
+                                 bool stays_open, bool quiet = false) {
     auto ssh = SshProcess::Start(ssh_, options_.target, command);
     if (!ssh.ok()) return ssh.status();
-    LineRelay out(ssh->out_fd(), STDOUT_FILENO, options_.live_bell);
-    LineRelay err(ssh->err_fd(), STDERR_FILENO, options_.live_bell);
+    LineRelay out(ssh->out_fd(), quiet ? -1 : STDOUT_FILENO, options_.live_bell,
+                  quiet ? kConfigBytesMax : kErrorBytesMax);
+    LineRelay err(ssh->err_fd(), quiet ? -1 : STDERR_FILENO, options_.live_bell,
+                  kErrorBytesMax);
     bool writes = true;
     while (out.open() || err.open()) {
       if (writes && input.empty() && !stays_open) {
@@ -238,14 +269,14 @@ class RemoteAgent {
           input.push_back(kHandoffTerm);
         } else {
           ended_ = true;
-          return Ended{128 + signal, ""};
+          return Ended{128 + signal, "", ""};
         }
       }
       if (fds[1].revents != 0) writes = Write(ssh->in_fd(), input);
       if (fds[2].revents != 0) out.Read();
       if (fds[3].revents != 0) err.Read();
     }
-    return Ended{ExitCodeOf(ssh->Wait()), err.Tail()};
+    return Ended{ExitCodeOf(ssh->Wait()), err.Tail(), out.Tail()};
   }
 
   // False: ssh takes no more.
@@ -257,7 +288,7 @@ class RemoteAgent {
   }
 
   const RemoteAgentOptions options_;
-  const std::vector<std::string> ssh_;
+  std::vector<std::string> ssh_;
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGUSR2}};
   // SIGTERM came before the agent was started.
   bool ended_ = false;

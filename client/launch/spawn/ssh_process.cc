@@ -10,9 +10,12 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/launch/spawn/spawn.h"
 
 extern char** environ;
@@ -106,6 +109,24 @@ std::vector<std::string> SshWords(absl::string_view flag) {
   // ssh asks no question: a user could not answer one for each of many hosts.
   words.insert(words.end(), {"-T", "-o", "BatchMode=yes"});
   return words;
+}
+
+bool SetsConnectTimeout(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (absl::StrContains(absl::AsciiStrToLower(word), "connecttimeout")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ConfiguresConnectTimeout(absl::string_view printed) {
+  for (absl::string_view line : absl::StrSplit(printed, '\n')) {
+    if (!absl::ConsumePrefix(&line, "connecttimeout ")) continue;
+    // How OpenSSH's releases print that there is none.
+    return line != "none" && line != "-1" && line != "0";
+  }
+  return false;
 }
 
 std::string ShellWord(absl::string_view text) {

@@ -52,6 +52,12 @@ class SshProcess {
 // The words of a --ssh flag, with the options that rollcall adds.
 std::vector<std::string> SshWords(absl::string_view flag);
 
+// Whether these words set ConnectTimeout, in any of ssh's spellings. Pure.
+bool SetsConnectTimeout(const std::vector<std::string>& words);
+
+// The same of the configuration that `ssh -G` prints. Pure.
+bool ConfiguresConnectTimeout(absl::string_view printed);
+
 // One word for a POSIX shell. Pure.
 std::string ShellWord(absl::string_view text);
 
