@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -26,6 +25,7 @@
 #include "client/agent/processes/left_processes.h"
 #include "client/facts/system.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/hex.h"
 #include "daemon/core/limits.h"
 #include "nlohmann/json.hpp"
 
@@ -158,7 +158,7 @@ std::vector<std::string> IncarnationsOf(const std::string& folder,
     }
     const bool seen = absl::StrCat(words[2], " ", words[3]) == here;
     const bool earlier_boot = !boot.empty() && words[2] != boot;
-    if (seen || earlier_boot) lives.push_back(absl::HexStringToBytes(words[4]));
+    if (seen || earlier_boot) lives.push_back(FromHex(words[4]));
   }
   return lives;
 }

@@ -2,8 +2,8 @@
 #include <string>
 #include <string_view>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/base/hex.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/seeds/seeds.h"
@@ -75,7 +75,7 @@ void Files(Corpus& corpus) {
   // A link, an address and a default route of rtnetlink, and their end.
   add("netlink", 3,
       Script()
-          .Text(absl::HexStringToBytes(
+          .Text(FromHex(
               "4400000010000200010000000000000000000100020000004310000000000000"
               "09000300657468300000000008000400dc050000100012800900010076657468"
               "0000000028000000140002000100000000000000021800000200000008000100"
