@@ -124,15 +124,19 @@ absl::Status SetRanks(const Platform& platform, LaunchFlags& to) {
       absl::StrCat(starts.message(), " (", ranks.from, ")"));
 }
 
+absl::StatusOr<NodeCount> ReadNodes(const Known<std::string>& nodes) {
+  auto read = ParseNodes(nodes.value);
+  if (read.ok()) return read;
+  return absl::InvalidArgumentError(
+      absl::StrCat(nodes.from, ": ", read.status().message()));
+}
+
 absl::Status SetNodes(const Platform& platform, LaunchFlags& to) {
   const Known<std::string>& nodes = platform.place.nodes;
   NodeCount count{1, 1};
   if (nodes.known()) {
-    const auto read = ParseNodes(nodes.value);
-    if (!read.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(nodes.from, ": ", read.status().message()));
-    }
+    const auto read = ReadNodes(nodes);
+    if (!read.ok()) return read.status();
     count = *read;
   } else if (platform.role != PlatformRole::kAlone) {
     return absl::InvalidArgumentError(
@@ -164,6 +168,10 @@ absl::StatusOr<RunPlan> PlanLaunch(const Platform& platform, LaunchFlags launch,
 
 absl::StatusOr<RunPlan> PlanJoin(const Platform& platform, LaunchFlags launch,
                                  const RunFlags& flags, int port) {
+  // The launcher counts them, and would refuse it as well, but elsewhere.
+  if (const Known<std::string>& nodes = platform.place.nodes; nodes.known()) {
+    if (auto read = ReadNodes(nodes); !read.ok()) return read.status();
+  }
   JoinFlags join;
   join.local = std::move(launch.local);
   join.command = std::move(launch.command);

@@ -229,6 +229,13 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
 
 absl::StatusOr<std::string> ReadUpTo(const std::string& path,
                                      size_t bytes_max) {
+  std::error_code unknown;
+  if (fs::is_directory(path, unknown)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path,
+                     ": expected a file, found a "
+                     "directory"));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::UnavailableError(

@@ -175,6 +175,11 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   }
   if (!gave_up_.empty()) return;
   feed_.End();
+  // A limit of this machine, which holds for the launcher as well.
+  if (wait_status && WIFEXITED(*wait_status) &&
+      WEXITSTATUS(*wait_status) == kExitCannotStart && !daemon_.listened()) {
+    gave_up_code_ = kExitCannotStart;
+  }
   DaemonFailed(
       absl::StrCat("the daemon ",
                    wait_status ? DescribeExit(*wait_status) : "has died",

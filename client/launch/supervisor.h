@@ -29,6 +29,7 @@
 #include "client/launch/start_plan.h"
 #include "client/launch/status_feed.h"
 #include "daemon/base/signal_pipe.h"
+#include "daemon/core/exit_codes.h"
 #include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {
@@ -146,6 +147,7 @@ class Supervisor {
   // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
   std::string gave_up_;
+  int gave_up_code_ = kExitRendezvous;
   // The run to be continued could not be adopted and is left unchanged.
   bool left_ = false;
 };

@@ -139,7 +139,7 @@ int Supervisor::Finish() {
   feed_.End();
   const std::optional<v1::End>& end = daemon_.end();
   int code = own_exit_.value_or(kExitRendezvous);
-  if (!gave_up_.empty()) code = kExitRendezvous;
+  if (!gave_up_.empty()) code = gave_up_code_;
   if (stop_) code = stop_->exit_code();
   if (end) code = end->exit_code();
   if (!end && code == 0) code = kExitRendezvous;

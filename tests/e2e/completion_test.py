@@ -113,6 +113,8 @@ class Completion(E2E):
             os.makedirs(os.path.join(self.folder, "rollcall", job))
         os.makedirs(os.path.join(self.folder, "logs"))
         self.file("lines", "")
+        # Nor of two jobs.
+        os.makedirs(os.path.join(self.folder, "rollcall", "one\nother"))
         # No job has such a name, and bash would run it.
         os.makedirs(os.path.join(self.folder, "rollcall", "$(touch ran)"))
         self.check_all("rollcall status --job ", ["first", "second"])

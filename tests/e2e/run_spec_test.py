@@ -109,6 +109,10 @@ class RunSpec(E2E):
                      "{}:1:8: nodes takes", "{}:2:7: grow takes",
                      "{}:3:17: nproc-per-node takes 1 to 64",
                      "{}:4:15: join-timeout")
+        self.refused("max-restarts: -3\ncommand: [x]",
+                     "{}:1:15: max-restarts: expected a number of 0 or more, "
+                     "got '-3'")
+        self.refused('command: [x, "a\\0b"]', "{}:1:14: ", "NUL byte")
         self.refused("job: a", "{}: expected the key command")
         self.refused("command: [torchrun, x]\nnproc-per-node: 2", "{}: ",
                      "torchrun")

@@ -160,6 +160,15 @@ class Ssh(E2E):
             # What ssh was asked is not shown.
             self.assertIsNone(launcher.find("connecttimeout"))
 
+    def test_a_directory_is_no_hostfile(self):
+        for flag in "--hostfile", "--spec":
+            process = self.stage.run([harness.ROLLCALL, "launch", flag, "/",
+                                      *(["--", "true"] if flag == "--hostfile"
+                                        else [])])
+            self.assert_code(process, 2)
+            self.assertIn(f"{flag}: cannot read /: expected a file, found a "
+                          "directory", process.text())
+
     def test_a_hostfile_that_cannot_work_is_refused(self):
         for flags, lines, expect in (
                 (["--no-worker"], ["localhost"], "name the hosts that train"),

@@ -23,6 +23,21 @@ class Trouble(E2E):
                 self.assert_code(ended, 71)
                 self.assertTrue(ended.find(r"ulimit -n", "err"))
 
+    def test_a_daemon_that_the_limits_leave_too_little(self):
+        """The launcher can start; its daemon, which inherits more, cannot."""
+        for limit in range(24, 60):
+            ended = self.stage.run([
+                "sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh",
+                harness.ROLLCALL, "launch", "--no-hosts", "--", "true"])
+            if ended.find("the daemon exited with code 71", "err"):
+                self.assert_code(ended, 71)
+                self.assertTrue(ended.find(rf"{limit} open \(ulimit -n\)",
+                                           "err"), ended.text())
+                return
+            # Before, the launcher itself cannot.
+            self.assert_code(ended, 71)
+        self.fail("no limit was between those of launcher and daemon")
+
     def test_an_agent_that_does_not_end_is_named_and_killed(self):
         launcher = self.launch(["--job", "stuck", "--name", "main"],
                                ["sh", "-c", "echo up; exec sleep infinity"])

@@ -15,14 +15,16 @@ using Value = CommandTree::Value;
 
 // Lists the jobs with a state folder on this machine; for bash and zsh. Another
 // user may have made the folder below /tmp, and bash expands words that it
-// completes, so only this user's folders and only names of jobs count.
+// completes, so only this user's folders and only names of jobs count. A name
+// may have a newline: `find` leaves it out before names become lines.
 constexpr char kJobs[] = R"sh(
 _rollcall_jobs() {
   local folder
   for folder in "${XDG_STATE_HOME:-$HOME/.local/state}/rollcall" \
       "${TMPDIR:-/tmp}/rollcall-state-$UID"; do
     [[ -O $folder ]] || continue
-    command ls -- "$folder" | command grep -xE '[a-z0-9-]{1,63}'
+    LC_ALL=C command find "$folder" -mindepth 1 -maxdepth 1 \
+      ! -name '*[!a-z0-9-]*' -printf '%f\n' | command grep -xE '.{1,63}'
   done
 }
 )sh";
@@ -115,7 +117,9 @@ function __rollcall_jobs
     set -q TMPDIR; and set roots[2] $TMPDIR/rollcall-state-(id -u)
     for root in $roots
         test -O $root; or continue
-        command ls -- $root | string match -r '^[a-z0-9-]{1,63}$'
+        env LC_ALL=C find $root -mindepth 1 -maxdepth 1 \
+            ! -name '*[!a-z0-9-]*' -printf '%f\n' |
+            string match -r '^.{1,63}$'
     end
 end
 

@@ -38,6 +38,7 @@ void AddLaunch(CLI::App& app, TypedFlags& to) {
   launch
       ->add_option("--local-workers", to.launch.local_workers,
                    "start N more agents on this machine, for tests")
+      ->check(CheckCount)
       ->type_name("N");
   launch
       ->add_option("--spec", to.launch_spec,

@@ -1,9 +1,19 @@
 #include "client/cli/flags/flag_groups.h"
 
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/platform/job_name.h"
 
 namespace rollcall {
+
+std::string CheckCount(const std::string& text) {
+  uint32_t count = 0;
+  if (absl::SimpleAtoi(text, &count)) return "";
+  return absl::StrCat("expected a number of 0 or more, got '", text, "'");
+}
 
 void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--name", to.name, "this node's name (default: its hostname)")
@@ -99,6 +109,7 @@ void AddSettings(CLI::App& app, SettingsText& to) {
       app.add_option(
              "--max-restarts", to.max_restarts,
              "how many failures of ranks may cause a restart (default 3)")
+          ->check(CheckCount)
           ->type_name("N");
   app.add_option("--grow", to.grow,
                  "when new nodes join a running world: boundary (default) or "

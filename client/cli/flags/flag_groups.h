@@ -13,6 +13,9 @@
 
 namespace rollcall {
 
+// For CLI11: what is wrong with the number of a flag that takes 0 or more;
+// empty: nothing.
+std::string CheckCount(const std::string& text);
 // What one agent does on its node.
 void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal);
 // Flags that torchrun needs on every node, and that change nothing here.

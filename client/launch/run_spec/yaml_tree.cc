@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/lines.h"
@@ -55,6 +56,11 @@ class TreeBuilder : public YAML::EventHandler {
                 YAML::anchor_t anchor, const std::string& value) override {
     CheckAnchor(mark, anchor);
     CheckTag(mark, tag);
+    if (absl::StrContains(value, '\0')) {
+      Add(mark,
+          "expected a text, found one with a NUL byte (\"\\0\"), which no "
+          "name, word or variable can hold");
+    }
     YamlNode node = Make(mark, YamlNode::Kind::kText);
     node.text = value;
     node.quoted = tag == "!";

@@ -2,7 +2,8 @@
 //
 // What a run spec does not need is an error: anchors and aliases (which could
 // make a small file large), tags, several documents, deep nesting, keys that
-// are no text. So is what is no text (control characters, invalid UTF-8).
+// are no text. So is what is no text (control characters, invalid UTF-8), and a
+// text with a NUL byte, which only an escape can make.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RUN_SPEC_YAML_TREE_H_

@@ -18,13 +18,20 @@ absl::Status AtLine(size_t line, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", what));
 }
 
+absl::Status Twice(const char* key, absl::string_view word) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected ", key, " once, got '", word, "' as well"));
+}
+
 absl::Status ReadWord(absl::string_view word, Host& host) {
   const absl::string_view whole = word;
   if (absl::ConsumePrefix(&word, "name=")) {
+    if (!host.name.empty()) return Twice("name=", whole);
     host.name = std::string(word);
     return AdmitNodeName(host.name);
   }
   if (absl::ConsumePrefix(&word, "slots=")) {
+    if (host.slots != 0) return Twice("slots=", whole);
     if (absl::SimpleAtoi(word, &host.slots) && host.slots >= 1 &&
         host.slots <= Limits::ranks_per_node_max) {
       return absl::OkStatus();

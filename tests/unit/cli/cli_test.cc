@@ -289,6 +289,11 @@ TEST(Flags, MistakesNameTheRightSpelling) {
       {"doctor --jsn", "did you mean --json?"},
       {"docter", "did you mean doctor?"},
       {"stop --exit-code 256", "--exit-code"},
+      {"launch --max-restarts=-3 -- true",
+       "--max-restarts: expected a number of 0 or more, got '-3'"},
+      {"launch --max-restarts many -- true", "a number of 0 or more"},
+      {"launch --local-workers=-1 -- true",
+       "--local-workers: expected a number of 0 or more, got '-1'"},
   };
   for (const auto& row : rows) {
     const std::string complaint = Complaint(row.line);

@@ -128,6 +128,13 @@ TEST(RunPlan, WhatIsMissingIsNamed) {
       {"run -- x",
        {"PET_NODE_RANK=0", "PET_NNODES=2", "PET_NPROC_PER_NODE=gpu"},
        "PET_NPROC_PER_NODE=gpu"},
+      // A worker counts no nodes, but its launcher would not start.
+      {"run -- x",
+       {"PET_NODE_RANK=1", "PET_NNODES=4:2", "PET_MASTER_ADDR=h"},
+       "PET_NNODES=4:2"},
+      {"run -- x",
+       {"LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=many", "LWS_LEADER_ADDRESS=h"},
+       "LWS_GROUP_SIZE=many"},
       {"run -- torchrun t.py", kVessl, "GPUS_PER_NODE=8"},
   };
   for (const auto& row : rows) {

@@ -133,6 +133,19 @@ TEST(RunSpec, AMistakeIsNamedWithItsPlace) {
       {"job: \"a\x01\"",
        "f:1:8: expected text, found the byte 0x01; is this another kind of "
        "file?"},
+      // What YAML's escapes make of it.
+      {"job: a\ncommand: [run, \"a\\0b\"]",
+       "f:2:16: expected a text, found one with a NUL byte (\"\\0\"), which no "
+       "name, word or variable can hold"},
+      {"command: \"a\\x00\"",
+       "f:1:10: expected a text, found one with a NUL byte (\"\\0\"), which no "
+       "name, word or variable can hold"},
+      {"environment: {A: \"\\u0000\"}",
+       "f:1:18: expected a text, found one with a NUL byte (\"\\0\"), which no "
+       "name, word or variable can hold"},
+      {"environment: {\"A\\0\": 1}",
+       "f:1:15: expected a text, found one with a NUL byte (\"\\0\"), which no "
+       "name, word or variable can hold"},
       {"job: a\nx: \xFF", "f:2:4: expected UTF-8, found the byte 0xff"},
   };
   for (const auto& row : rows) {
