@@ -24,8 +24,10 @@
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
 #             a training without checkpoints
 #   train     the CPU's model: tokens per second, compared with PyTorch
+#   gpu       GPT-2 on one GPU: tokens per second, compared with PyTorch of
+#             ROLLCALL_TORCH_PYTHON (default python3); needs a GPU
 #
-# Without names: all of them. A slow result is not a failure.
+# Without names: all but gpu. A slow result is not a failure.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/packages.sh test
@@ -46,7 +48,8 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss takeover el
     elastic) python3 -B tests/bench/elastic.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, takeover, elastic, checkpoint or train, not '$name'" >&2
+    gpu) python3 -B tests/bench/gpu.py ;;
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, takeover, elastic, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

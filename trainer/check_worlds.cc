@@ -52,10 +52,14 @@ void PrintLine(const std::string& line) {
 
 absl::StatusOr<Verdict> CheckInWorld(const TrainOptions& options, Rank* rank,
                                      RankDevice& device) {
+  if (absl::Status s = AgreeOnDevice(rank, device); !s.ok()) return s;
   absl::StatusOr<std::unique_ptr<Collective>> collective =
       Connect(options, rank, device);
   if (!collective.ok()) return collective.status();
-  const std::unique_ptr<CheckMemory> memory = device.MakeCheckMemory();
+  // The collective of one rank copies on the host.
+  const std::unique_ptr<CheckMemory> memory =
+      (*collective)->size() == 1 ? std::make_unique<HostMemory>()
+                                 : device.MakeCheckMemory();
   absl::StatusOr<Verdict> verdict =
       RunCheck(options.check, **collective, *memory, WorldOf(rank), PrintLine);
   if (absl::IsCancelled(verdict.status()) && rank != nullptr) {
@@ -77,7 +81,7 @@ VerdictLevel LevelOf(const absl::Status& status) {
 
 Verdict CheckUntilDone(const TrainOptions& options, Rank* rank) {
   absl::StatusOr<std::unique_ptr<RankDevice>> device =
-      RankDevice::Choose(options.device, rank);
+      RankDevice::Find(options.device, rank);
   if (!device.ok()) {
     return {VerdictLevel::kFatal, {std::string(device.status().message())}};
   }

@@ -1,5 +1,6 @@
 #include "trainer/connect.h"
 
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,31 +39,71 @@ std::shared_ptr<Interruption> InterruptedBy(Rank* rank) {
   return interruption;
 }
 
+std::string NameOf(const DeviceChoice& choice) {
+  return choice.gpu.has_value() ? "a GPU" : "the CPU";
+}
+
+// What each rank of the world offers, by rank.
+absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
+                                                  const RankDevice& device) {
+  if (rank == nullptr || rank->world_size() == 1) {
+    return std::vector<DeviceOffer>{device.offer()};
+  }
+  const absl::StatusOr<std::vector<std::string>> texts =
+      ExchangeOf(rank)("device", device.offer().Encode());
+  if (!texts.ok()) return texts.status();
+  std::vector<DeviceOffer> offers;
+  for (const std::string& text : *texts) {
+    absl::StatusOr<DeviceOffer> offer = DeviceOffer::Decode(text);
+    if (!offer.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          RankName(rank->world().world(), static_cast<int>(offers.size())),
+          ": ", offer.status().message(),
+          "; give all nodes the same rollcall"));
+    }
+    offers.push_back(*std::move(offer));
+  }
+  return offers;
+}
+
 // A rank that waits in NCCL and a rank that waits in Gloo would wait forever.
-// This is checked whatever this node's --device says, since another node may
-// have another --device. If one rank is the source of the state, only the ranks
-// whose device kind differs from the source's fail for good.
-absl::Status CheckSameDevice(Rank* rank, const RankDevice& device) {
-  const std::string mine = device.is_gpu() ? "a GPU" : "the CPU";
-  const absl::StatusOr<std::vector<std::string>> all =
-      ExchangeOf(rank)("device", mine);
-  if (!all.ok()) return all.status();
-  const v1::WorldCommit& world_commit = rank->world().world_commit();
-  const bool like_source = world_commit.has_state_source() &&
-                           world_commit.state_source().rank() < all->size() &&
-                           (*all)[world_commit.state_source().rank()] == mine;
-  for (size_t i = 0; i < all->size(); ++i) {
-    if ((*all)[i] == mine) continue;
+// If one rank is the source of the state, only the ranks whose device kind
+// differs from the source's fail for good.
+absl::Status CheckSameKind(const Rank& rank,
+                           const std::vector<DeviceChoice>& choices,
+                           const RankDevice& device) {
+  const std::string mine = NameOf(choices[rank.rank()]);
+  const v1::WorldCommit& world_commit = rank.world().world_commit();
+  const bool like_source =
+      world_commit.has_state_source() &&
+      world_commit.state_source().rank() < choices.size() &&
+      NameOf(choices[world_commit.state_source().rank()]) == mine;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (NameOf(choices[i]) == mine) continue;
     const std::string what = absl::StrCat(
-        RankName(rank->world().world(), static_cast<int>(rank->rank())),
+        RankName(rank.world().world(), static_cast<int>(rank.rank())),
         " is on ", mine, ", and ",
-        RankName(rank->world().world(), static_cast<int>(i)), " on ", (*all)[i],
+        RankName(rank.world().world(), static_cast<int>(i)), " on ",
+        NameOf(choices[i]),
         device.reason().empty() ? "" : "; here: ", device.reason(),
         "; fix that, or give every node --device cpu");
     return like_source ? absl::UnavailableError(what)
                        : absl::FailedPreconditionError(what);
   }
   return absl::OkStatus();
+}
+
+// Says why a world that has GPUs is trained on CPUs.
+void TellOfTaken(const Rank& rank, const std::vector<DeviceChoice>& choices) {
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (!choices[i].all_taken) continue;
+    std::fprintf(
+        stderr,
+        "rollcall-train: training on CPUs: there is no GPU left for %s; start "
+        "one rank a GPU, or demand GPUs by --device cuda\n",
+        RankName(rank.world().world(), static_cast<int>(i)).c_str());
+    return;
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> OverGloo(
@@ -108,13 +149,31 @@ absl::StatusOr<std::unique_ptr<Collective>> OverNccl(
 
 }  // namespace
 
+absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
+  const absl::StatusOr<std::vector<DeviceOffer>> offers =
+      OffersOf(rank, device);
+  if (!offers.ok()) return offers.status();
+  const std::vector<DeviceChoice> choices = ChooseDevices(*offers);
+  const size_t mine = choices.size() == 1 ? 0 : rank->rank();
+  if (choices[mine].all_taken && device.offer().wanted == DeviceKind::kCuda) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        RankName(rank->world().world(), static_cast<int>(mine)), ": the ",
+        device.offer().gpus.size(),
+        " GPUs that it sees are in use by other ranks of this world; start one "
+        "rank a GPU, or give every node --device cpu"));
+  }
+  if (absl::Status s = device.Take(choices[mine]); !s.ok()) return s;
+  if (choices.size() == 1) return absl::OkStatus();
+  if (mine == 0 && !choices[mine].gpu.has_value()) TellOfTaken(*rank, choices);
+  return CheckSameKind(*rank, choices, device);
+}
+
 absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
                                                     Rank* rank,
                                                     RankDevice& device) {
   if (rank == nullptr || rank->world_size() == 1) {
     return std::make_unique<SingleCollective>();
   }
-  if (absl::Status s = CheckSameDevice(rank, device); !s.ok()) return s;
   return device.is_gpu() ? OverNccl(options, rank, device)
                          : OverGloo(options, rank);
 }

@@ -1,4 +1,5 @@
-// Connect: builds a rank's collective in its current world.
+// AgreeOnDevice and Connect: a rank's device and its collective in its current
+// world.
 //
 // It finds the peers through the agent's Exchange. It ties the collective to
 // the end of the world: that end wakes a blocked collective. It trains
@@ -22,12 +23,17 @@ namespace rollcall {
 // "rank 2 on node-b", as messages name a rank.
 std::string RankName(const v1::World& world, int which);
 
+// Tells all ranks of the world what this one has, and takes the device that
+// ChooseDevices gives it. All ranks call it in each world, before Connect; also
+// those that have a device. FAILED_PRECONDITION: this rank demands a GPU and
+// all that it sees are taken, or some ranks have a GPU and others do not; the
+// message names two of them. UNAVAILABLE: the latter, on a rank whose device
+// kind is that of the rank with the state: the other ranks will leave.
+absl::Status AgreeOnDevice(Rank* rank, RankDevice& device);
+
 // `rank` null, or a world of one rank: connects nothing. Uses NCCL on GPUs,
-// Gloo otherwise. `rank` and `device` must outlive the collective.
-// FAILED_PRECONDITION: some ranks have a GPU and others do not; the message
-// names two of them. UNAVAILABLE: the same, on a rank whose device kind is that
-// of the rank with the state: the other ranks will leave. For other errors see
-// ConnectGloo and ConnectNccl. Not to be retried within a generation.
+// Gloo otherwise. `rank` and `device` must outlive the collective. For errors
+// see ConnectGloo and ConnectNccl. Not to be retried within a generation.
 absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
                                                     Rank* rank,
                                                     RankDevice& device);

@@ -1,6 +1,9 @@
 #include "trainer/rank_device.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -51,11 +54,13 @@ class GpuMemory final : public CheckMemory {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Choose(
-    DeviceKind kind, const Rank* rank) {
-  std::unique_ptr<RankDevice> chosen(new RankDevice());
-  if (kind == DeviceKind::kCpu) return chosen;
-  absl::Status status = CudaAvailable();
+absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Find(DeviceKind kind,
+                                                             const Rank* rank) {
+  std::unique_ptr<RankDevice> found(new RankDevice());
+  found->offer_.wanted = kind;
+  if (kind == DeviceKind::kCpu) return found;
+  absl::StatusOr<std::vector<std::string>> gpus = CudaDevice::List();
+  absl::Status status = gpus.status();
   absl::StatusOr<NcclLibrary> nccl;
   if (status.ok()) {
     nccl = NcclLibrary::Open("");
@@ -65,19 +70,37 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Choose(
   }
   if (!status.ok()) {
     if (kind == DeviceKind::kCuda) return status;
-    chosen->reason_ = std::string(status.message());
-    return chosen;
+    found->reason_ = std::string(status.message());
+    return found;
   }
+  found->offer_.gpus = *std::move(gpus);
+  const char* host = std::getenv("NCCL_HOSTID");
+  if (host != nullptr) found->offer_.host = host;
   // Must precede NCCL's first call.
-  chosen->log_ = NcclLog::Catch();
+  found->log_ = NcclLog::Catch();
   if (nccl.ok()) {
-    chosen->nccl_ = std::make_unique<NcclLibrary>(*std::move(nccl));
+    found->nccl_ = std::make_unique<NcclLibrary>(*std::move(nccl));
   }
+  return found;
+}
+
+absl::Status RankDevice::Take(const DeviceChoice& choice) {
+  if (!offer_.held.empty()) return absl::OkStatus();
+  if (!choice.gpu.has_value()) {
+    if (choice.all_taken) {
+      reason_ = "all GPUs that it sees are in use by other ranks";
+    }
+    offer_.held = DeviceOffer::kHeldCpu;
+    return absl::OkStatus();
+  }
+  const auto number =
+      std::find(offer_.gpus.begin(), offer_.gpus.end(), *choice.gpu);
   absl::StatusOr<std::unique_ptr<CudaDevice>> gpu =
-      CudaDevice::Choose(rank == nullptr ? 0 : rank->local_rank());
+      CudaDevice::Choose(static_cast<int>(number - offer_.gpus.begin()));
   if (!gpu.ok()) return gpu.status();
-  chosen->gpu_ = *std::move(gpu);
-  return chosen;
+  gpu_ = *std::move(gpu);
+  offer_.held = *choice.gpu;
+  return absl::OkStatus();
 }
 
 std::string RankDevice::description() const {

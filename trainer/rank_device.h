@@ -1,8 +1,7 @@
 // RankDevice: the device on which a rank's model lives (the CPU or a GPU), with
 // its backend, its collective and its memory for the network check.
 //
-// Thread rule: the main thread, which must call Choose before it starts
-// others.
+// Thread rule: the main thread, which must call Find before it starts others.
 #ifndef ROLLCALL_TRAINER_RANK_DEVICE_H_
 #define ROLLCALL_TRAINER_RANK_DEVICE_H_
 
@@ -16,6 +15,7 @@
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/nccl_library.h"
 #include "trainer/cuda/nccl_log.h"
+#include "trainer/device_choice.h"
 #include "trainer/model/backend.h"
 #include "trainer/options.h"
 
@@ -23,12 +23,18 @@ namespace rollcall {
 
 class RankDevice {
  public:
-  // kAuto: a GPU if there is one and NCCL is available, otherwise the CPU.
-  // kCuda: FAILED_PRECONDITION says what is missing and how to get it. `rank`
-  // is null if there is no agent.
-  static absl::StatusOr<std::unique_ptr<RankDevice>> Choose(DeviceKind kind,
-                                                            const Rank* rank);
+  // Finds which devices there are. kAuto: GPUs if there are some and NCCL is
+  // available, otherwise the CPU. kCuda: FAILED_PRECONDITION says what is
+  // missing and how to get it. `rank` is null if there is no agent.
+  static absl::StatusOr<std::unique_ptr<RankDevice>> Find(DeviceKind kind,
+                                                          const Rank* rank);
+  // What this rank tells the others.
+  const DeviceOffer& offer() const { return offer_; }
+  // Opens the device that was chosen from the offers of all ranks; does nothing
+  // if one is open already. Errors: CudaDevice::Choose's.
+  absl::Status Take(const DeviceChoice& choice);
 
+  // The rest: after Take.
   bool is_gpu() const { return gpu_ != nullptr; }
   // For a person: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
   std::string description() const;
@@ -48,6 +54,7 @@ class RankDevice {
  private:
   RankDevice() = default;
 
+  DeviceOffer offer_;
   std::unique_ptr<CudaDevice> gpu_;
   std::unique_ptr<NcclLibrary> nccl_;
   std::unique_ptr<NcclLog> log_;

@@ -80,6 +80,7 @@ class Training {
 
  private:
   absl::Status Prepare();
+  absl::Status MakeLoop();
   absl::Status TrainInWorld();
   absl::Status Enter(Collective& collective);
   absl::Status RunSteps(Collective& collective);
@@ -94,7 +95,7 @@ class Training {
   Rank* const rank_;
   LeaveSignals& signals_;
   std::unique_ptr<RankDevice> device_;
-  std::unique_ptr<TrainLoop> loop_;
+  std::unique_ptr<TrainLoop> loop_;  // Null before MakeLoop.
   std::unique_ptr<Checkpointing> checkpointing_;
   bool told_ = false;  // The agent was told of a signal.
   bool stopped_ = false;
@@ -106,25 +107,25 @@ absl::StatusOr<int> Training::Run() {
   for (;;) {
     const absl::Status status = TrainInWorld();
     if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
-    if (rank_ == nullptr || !MayBeWorldEnd(status, *rank_) ||
-        !rank_->AwaitAbort(options_.collective_timeout).ok()) {
-      return status;
+    if (rank_ == nullptr || !MayBeWorldEnd(status, *rank_)) return status;
+    if (!rank_->aborted()) {
+      // The agent may take a while, or never learn of it.
+      std::fprintf(stderr,
+                   "rollcall-train: %s; waiting for the end of generation "
+                   "%llu\n",
+                   status.ToString().c_str(),
+                   static_cast<ULL>(rank_->generation()));
     }
+    if (!rank_->AwaitAbort(options_.collective_timeout).ok()) return status;
     if (absl::Status next = GoOnToNextWorld(); !next.ok()) return next;
   }
 }
 
 absl::Status Training::Prepare() {
   absl::StatusOr<std::unique_ptr<RankDevice>> device =
-      RankDevice::Choose(options_.device, rank_);
+      RankDevice::Find(options_.device, rank_);
   if (!device.ok()) return device.status();
   device_ = *std::move(device);
-  absl::StatusOr<std::unique_ptr<TrainLoop>> loop = TrainLoop::Create(
-      options_, [this](const GptConfig& model, const AdamWConfig& optimizer) {
-        return device_->MakeBackend(model, optimizer);
-      });
-  if (!loop.ok()) return loop.status();
-  loop_ = *std::move(loop);
   if (options_.checkpoints.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<Checkpointing>> checkpointing =
       Checkpointing::Open(options_);
@@ -134,8 +135,23 @@ absl::Status Training::Prepare() {
   return Saves() ? checkpointing_->Writable() : absl::OkStatus();
 }
 
+// In the first world in which the ranks have agreed on their devices.
+absl::Status Training::MakeLoop() {
+  absl::StatusOr<std::unique_ptr<TrainLoop>> loop = TrainLoop::Create(
+      options_, [this](const GptConfig& model, const AdamWConfig& optimizer) {
+        return device_->MakeBackend(model, optimizer);
+      });
+  if (!loop.ok()) return loop.status();
+  loop_ = *std::move(loop);
+  return absl::OkStatus();
+}
+
 absl::Status Training::TrainInWorld() {
   if (rank_ != nullptr) ShareCores(rank_->ranks_here());
+  if (absl::Status s = AgreeOnDevice(rank_, *device_); !s.ok()) return s;
+  if (loop_ == nullptr) {
+    if (absl::Status s = MakeLoop(); !s.ok()) return s;
+  }
   absl::StatusOr<std::unique_ptr<Collective>> collective =
       Connect(options_, rank_, *device_);
   if (!collective.ok()) return collective.status();
@@ -246,13 +262,14 @@ absl::Status Training::StopAtBoundary() {
 }
 
 absl::Status Training::GoOnToNextWorld() {
+  const int64_t step = loop_ == nullptr ? 0 : loop_->steps_done();
   std::fprintf(stderr,
                "rollcall-train: generation %llu has ended after step %lld: "
                "%s\n",
                static_cast<ULL>(rank_->generation()),
-               static_cast<long long>(loop_->steps_done()),
+               static_cast<long long>(step),
                rank_->abort().value_or(v1::RankAbort()).reason().c_str());
-  rank_->Stopped(loop_->steps_done(), loop_->whole());
+  rank_->Stopped(step, loop_ != nullptr && loop_->whole());
   // There are no steps here at which the signal could be read.
   signals_.BeginWait([this] { rank_->CancelNextWorld(); });
   const absl::Status next = rank_->NextWorld();
@@ -268,7 +285,7 @@ absl::Status Training::GoOnToNextWorld() {
 // A rank that is stopped between two worlds reaches no boundary any more. It
 // saves its state now, unless another rank has saved it.
 void Training::SaveState() {
-  if (checkpointing_ == nullptr || !loop_->whole()) return;
+  if (checkpointing_ == nullptr || loop_ == nullptr || !loop_->whole()) return;
   if (options_.saved_by == SavedBy::kEveryNode && rank_->local_rank() != 0) {
     return;
   }

@@ -1,8 +1,7 @@
-// train_steps MODEL SEQUENCES STEPS: for each line on stdin, executes STEPS
-// steps (gradients and update) on random bytes and prints the seconds that they
-// took.
-//
-// OPENBLAS_NUM_THREADS sets the number of threads.
+// train_steps MODEL SEQUENCES STEPS [cuda]: for each line on stdin, executes
+// STEPS steps (gradients and update) and prints the seconds that they took. On
+// the CPU with random bytes, where OPENBLAS_NUM_THREADS sets the number of
+// threads; with `cuda` on the first GPU, with random tokens of GPT-2.
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "daemon/base/check.h"
 #include "daemon/base/clock.h"
+#include "trainer/cuda/cuda.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/openblas.h"
 #include "trainer/model/random.h"
@@ -20,9 +20,12 @@
 namespace rollcall {
 namespace {
 
-int Run(const GptConfig& config, int sequences, int steps) {
-  std::unique_ptr<Backend> backend = *MakeCpuBackend(config, AdamWConfig());
-  CHECK(backend->Reserve(sequences).ok());
+int Run(Backend* backend, int sequences, int steps) {
+  const GptConfig& config = backend->config();
+  if (absl::Status s = backend->Reserve(sequences); !s.ok()) {
+    std::fprintf(stderr, "train_steps: %s\n", s.ToString().c_str());
+    return 1;
+  }
   CHECK(backend->Reset(1).ok());
   const size_t count = size_t(sequences) * config.context;
   std::vector<Token> tokens(count), targets(count);
@@ -41,10 +44,27 @@ int Run(const GptConfig& config, int sequences, int steps) {
               .ok());
       CHECK(backend->Update(1e-4f).ok());
     }
+    CHECK(backend->ReadExtras().ok());  // A GPU may still be at work.
     std::printf("%.6f\n", absl::ToDoubleSeconds(MonotonicNow() - begun));
     std::fflush(stdout);
   }
   return 0;
+}
+
+int RunOnGpu(const GptConfig& config, int sequences, int steps) {
+  const auto device = CudaDevice::Choose(0);
+  absl::Status status = device.status();
+  if (status.ok()) {
+    const auto backend = MakeCudaBackend(config, AdamWConfig(), **device);
+    if (backend.ok()) {
+      std::fprintf(stderr, "train_steps: %s\n",
+                   (*device)->description().c_str());
+      return Run(backend->get(), sequences, steps);
+    }
+    status = backend.status();
+  }
+  std::fprintf(stderr, "train_steps: %s\n", status.ToString().c_str());
+  return 1;
 }
 
 }  // namespace
@@ -53,11 +73,20 @@ int Run(const GptConfig& config, int sequences, int steps) {
 int main(int argc, char** argv) {
   rollcall::ChooseOpenBlasKernels(argv);
   int sequences = 0, steps = 0;
-  if (argc == 4 && absl::SimpleAtoi(argv[2], &sequences) && sequences > 0 &&
-      absl::SimpleAtoi(argv[3], &steps) && steps > 0) {
-    const auto config = rollcall::ConfigOf(argv[1], rollcall::kByteVocabulary);
-    if (config.ok()) return rollcall::Run(*config, sequences, steps);
+  const bool cuda = argc == 5 && argv[4] == std::string("cuda");
+  if ((argc == 4 || cuda) && absl::SimpleAtoi(argv[2], &sequences) &&
+      sequences > 0 && absl::SimpleAtoi(argv[3], &steps) && steps > 0) {
+    const auto config = rollcall::ConfigOf(
+        argv[1], cuda ? rollcall::kGpt2Vocabulary : rollcall::kByteVocabulary);
+    if (config.ok() && cuda) {
+      return rollcall::RunOnGpu(*config, sequences, steps);
+    }
+    if (config.ok()) {
+      return rollcall::Run(
+          rollcall::MakeCpuBackend(*config, rollcall::AdamWConfig())->get(),
+          sequences, steps);
+    }
   }
-  std::fprintf(stderr, "train_steps MODEL SEQUENCES STEPS\n");
+  std::fprintf(stderr, "train_steps MODEL SEQUENCES STEPS [cuda]\n");
   return 2;
 }

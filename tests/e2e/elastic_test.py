@@ -15,8 +15,10 @@ TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 # Small: the steps are quick, and it is the changes that are tried.
-MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
+SMALL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
+# Also where there is a GPU; gpu_test.py is about those.
+MODEL = [*SMALL, "--device", "cpu"]
 
 
 class Elastic(E2E):

@@ -1,11 +1,16 @@
-// Causal attention by tiles. Scores exist only in shared memory, only while a
-// tile is processed. The backward pass recomputes them from each row's lse, the
-// logarithm of its softmax sum.
+// Causal attention by tiles, as in FlashAttention-2 (arXiv 2307.08691): scores
+// exist only in registers, only while a tile is processed. The backward pass
+// recomputes them from each row's lse, the logarithm of its softmax sum.
 //
-// One block processes kRows rows of one head of one sequence; each warp has a
-// strip of 16 rows. Tile products use the tensor cores (wmma, 16 x 16 x 16).
-// Between two block barriers, only the warp that writes a part of shared
-// memory reads it. A head's columns are padded with zeros to kHead.
+// A block processes some rows of one head of one sequence; each of its warps
+// has a strip of 16 kTiles rows in shared memory and their sums in registers.
+// The tiles of the other side pass through two buffers in shared memory: while
+// one is used, the next is copied. A head's columns are padded with zeros to
+// kHead.
+//
+// The backward pass has two kernels, one for the gradients of keys and values
+// and one for those of queries. Both compute the scores and their gradients:
+// seven products instead of five, but no sum depends on the order of blocks.
 #include <cmath>
 
 #include "trainer/cuda/kernel_language.h"
@@ -13,20 +18,21 @@
 namespace rollcall::cuda {
 namespace {
 
-constexpr int kRows = 64;
-constexpr int kStrip = 16;
-constexpr int kThreads = kRows / kStrip * kWarp;
-constexpr int kStep = 16;  // The side of a wmma tile.
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarp;
+constexpr float kLog2E = 1.44269504088896340736f;
 
-template <typename Layout>
-using TileA =
-    wmma::fragment<wmma::matrix_a, kStep, kStep, kStep, Element, Layout>;
-template <typename Layout>
-using TileB =
-    wmma::fragment<wmma::matrix_b, kStep, kStep, kStep, Element, Layout>;
-using TileC = wmma::fragment<wmma::accumulator, kStep, kStep, kStep, float>;
+// Tiles of 16 rows in a warp's strip: as many as its registers have room for.
+template <int kHead>
+constexpr int kTilesOf = kHead <= 64 ? 2 : 1;
+template <int kHead>
+constexpr int kRowsOf = kWarps * 16 * kTilesOf<kHead>;
+// Rows of a tile that passes. All tiles of a block fit into 99 KB, which is
+// what sm_86 and sm_89 have.
+template <int kHead>
+constexpr int kPassingOf = kHead <= 64 ? 64 : 32;
 
-// Rows are padded, so that the elements of a column are in different banks.
+// Rows are padded, so that eight rows of a matrix are in different banks.
 __host__ __device__ constexpr int Padded(int columns) { return columns + 8; }
 
 // The offsets of a head of a sequence, and its row strides.
@@ -65,371 +71,512 @@ __device__ T* Take(unsigned char*& shared, int count) {
   return taken;
 }
 
-// Loads rows first, first + 1, ... of a head (row 0 is `from`) into a shared
-// tile; zeros beyond the context and beyond the head's columns.
+// Starts to copy rows first, first + 1, ... of a head (row 0 is `from`) into a
+// shared tile; zeros beyond the context and beyond the head's columns.
 template <int kHead>
-__device__ void LoadTile(Bf16* tile, const Bf16* from, int64_t stride,
+__device__ void CopyTile(Bf16* tile, const Bf16* from, int64_t stride,
                          int first, int rows, const Head& at) {
   constexpr int kPacks = kHead / kPack;
   for (int i = threadIdx.x; i < rows * kPacks; i += kThreads) {
     const int row = i / kPacks;
     const int column = i % kPacks * kPack;
-    Packed pack = {};
-    if (first + row < at.context && column < at.head) {
-      pack = LoadPack(from + (first + row) * stride + column);
-    }
-    StorePack(tile + row * Padded(kHead) + column, pack);
+    const bool there = first + row < at.context && column < at.head;
+    CopyAsync<sizeof(Packed)>(
+        tile + row * Padded(kHead) + column,
+        there ? from + (first + row) * stride + column : nullptr);
   }
 }
 
-// strip[16, columns] = rows[16, kHead] * (columns, kHead)^T.
-template <int kHead, int kColumns>
-__device__ void Scores(float* strip, const Bf16* rows, const Bf16* columns) {
-  for (int n = 0; n < kColumns; n += kStep) {
-    TileC sum;
-    wmma::fill_fragment(sum, 0.0f);
-    for (int d = 0; d < kHead; d += kStep) {
-      TileA<wmma::row_major> a;
-      TileB<wmma::col_major> b;
-      wmma::load_matrix_sync(a, reinterpret_cast<const Element*>(rows + d),
-                             Padded(kHead));
-      wmma::load_matrix_sync(
-          b, reinterpret_cast<const Element*>(columns + n * Padded(kHead) + d),
-          Padded(kHead));
-      wmma::mma_sync(sum, a, b, sum);
-    }
-    wmma::store_matrix_sync(strip + n, sum, Padded(kColumns),
-                            wmma::mem_row_major);
-  }
-}
+// A warp's sums: rows of its strip by columns, in tiles of 16 x 8.
+template <int kTiles, int kColumns>
+struct Sums {
+  float at[kTiles][kColumns / 8][4];
 
-// sums[16, kHead] += weights[16, kColumns] * tile[kColumns, kHead].
-template <int kHead, int kColumns>
-__device__ void Mix(TileC* sums, const Bf16* weights, const Bf16* tile) {
-  for (int n = 0; n < kColumns; n += kStep) {
-    TileA<wmma::row_major> a;
-    wmma::load_matrix_sync(a, reinterpret_cast<const Element*>(weights + n),
-                           Padded(kColumns));
-    for (int d = 0; d < kHead / kStep; ++d) {
-      TileB<wmma::row_major> b;
-      wmma::load_matrix_sync(b,
-                             reinterpret_cast<const Element*>(
-                                 tile + n * Padded(kHead) + d * kStep),
-                             Padded(kHead));
-      wmma::mma_sync(sums[d], a, b, sums[d]);
+  __device__ void Clear() {
+    ROLLCALL_UNROLL
+    for (int m = 0; m < kTiles; ++m) {
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kColumns / 8; ++n) {
+        ROLLCALL_UNROLL
+        for (int i = 0; i < 4; ++i) at[m][n][i] = 0;
+      }
     }
   }
+};
+// Where this lane's sum [m][n][i] is.
+__device__ inline int RowOf(int m, int i) {
+  return 16 * m + threadIdx.x % kWarp / 4 + i / 2 * 8;
+}
+__device__ inline int ColumnOf(int n, int i) {
+  return 8 * n + threadIdx.x % 4 * 2 + i % 2;
 }
 
-// Writes a warp's sums to rows `first`, ... of a head. `strip` is the warp's 16
-// x 16 buffer, with rows `strip_stride` apart.
-template <int kHead>
-__device__ void StoreStrip(Bf16* to, int64_t stride, int first, TileC* sums,
-                           float* strip, int strip_stride, const Head& at) {
+// sums = rows * columns^T, of a strip and the first kColumns rows of a tile.
+template <int kHead, int kTiles, int kColumns>
+__device__ void Scores(Sums<kTiles, kColumns>& sums, const Bf16* rows,
+                       const Bf16* columns) {
   const int lane = threadIdx.x % kWarp;
-  const int row = lane / 2;
-  const int column = lane % 2 * kPack;
-  for (int d = 0; d < kHead / kStep; ++d) {
-    __syncwarp();
-    wmma::store_matrix_sync(strip, sums[d], strip_stride, wmma::mem_row_major);
-    __syncwarp();
-    if (first + row >= at.context || d * kStep + column >= at.head) continue;
-    Packed pack;
-    for (int i = 0; i < kPack; ++i) {
-      pack.at[i] = ToBf16(strip[row * strip_stride + column + i]);
+  rows += lane % 16 * Padded(kHead) + lane / 16 * 8;
+  columns += (lane / 16 * 8 + lane % 8) * Padded(kHead) + lane / 8 % 2 * 8;
+  sums.Clear();
+  ROLLCALL_UNROLL
+  for (int d = 0; d < kHead; d += 16) {
+    uint32_t a[kTiles][4];
+    ROLLCALL_UNROLL
+    for (int m = 0; m < kTiles; ++m) {
+      LoadMatrices(a[m], rows + 16 * m * Padded(kHead) + d);
     }
-    StorePack(to + (first + row) * stride + d * kStep + column, pack);
+    ROLLCALL_UNROLL
+    for (int n = 0; n < kColumns / 8; n += 2) {
+      uint32_t b[4];
+      LoadMatrices(b, columns + 8 * n * Padded(kHead) + d);
+      ROLLCALL_UNROLL
+      for (int m = 0; m < kTiles; ++m) {
+        MultiplyAdd(sums.at[m][n], a[m], b[0], b[1]);
+        MultiplyAdd(sums.at[m][n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// sums += weights * tile, of the first kColumns rows of a tile.
+template <int kHead, int kTiles, int kColumns>
+__device__ void Mix(Sums<kTiles, kHead>& sums,
+                    const Sums<kTiles, kColumns>& weights, const Bf16* tile) {
+  const int lane = threadIdx.x % kWarp;
+  tile += lane % 16 * Padded(kHead) + lane / 16 * 8;
+  ROLLCALL_UNROLL
+  for (int k = 0; k < kColumns / 16; ++k) {
+    uint32_t a[kTiles][4];
+    ROLLCALL_UNROLL
+    for (int m = 0; m < kTiles; ++m) {
+      const float(&low)[4] = weights.at[m][2 * k];
+      const float(&high)[4] = weights.at[m][2 * k + 1];
+      a[m][0] = Pair(low[0], low[1]);
+      a[m][1] = Pair(low[2], low[3]);
+      a[m][2] = Pair(high[0], high[1]);
+      a[m][3] = Pair(high[2], high[3]);
+    }
+    ROLLCALL_UNROLL
+    for (int d = 0; d < kHead / 8; d += 2) {
+      uint32_t b[4];
+      LoadTransposed(b, tile + 16 * k * Padded(kHead) + 8 * d);
+      ROLLCALL_UNROLL
+      for (int m = 0; m < kTiles; ++m) {
+        MultiplyAdd(sums.at[m][d], a[m], b[0], b[1]);
+        MultiplyAdd(sums.at[m][d + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Writes a warp's sums to rows `first`, ... of a head, through its strip, which
+// no lane reads any more.
+template <int kHead, int kTiles>
+__device__ void StoreStrip(Bf16* to, int64_t stride, int first, Bf16* strip,
+                           const Sums<kTiles, kHead>& sums, const Head& at) {
+  __syncwarp();
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int n = 0; n < kHead / 8; ++n) {
+      ROLLCALL_UNROLL
+      for (int i = 0; i < 4; i += 2) {
+        StorePair(strip + RowOf(m, i) * Padded(kHead) + ColumnOf(n, i),
+                  Pair(sums.at[m][n][i], sums.at[m][n][i + 1]));
+      }
+    }
+  }
+  __syncwarp();
+  constexpr int kPacks = kHead / kPack;
+  for (int i = threadIdx.x % kWarp; i < 16 * kTiles * kPacks; i += kWarp) {
+    const int row = i / kPacks;
+    const int column = i % kPacks * kPack;
+    if (first + row >= at.context || column >= at.head) continue;
+    StorePack(to + (first + row) * stride + column,
+              LoadPack(strip + row * Padded(kHead) + column));
   }
 }
 
 // --- Forward -----------------------------------------------------------------
 
-constexpr int kForwardColumns = 64;
-
 template <int kHead>
 constexpr size_t ForwardBytes() {
-  return sizeof(Bf16) * (kRows + 2 * kForwardColumns) * Padded(kHead) +
-         (sizeof(float) + sizeof(Bf16)) * kRows * Padded(kForwardColumns) +
-         sizeof(float) * (kStep * kStep + kRows);
+  return sizeof(Bf16) * (kRowsOf<kHead> + 4 * kPassingOf<kHead>)*Padded(kHead);
 }
 
-// One row's running softmax, held by the two lanes that share the row.
+// The running softmax of a strip's rows: of each, the largest score times
+// scale * log2(e), and this lane's share of the sum.
+template <int kTiles>
 struct Running {
-  float max = -INFINITY;
-  float sum = 0;
+  float max[kTiles][2], sum[kTiles][2];
 };
 
-// Online softmax: turns a lane's half of a row of scores into weights, and
-// returns the factor by which the earlier sums must shrink. `keys`: how many
-// keys from here on the query can see.
-template <int kColumns>
-__device__ float OnlineSoftmax(Bf16* weights, const float* scores, int keys,
-                               float scale, Running& running) {
-  constexpr int kHalf = kColumns / 2;
-  const int begin = threadIdx.x % 2 * kHalf;
-  float max = running.max;
-  for (int c = begin; c < begin + kHalf; ++c) {
-    if (c < keys) max = Max()(max, scores[c] * scale);
-  }
-  max = Max()(max, __shfl_xor_sync(kAllLanes, max, 1));
-  float sum = 0;
-  for (int c = begin; c < begin + kHalf; ++c) {
-    const float p = c < keys ? expf(scores[c] * scale - max) : 0.0f;
-    weights[c] = ToBf16(p);
-    sum += p;
-  }
-  sum += __shfl_xor_sync(kAllLanes, sum, 1);
-  const float shrink = expf(running.max - max);
-  running.sum = running.sum * shrink + sum;
-  running.max = max;
-  return shrink;
+// Of the four lanes that share a row.
+__device__ inline float QuadMax(float value) {
+  value = Max()(value, __shfl_xor_sync(kAllLanes, value, 1));
+  return Max()(value, __shfl_xor_sync(kAllLanes, value, 2));
+}
+__device__ inline float QuadSum(float value) {
+  value += __shfl_xor_sync(kAllLanes, value, 1);
+  return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-// Multiplies each row of the sums by its factor. wmma does not say to which
-// rows a lane's elements belong, so `row_of` was loaded from a tile that holds
-// its own row numbers.
-template <int kHead>
-__device__ void ScaleRows(TileC* sums, const TileC& row_of,
-                          const float* factors) {
-  for (int i = 0; i < row_of.num_elements; ++i) {
-    const float factor = factors[static_cast<int>(row_of.x[i])];
-    for (int d = 0; d < kHead / kStep; ++d) sums[d].x[i] *= factor;
+// Online softmax: turns scores into weights, and shrinks the earlier sums.
+// Every row has a score that is not -infinity, here or in an earlier tile.
+template <int kHead, int kTiles, int kColumns>
+__device__ void OnlineSoftmax(Sums<kTiles, kColumns>& scores,
+                              Sums<kTiles, kHead>& sums,
+                              Running<kTiles>& running, float scale) {
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float max = -INFINITY;
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kColumns / 8; ++n) {
+        max = Max()(max, scores.at[m][n][2 * half]);
+        max = Max()(max, scores.at[m][n][2 * half + 1]);
+      }
+      max = Max()(running.max[m][half], QuadMax(max) * scale);
+      const float shrink = Exp2(running.max[m][half] - max);
+      running.max[m][half] = max;
+      float sum = 0;
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kColumns / 8; ++n) {
+        ROLLCALL_UNROLL
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const float p = Exp2(scores.at[m][n][i] * scale - max);
+          scores.at[m][n][i] = p;
+          sum += p;
+        }
+      }
+      running.sum[m][half] = running.sum[m][half] * shrink + sum;
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kHead / 8; ++n) {
+        sums.at[m][n][2 * half] *= shrink;
+        sums.at[m][n][2 * half + 1] *= shrink;
+      }
+    }
   }
 }
 
 template <int kHead>
-__global__ void ForwardKernel(Bf16* out, float* lse, const Bf16* qkv,
-                              int context, int width, int heads) {
-  constexpr int kColumns = kForwardColumns;
+__global__ void __launch_bounds__(kThreads, 2)
+    ForwardKernel(Bf16* out, float* lse, const Bf16* qkv, int context,
+                  int width, int heads) {
+  constexpr int kTiles = kTilesOf<kHead>;
+  constexpr int kRows = kRowsOf<kHead>;
+  constexpr int kPassing = kPassingOf<kHead>;
+  constexpr int kTileSize = kPassing * Padded(kHead);
   unsigned char* shared = SharedMemory();
   Bf16* q = Take<Bf16>(shared, kRows * Padded(kHead));
-  Bf16* k = Take<Bf16>(shared, kColumns * Padded(kHead));
-  Bf16* v = Take<Bf16>(shared, kColumns * Padded(kHead));
-  float* scores = Take<float>(shared, kRows * Padded(kColumns));
-  Bf16* weights = Take<Bf16>(shared, kRows * Padded(kColumns));
-  float* numbers = Take<float>(shared, kStep * kStep);
-  float* factors = Take<float>(shared, kRows);
+  Bf16* k = Take<Bf16>(shared, 2 * kTileSize);
+  Bf16* v = Take<Bf16>(shared, 2 * kTileSize);
 
   const Head at = HeadOf(context, width, heads);
   // Blocks with the most visible keys start first.
   const int first = (gridDim.z - 1 - blockIdx.z) * kRows;
-  const int strip = threadIdx.x / kWarp * kStrip;
-  const int lane = threadIdx.x % kWarp;
-  const int row = strip + lane / 2;
-  scores += strip * Padded(kColumns);
-  weights += strip * Padded(kColumns);
-  const int own = lane / 2 * Padded(kColumns);
-  for (int i = threadIdx.x; i < kStep * kStep; i += kThreads) {
-    numbers[i] = static_cast<float>(i / kStep);
-  }
-  LoadTile<kHead>(q, qkv + at.row(0), 3 * width, first, kRows, at);
-  __syncthreads();
-  TileC row_of;
-  wmma::load_matrix_sync(row_of, numbers, kStep, wmma::mem_row_major);
-  TileC sums[kHead / kStep];
-  for (TileC& sum : sums) wmma::fill_fragment(sum, 0.0f);
+  const int strip = threadIdx.x / kWarp * 16 * kTiles;
+  const float scale = at.scale * kLog2E;
+  q += strip * Padded(kHead);
+  const auto copy = [&](int key) {
+    const int buffer = key / kPassing % 2 * kTileSize;
+    CopyTile<kHead>(k + buffer, qkv + at.row(0) + width, 3 * width, key,
+                    kPassing, at);
+    CopyTile<kHead>(v + buffer, qkv + at.row(0) + 2 * width, 3 * width, key,
+                    kPassing, at);
+  };
+  CopyTile<kHead>(q - strip * Padded(kHead), qkv + at.row(0), 3 * width, first,
+                  kRows, at);
+  copy(0);
 
-  Running running;
-  // No row of this block sees keys beyond the block's last row.
-  for (int key = 0; key < first + kRows && key < context; key += kColumns) {
-    __syncthreads();
-    LoadTile<kHead>(k, qkv + at.row(0) + width, 3 * width, key, kColumns, at);
-    LoadTile<kHead>(v, qkv + at.row(0) + 2 * width, 3 * width, key, kColumns,
-                    at);
-    __syncthreads();
-    Scores<kHead, kColumns>(scores, q + strip * Padded(kHead), k);
-    __syncwarp();
-    const float shrink = OnlineSoftmax<kColumns>(
-        weights + own, scores + own, first + row - key + 1, at.scale, running);
-    if (lane % 2 == 0) factors[row] = shrink;
-    __syncwarp();
-    ScaleRows<kHead>(sums, row_of, factors + strip);
-    Mix<kHead, kColumns>(sums, weights, v);
-  }
-  __syncwarp();
-  if (lane % 2 == 0) {
-    factors[row] = 1 / running.sum;
-    if (first + row < context) {
-      lse[at.lse + first + row] = running.max + logf(running.sum);
+  Sums<kTiles, kHead> sums;
+  sums.Clear();
+  Running<kTiles> running;
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      running.max[m][half] = -INFINITY;
+      running.sum[m][half] = 0;
     }
   }
-  __syncwarp();
-  ScaleRows<kHead>(sums, row_of, factors + strip);
-  StoreStrip<kHead>(out + at.out_row(0), width, first + strip, sums, scores,
-                    Padded(kColumns), at);
+  // No row of this block sees keys beyond the block's last row.
+  const int end = first + kRows < context ? first + kRows : context;
+  for (int key = 0; key < end; key += kPassing) {
+    AwaitCopies();
+    __syncthreads();
+    if (key + kPassing < end) copy(key + kPassing);
+    if (key >= first + strip + 16 * kTiles) continue;
+    const int buffer = key / kPassing % 2 * kTileSize;
+    Sums<kTiles, kPassing> scores;
+    Scores<kHead>(scores, q, k + buffer);
+    if (key + kPassing > first + strip + 1) {
+      ROLLCALL_UNROLL
+      for (int m = 0; m < kTiles; ++m) {
+        ROLLCALL_UNROLL
+        for (int n = 0; n < kPassing / 8; ++n) {
+          ROLLCALL_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            if (key + ColumnOf(n, i) > first + strip + RowOf(m, i)) {
+              scores.at[m][n][i] = -INFINITY;
+            }
+          }
+        }
+      }
+    }
+    OnlineSoftmax<kHead>(scores, sums, running, scale);
+    Mix<kHead>(sums, scores, v + buffer);
+  }
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float sum = QuadSum(running.sum[m][half]);
+      const int row = first + strip + RowOf(m, 2 * half);
+      if (threadIdx.x % 4 == 0 && row < context) {
+        lse[at.lse + row] = running.max[m][half] / kLog2E + logf(sum);
+      }
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kHead / 8; ++n) {
+        sums.at[m][n][2 * half] /= sum;
+        sums.at[m][n][2 * half + 1] /= sum;
+      }
+    }
+  }
+  StoreStrip<kHead>(out + at.out_row(0), width, first + strip, q, sums, at);
 }
 
 // --- Backward ----------------------------------------------------------------
 
-constexpr int kBackwardColumns = 32;
+// Columns whose scores and gradients are in registers at the same time.
+constexpr int kAtOnce = 32;
 
 template <int kHead>
 constexpr size_t BackwardBytes() {
-  return sizeof(Bf16) * 2 * (kRows + kBackwardColumns) * Padded(kHead) +
-         2 * (sizeof(float) + sizeof(Bf16)) * kRows * Padded(kBackwardColumns) +
-         sizeof(float) * 2 * kBackwardColumns;
+  return sizeof(Bf16) *
+             (2 * kRowsOf<kHead> + 4 * kPassingOf<kHead>)*Padded(kHead) +
+         sizeof(float) * 4 * kPassingOf<kHead>;
 }
 
 // dots[row] = dout . out of a head: the term that the softmax's gradient
-// subtracts in each row. One warp per row of a head.
+// subtracts in each row. kDotLanes lanes per row of a head.
+constexpr int kDotLanes = 8;
+
 __global__ void DotsKernel(float* dots, const Bf16* dout, const Bf16* out,
                            int context, int width, int heads) {
   const Head at = HeadOf(context, width, heads);
-  const int row = (blockIdx.z * blockDim.x + threadIdx.x) / kWarp;
-  if (row >= context) return;
+  const int row = (blockIdx.z * blockDim.x + threadIdx.x) / kDotLanes;
+  const int lane = threadIdx.x % kDotLanes;
   float sum = 0;
-  for (int c = threadIdx.x % kWarp; c < at.head; c += kWarp) {
-    sum +=
-        ToFloat(dout[at.out_row(row) + c]) * ToFloat(out[at.out_row(row) + c]);
+  if (row < context) {
+    for (int c = lane * kPack; c < at.head; c += kDotLanes * kPack) {
+      const Packed a = LoadPack(dout + at.out_row(row) + c);
+      const Packed b = LoadPack(out + at.out_row(row) + c);
+      for (int i = 0; i < kPack; ++i)
+        sum += ToFloat(a.at[i]) * ToFloat(b.at[i]);
+    }
   }
-  sum = WarpSum(sum);
-  if (threadIdx.x % kWarp == 0) dots[at.lse + row] = sum;
+  for (int step = kDotLanes / 2; step > 0; step /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, step);
+  }
+  if (row < context && lane == 0) dots[at.lse + row] = sum;
 }
 
-// The shared memory of a block in the backward pass: two tiles that stay, two
-// that change, and each warp's strips.
-struct Room {
-  Bf16 *kept1, *kept2, *passing1, *passing2;
-  float *scores, *dweights;
-  Bf16 *weights, *dscores;
-  float *lses, *dots;
-};
+// One softmax weight recomputed from its score, and the gradient of the score
+// but for the scale. `lse` is in units of log2.
+__device__ inline void Recompute(float& score, float& dweight, bool seen,
+                                 float scale, float lse, float dot) {
+  const float p = seen ? Exp2(score * scale - lse) : 0.0f;
+  score = p;
+  dweight = p * (dweight - dot);
+}
 
+template <int kTiles, int kHead>
+__device__ void Scale(Sums<kTiles, kHead>& sums, float factor) {
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int n = 0; n < kHead / 8; ++n) {
+      ROLLCALL_UNROLL
+      for (int i = 0; i < 4; ++i) sums.at[m][n][i] *= factor;
+    }
+  }
+}
+
+// One block takes kRowsOf keys, goes over all queries that see them, and
+// computes the gradients of keys and values. All is transposed: strips are of
+// keys.
 template <int kHead>
-__device__ Room TakeRoom(int strip) {
-  constexpr int kColumns = kBackwardColumns;
+__global__ void __launch_bounds__(kThreads, 2)
+    KeysBackwardKernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv,
+                       const float* lse, const float* dots, int context,
+                       int width, int heads) {
+  constexpr int kTiles = kTilesOf<kHead>;
+  constexpr int kRows = kRowsOf<kHead>;
+  constexpr int kPassing = kPassingOf<kHead>;
+  constexpr int kTileSize = kPassing * Padded(kHead);
   unsigned char* shared = SharedMemory();
-  Room room;
-  room.kept1 = Take<Bf16>(shared, kRows * Padded(kHead));
-  room.kept2 = Take<Bf16>(shared, kRows * Padded(kHead));
-  room.passing1 = Take<Bf16>(shared, kColumns * Padded(kHead));
-  room.passing2 = Take<Bf16>(shared, kColumns * Padded(kHead));
-  const int skip = strip * Padded(kColumns);
-  room.scores = Take<float>(shared, kRows * Padded(kColumns)) + skip;
-  room.dweights = Take<float>(shared, kRows * Padded(kColumns)) + skip;
-  room.weights = Take<Bf16>(shared, kRows * Padded(kColumns)) + skip;
-  room.dscores = Take<Bf16>(shared, kRows * Padded(kColumns)) + skip;
-  room.lses = Take<float>(shared, kColumns);
-  room.dots = Take<float>(shared, kColumns);
-  return room;
-}
+  Bf16* k = Take<Bf16>(shared, kRows * Padded(kHead));
+  Bf16* v = Take<Bf16>(shared, kRows * Padded(kHead));
+  Bf16* q = Take<Bf16>(shared, 2 * kTileSize);
+  Bf16* d = Take<Bf16>(shared, 2 * kTileSize);
+  float* lses = Take<float>(shared, 2 * kPassing);
+  float* my_dots = Take<float>(shared, 2 * kPassing);
 
-// Recomputes one softmax weight from its score, and the gradient of the score;
-// zero if the query does not see the key.
-__device__ inline void Recompute(Bf16* weight, Bf16* dscore, bool seen,
-                                 float score, float dweight, float scale,
-                                 float lse, float dot) {
-  const float p = seen ? expf(score * scale - lse) : 0.0f;
-  *weight = ToBf16(p);
-  *dscore = ToBf16(p * (dweight - dot) * scale);
-}
-
-// One block takes kRows keys, goes over all queries that see them, and computes
-// the gradients of keys and values. All is transposed: strips are of keys.
-template <int kHead>
-__global__ void KeysBackwardKernel(Bf16* dqkv, const Bf16* dout,
-                                   const Bf16* qkv, const float* lse,
-                                   const float* dots, int context, int width,
-                                   int heads) {
-  constexpr int kColumns = kBackwardColumns;
-  constexpr int kHalf = kColumns / 2;
   const Head at = HeadOf(context, width, heads);
   const int first = blockIdx.z * kRows;
-  const int strip = threadIdx.x / kWarp * kStrip;
-  const int lane = threadIdx.x % kWarp;
-  const int key = first + strip + lane / 2;
-  const int own = lane / 2 * Padded(kColumns);
-  const Room room = TakeRoom<kHead>(strip);
-  LoadTile<kHead>(room.kept1, qkv + at.row(0) + width, 3 * width, first, kRows,
-                  at);
-  LoadTile<kHead>(room.kept2, qkv + at.row(0) + 2 * width, 3 * width, first,
-                  kRows, at);
-  TileC dk[kHead / kStep];
-  TileC dv[kHead / kStep];
-  for (TileC& sum : dk) wmma::fill_fragment(sum, 0.0f);
-  for (TileC& sum : dv) wmma::fill_fragment(sum, 0.0f);
-
-  for (int query = first; query < context; query += kColumns) {
-    __syncthreads();
-    LoadTile<kHead>(room.passing1, qkv + at.row(0), 3 * width, query, kColumns,
-                    at);
-    LoadTile<kHead>(room.passing2, dout + at.out_row(0), width, query, kColumns,
-                    at);
-    for (int i = threadIdx.x; i < kColumns; i += kThreads) {
+  const int strip = threadIdx.x / kWarp * 16 * kTiles;
+  const float scale = at.scale * kLog2E;
+  const auto copy = [&](int query) {
+    const int which = query / kPassing % 2;
+    CopyTile<kHead>(q + which * kTileSize, qkv + at.row(0), 3 * width, query,
+                    kPassing, at);
+    CopyTile<kHead>(d + which * kTileSize, dout + at.out_row(0), width, query,
+                    kPassing, at);
+    for (int i = threadIdx.x; i < kPassing; i += kThreads) {
       const bool there = query + i < context;
-      room.lses[i] = there ? lse[at.lse + query + i] : 0.0f;
-      room.dots[i] = there ? dots[at.lse + query + i] : 0.0f;
+      const int to = which * kPassing + i;
+      CopyAsync<4>(lses + to, there ? lse + at.lse + query + i : nullptr);
+      CopyAsync<4>(my_dots + to, there ? dots + at.lse + query + i : nullptr);
     }
+  };
+  CopyTile<kHead>(k, qkv + at.row(0) + width, 3 * width, first, kRows, at);
+  CopyTile<kHead>(v, qkv + at.row(0) + 2 * width, 3 * width, first, kRows, at);
+  copy(first);
+  k += strip * Padded(kHead);
+  v += strip * Padded(kHead);
+
+  Sums<kTiles, kHead> dk, dv;
+  dk.Clear();
+  dv.Clear();
+  for (int query = first; query < context; query += kPassing) {
+    AwaitCopies();
     __syncthreads();
-    Scores<kHead, kColumns>(room.scores, room.kept1 + strip * Padded(kHead),
-                            room.passing1);
-    Scores<kHead, kColumns>(room.dweights, room.kept2 + strip * Padded(kHead),
-                            room.passing2);
-    __syncwarp();
-    for (int c = lane % 2 * kHalf; c < (lane % 2 + 1) * kHalf; ++c) {
-      const bool seen = key <= query + c && query + c < context;
-      Recompute(room.weights + own + c, room.dscores + own + c, seen,
-                room.scores[own + c], room.dweights[own + c], at.scale,
-                room.lses[c], room.dots[c]);
+    if (query + kPassing < context) copy(query + kPassing);
+    const int which = query / kPassing % 2;
+    for (int c = 0; c < kPassing; c += kAtOnce) {
+      // No query here sees this warp's keys.
+      if (query + c + kAtOnce <= first + strip) continue;
+      const bool all_seen = query + c >= first + strip + 16 * kTiles - 1;
+      const int skip = which * kTileSize + c * Padded(kHead);
+      Sums<kTiles, kAtOnce> scores, dweights;
+      Scores<kHead>(scores, k, q + skip);
+      Scores<kHead>(dweights, v, d + skip);
+      ROLLCALL_UNROLL
+      for (int n = 0; n < kAtOnce / 8; ++n) {
+        ROLLCALL_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int column = c + ColumnOf(n, i);
+          const float row_lse = lses[which * kPassing + column] * kLog2E;
+          const float dot = my_dots[which * kPassing + column];
+          ROLLCALL_UNROLL
+          for (int m = 0; m < kTiles; ++m) {
+            ROLLCALL_UNROLL
+            for (int half = 0; half < 4; half += 2) {
+              const bool seen =
+                  all_seen || first + strip + RowOf(m, half) <= query + column;
+              Recompute(scores.at[m][n][half + i], dweights.at[m][n][half + i],
+                        seen, scale, row_lse, dot);
+            }
+          }
+        }
+      }
+      Mix<kHead>(dv, scores, d + skip);
+      Mix<kHead>(dk, dweights, q + skip);
     }
-    __syncwarp();
-    Mix<kHead, kColumns>(dv, room.weights, room.passing2);
-    Mix<kHead, kColumns>(dk, room.dscores, room.passing1);
   }
-  StoreStrip<kHead>(dqkv + at.row(0) + width, 3 * width, first + strip, dk,
-                    room.scores, Padded(kColumns), at);
-  StoreStrip<kHead>(dqkv + at.row(0) + 2 * width, 3 * width, first + strip, dv,
-                    room.scores, Padded(kColumns), at);
+  Scale(dk, at.scale);
+  StoreStrip<kHead>(dqkv + at.row(0) + width, 3 * width, first + strip, k, dk,
+                    at);
+  StoreStrip<kHead>(dqkv + at.row(0) + 2 * width, 3 * width, first + strip, v,
+                    dv, at);
 }
 
-// One block takes kRows queries, goes over all keys that they see, and computes
-// the queries' gradients.
+// One block takes kRowsOf queries, goes over all keys that they see, and
+// computes the queries' gradients.
 template <int kHead>
-__global__ void QueriesBackwardKernel(Bf16* dqkv, const Bf16* dout,
-                                      const Bf16* qkv, const float* lse,
-                                      const float* dots, int context, int width,
-                                      int heads) {
-  constexpr int kColumns = kBackwardColumns;
-  constexpr int kHalf = kColumns / 2;
+__global__ void __launch_bounds__(kThreads, 2)
+    QueriesBackwardKernel(Bf16* dqkv, const Bf16* dout, const Bf16* qkv,
+                          const float* lse, const float* dots, int context,
+                          int width, int heads) {
+  constexpr int kTiles = kTilesOf<kHead>;
+  constexpr int kRows = kRowsOf<kHead>;
+  constexpr int kPassing = kPassingOf<kHead>;
+  constexpr int kTileSize = kPassing * Padded(kHead);
+  unsigned char* shared = SharedMemory();
+  Bf16* q = Take<Bf16>(shared, kRows * Padded(kHead));
+  Bf16* d = Take<Bf16>(shared, kRows * Padded(kHead));
+  Bf16* k = Take<Bf16>(shared, 2 * kTileSize);
+  Bf16* v = Take<Bf16>(shared, 2 * kTileSize);
+
   const Head at = HeadOf(context, width, heads);
   // Blocks with the most visible keys start first.
   const int first = (gridDim.z - 1 - blockIdx.z) * kRows;
-  const int strip = threadIdx.x / kWarp * kStrip;
-  const int lane = threadIdx.x % kWarp;
-  const int query = first + strip + lane / 2;
-  const int own = lane / 2 * Padded(kColumns);
-  const Room room = TakeRoom<kHead>(strip);
-  LoadTile<kHead>(room.kept1, qkv + at.row(0), 3 * width, first, kRows, at);
-  LoadTile<kHead>(room.kept2, dout + at.out_row(0), width, first, kRows, at);
-  const bool there = query < context;
-  const float my_lse = there ? lse[at.lse + query] : 0.0f;
-  const float my_dot = there ? dots[at.lse + query] : 0.0f;
-  TileC dq[kHead / kStep];
-  for (TileC& sum : dq) wmma::fill_fragment(sum, 0.0f);
-
-  for (int key = 0; key < first + kRows && key < context; key += kColumns) {
-    __syncthreads();
-    LoadTile<kHead>(room.passing1, qkv + at.row(0) + width, 3 * width, key,
-                    kColumns, at);
-    LoadTile<kHead>(room.passing2, qkv + at.row(0) + 2 * width, 3 * width, key,
-                    kColumns, at);
-    __syncthreads();
-    Scores<kHead, kColumns>(room.scores, room.kept1 + strip * Padded(kHead),
-                            room.passing1);
-    Scores<kHead, kColumns>(room.dweights, room.kept2 + strip * Padded(kHead),
-                            room.passing2);
-    __syncwarp();
-    for (int c = lane % 2 * kHalf; c < (lane % 2 + 1) * kHalf; ++c) {
-      Recompute(room.weights + own + c, room.dscores + own + c,
-                there && key + c <= query, room.scores[own + c],
-                room.dweights[own + c], at.scale, my_lse, my_dot);
+  const int strip = threadIdx.x / kWarp * 16 * kTiles;
+  const float scale = at.scale * kLog2E;
+  const auto copy = [&](int key) {
+    const int skip = key / kPassing % 2 * kTileSize;
+    CopyTile<kHead>(k + skip, qkv + at.row(0) + width, 3 * width, key, kPassing,
+                    at);
+    CopyTile<kHead>(v + skip, qkv + at.row(0) + 2 * width, 3 * width, key,
+                    kPassing, at);
+  };
+  CopyTile<kHead>(q, qkv + at.row(0), 3 * width, first, kRows, at);
+  CopyTile<kHead>(d, dout + at.out_row(0), width, first, kRows, at);
+  copy(0);
+  q += strip * Padded(kHead);
+  d += strip * Padded(kHead);
+  float lses[kTiles][2], row_dots[kTiles][2];
+  ROLLCALL_UNROLL
+  for (int m = 0; m < kTiles; ++m) {
+    ROLLCALL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = first + strip + RowOf(m, 2 * half);
+      const bool there = row < context;
+      lses[m][half] = there ? lse[at.lse + row] * kLog2E : 0.0f;
+      row_dots[m][half] = there ? dots[at.lse + row] : 0.0f;
     }
-    __syncwarp();
-    Mix<kHead, kColumns>(dq, room.dscores, room.passing1);
   }
-  StoreStrip<kHead>(dqkv + at.row(0), 3 * width, first + strip, dq, room.scores,
-                    Padded(kColumns), at);
+
+  Sums<kTiles, kHead> dq;
+  dq.Clear();
+  const int end = first + kRows < context ? first + kRows : context;
+  for (int key = 0; key < end; key += kPassing) {
+    AwaitCopies();
+    __syncthreads();
+    if (key + kPassing < end) copy(key + kPassing);
+    for (int c = 0; c < kPassing; c += kAtOnce) {
+      // This warp's queries see no key here.
+      if (key + c >= first + strip + 16 * kTiles) continue;
+      const bool all_seen = key + c + kAtOnce <= first + strip + 1;
+      const int skip = key / kPassing % 2 * kTileSize + c * Padded(kHead);
+      Sums<kTiles, kAtOnce> scores, dweights;
+      Scores<kHead>(scores, q, k + skip);
+      Scores<kHead>(dweights, d, v + skip);
+      ROLLCALL_UNROLL
+      for (int m = 0; m < kTiles; ++m) {
+        ROLLCALL_UNROLL
+        for (int n = 0; n < kAtOnce / 8; ++n) {
+          ROLLCALL_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const bool seen = all_seen || key + c + ColumnOf(n, i) <=
+                                              first + strip + RowOf(m, i);
+            Recompute(scores.at[m][n][i], dweights.at[m][n][i], seen, scale,
+                      lses[m][i / 2], row_dots[m][i / 2]);
+          }
+        }
+      }
+      Mix<kHead>(dq, dweights, k + skip);
+    }
+  }
+  Scale(dq, at.scale);
+  StoreStrip<kHead>(dqkv + at.row(0), 3 * width, first + strip, q, dq, at);
 }
+
+static_assert(BackwardBytes<64>() <= 99 << 10);
+static_assert(BackwardBytes<kHeadMax>() <= 99 << 10);
 
 struct Shape {
   int64_t sequences;
@@ -444,18 +591,18 @@ struct Shape {
 template <int kHead>
 int Forward(Stream stream, Bf16* out, float* lse, const Bf16* qkv,
             const Shape& shape) {
-  return Launch(stream, shape.blocks(kRows), kThreads, ForwardBytes<kHead>(),
-                ForwardKernel<kHead>, out, lse, qkv, shape.context, shape.width,
-                shape.heads);
+  return Launch(stream, shape.blocks(kRowsOf<kHead>), kThreads,
+                ForwardBytes<kHead>(), ForwardKernel<kHead>, out, lse, qkv,
+                shape.context, shape.width, shape.heads);
 }
 
 template <int kHead>
 int Backward(Stream stream, Bf16* dqkv, const float* dots, const Bf16* dout,
              const Bf16* qkv, const float* lse, const Shape& shape) {
   const auto launch = [&](auto* kernel) {
-    return Launch(stream, shape.blocks(kRows), kThreads, BackwardBytes<kHead>(),
-                  kernel, dqkv, dout, qkv, lse, dots, shape.context,
-                  shape.width, shape.heads);
+    return Launch(stream, shape.blocks(kRowsOf<kHead>), kThreads,
+                  BackwardBytes<kHead>(), kernel, dqkv, dout, qkv, lse, dots,
+                  shape.context, shape.width, shape.heads);
   };
   const int error = launch(KeysBackwardKernel<kHead>);
   return error != 0 ? error : launch(QueriesBackwardKernel<kHead>);
@@ -483,9 +630,9 @@ int AttentionBackward(Stream stream, Bf16* dqkv, float* dots, const Bf16* dout,
                       int64_t sequences, int64_t context, int64_t width,
                       int64_t heads) {
   const Shape shape = ShapeOf(sequences, context, width, heads);
-  const int error =
-      Launch(stream, shape.blocks(kThreads / kWarp), kThreads, 0, DotsKernel,
-             dots, dout, out, shape.context, shape.width, shape.heads);
+  const int error = Launch(stream, shape.blocks(kThreads / kDotLanes), kThreads,
+                           0, DotsKernel, dots, dout, out, shape.context,
+                           shape.width, shape.heads);
   if (error != 0) return error;
   const int64_t head = width / heads;
   if (head <= 32) {

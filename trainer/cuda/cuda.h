@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,9 +28,12 @@ absl::Status CudaAvailable();
 
 class CudaDevice : public Streams {
  public:
-  // Chooses the GPU with the rank's local number. If the node has fewer GPUs
-  // than ranks, ranks share them round-robin. Errors: CudaAvailable's.
-  static absl::StatusOr<std::unique_ptr<CudaDevice>> Choose(int local_rank);
+  // The UUIDs of the GPUs that this process sees, in CUDA's order. Errors:
+  // CudaAvailable's.
+  static absl::StatusOr<std::vector<std::string>> List();
+  // Opens the GPU of that number in CUDA's order. Errors: CudaAvailable's, and
+  // FAILED_PRECONDITION if the kernels do not run on it.
+  static absl::StatusOr<std::unique_ptr<CudaDevice>> Choose(int number);
 
   // --- Memory and work, in the order of compute() -------------------------
   virtual absl::StatusOr<size_t> FreeBytes() = 0;

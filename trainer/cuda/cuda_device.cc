@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/library.h"
@@ -246,11 +247,32 @@ absl::Status CudaAvailable() {
   return BlasLibrary::Open().status();
 }
 
-absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Choose(int local_rank) {
+absl::StatusOr<std::vector<std::string>> CudaDevice::List() {
+  if (absl::Status s = CudaAvailable(); !s.ok()) return s;
   const absl::StatusOr<int> count = CountDevices();
   if (!count.ok()) return count.status();
+  std::vector<std::string> uuids;
+  for (int i = 0; i < *count; ++i) {
+    cudaDeviceProp properties{};
+    const absl::Status status =
+        CudaStatus(cudaGetDeviceProperties(&properties, i),
+                   "cudaGetDeviceProperties", absl::StrCat("GPU ", i));
+    if (!status.ok()) return status;
+    uuids.push_back(absl::BytesToHexString(
+        {properties.uuid.bytes, sizeof(properties.uuid.bytes)}));
+  }
+  return uuids;
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Choose(int number) {
+  const absl::StatusOr<int> count = CountDevices();
+  if (!count.ok()) return count.status();
+  if (number < 0 || number >= *count) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "GPU %d: expected 0 to %d (%s)", number, *count - 1, Visible()));
+  }
   auto gpu = std::make_unique<Gpu>();
-  if (absl::Status s = gpu->Open(local_rank % *count); !s.ok()) return s;
+  if (absl::Status s = gpu->Open(number); !s.ok()) return s;
   if (absl::Status s = BlasLibrary::Open().status(); !s.ok()) return s;
   return gpu;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -27,11 +28,18 @@ struct Barrier {
   uint64_t rounds = 0;
 };
 
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
 struct Fiber {
   ucontext_t context;
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   bool ended = false;
   void* sanitizer = nullptr;
+  std::vector<Copy> copies;  // Begun, not awaited.
 };
 
 // The running block: its fibers, and who has reached which barrier.
@@ -117,6 +125,7 @@ void RunBlock(Block& block, int threads, size_t shared) {
   block.warps.assign(threads / kWarp, Barrier{kWarp});
   for (Fiber& fiber : block.fibers) {
     fiber.ended = false;
+    fiber.copies.clear();
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.get();
     fiber.context.uc_stack.ss_size = kStackBytes;
@@ -148,14 +157,29 @@ void AwaitBlock() { Await(running->all); }
 void AwaitWarp() { Await(running->warps[place.thread.x / kWarp]); }
 
 unsigned char* WarpRoom() {
-  return running->warp_room.data() + place.thread.x / kWarp * kWarp * 8;
+  return running->warp_room.data() +
+         place.thread.x / kWarp * kWarp * kLaneBytes;
+}
+
+void CopyLater(void* to, const void* from, size_t bytes) {
+  Current().copies.push_back({to, from, bytes});
+}
+void CopyNow() {
+  for (const Copy& copy : Current().copies) {
+    if (copy.from == nullptr) {
+      std::memset(copy.to, 0, copy.bytes);
+    } else {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+  }
+  Current().copies.clear();
 }
 
 void Run(dim3 blocks, int threads, size_t shared,
          const std::function<void()>& body) {
   Block block;
   block.fibers.resize(threads);
-  block.warp_room.resize(threads * 8);
+  block.warp_room.resize(threads * kLaneBytes);
   block.body = &body;
 #if defined(__SANITIZE_THREAD__)
   block.outside_sanitizer = __tsan_get_current_fiber();

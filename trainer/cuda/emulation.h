@@ -6,7 +6,8 @@
 // ascending or descending order (emulation::downwards): if a barrier is
 // missing, one of the two orders shows it. Shared memory has exactly the
 // requested size and starts as NaN. bf16 rounds as on the device. Tile
-// products are summed in fp32, in order.
+// products are summed in fp32, in order. A copy in the background is made when
+// its thread waits for it.
 //
 // Time, streams and separate device memory are not emulated.
 //
@@ -24,6 +25,8 @@
 #define __global__
 #define __device__
 #define __host__
+#define __launch_bounds__(...)
+#define ROLLCALL_UNROLL
 
 struct dim3 {
   explicit dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1)
@@ -50,8 +53,12 @@ void Run(dim3 blocks, int threads, size_t shared,
 // Wait until all threads of the block, or of this warp, are here.
 void AwaitBlock();
 void AwaitWarp();
-// This warp's common memory: 8 bytes per lane.
+// This warp's common memory: kLaneBytes per lane.
+constexpr unsigned kLaneBytes = 24;
 unsigned char* WarpRoom();
+// Notes a copy of this thread, of zeros if `from` is null; makes all of them.
+void CopyLater(void* to, const void* from, size_t bytes);
+void CopyNow();
 
 }  // namespace emulation
 
@@ -63,16 +70,33 @@ unsigned char* WarpRoom();
 inline void __syncthreads() { emulation::AwaitBlock(); }
 inline void __syncwarp() { emulation::AwaitWarp(); }
 
+namespace emulation {
+
+// Gives `mine` to the other lanes of this warp, and calls `use` with a function
+// that returns a lane's value.
+template <typename T, typename Use>
+void WithWarp(const T& mine, const Use& use) {
+  static_assert(sizeof(T) <= kLaneBytes);
+  unsigned char* room = WarpRoom();
+  std::memcpy(room + kLaneBytes * (threadIdx.x % 32), &mine, sizeof(T));
+  AwaitWarp();
+  use([room](unsigned lane) {
+    T value;
+    std::memcpy(&value, room + kLaneBytes * lane, sizeof(T));
+    return value;
+  });
+  AwaitWarp();
+}
+
+}  // namespace emulation
+
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
-  static_assert(sizeof(T) <= 8);
-  unsigned char* room = emulation::WarpRoom();
+  T other = value;
   const unsigned lane = threadIdx.x % 32;
-  std::memcpy(room + 8 * lane, &value, sizeof(T));
-  emulation::AwaitWarp();
-  std::memcpy(&value, room + 8 * (lane ^ mask), sizeof(T));
-  emulation::AwaitWarp();
-  return value;
+  emulation::WithWarp(
+      value, [&](const auto& value_of) { other = value_of(lane ^ mask); });
+  return other;
 }
 
 inline unsigned char* SharedMemory() { return emulation::place.shared; }
@@ -104,71 +128,70 @@ inline int SetZero(Stream, void* memory, size_t bytes) {
 }
 inline const char* TextOf(int) { return "no error is emulated"; }
 
-using Element = Bf16;
+inline uint32_t Pair(float first, float second) {
+  return ToBf16(first).bits | uint32_t{ToBf16(second).bits} << 16;
+}
+inline void StorePair(Bf16* to, uint32_t pair) {
+  std::memcpy(to, &pair, sizeof(pair));
+}
+inline float Exp2(float x) { return std::exp2(x); }
 
-// Every lane holds a whole tile. Any distribution over the lanes is valid,
-// since kernels may not depend on it.
-namespace wmma {
+namespace emulation {
 
-struct matrix_a;
-struct matrix_b;
-struct accumulator;
-struct row_major;
-struct col_major;
-enum layout_t { mem_row_major, mem_col_major };
-
-template <typename Use, int m, int n, int k, typename T, typename Layout = void>
-struct fragment {
-  static constexpr int num_elements = 256;
-  float x[num_elements];  // Row-major.
-};
-
-template <typename Use, int m, int n, int k, typename T, typename Layout>
-void fill_fragment(fragment<Use, m, n, k, T, Layout>& to, float value) {
-  for (float& x : to.x) x = value;
+// Half 0 or 1 of a pair.
+inline float Half(uint32_t pair, int which) {
+  return ToFloat({static_cast<uint16_t>(pair >> 16 * which)});
 }
 
-template <typename Use, int m, int n, int k>
-void load_matrix_sync(fragment<Use, m, n, k, Bf16, row_major>& to,
-                      const Bf16* from, unsigned stride) {
-  for (int i = 0; i < 256; ++i) {
-    to.x[i] = ToFloat(from[i / 16 * stride + i % 16]);
-  }
-}
-template <typename Use, int m, int n, int k>
-void load_matrix_sync(fragment<Use, m, n, k, Bf16, col_major>& to,
-                      const Bf16* from, unsigned stride) {
-  for (int i = 0; i < 256; ++i) {
-    to.x[i] = ToFloat(from[i % 16 * stride + i / 16]);
-  }
-}
-template <int m, int n, int k>
-void load_matrix_sync(fragment<accumulator, m, n, k, float>& to,
-                      const float* from, unsigned stride, layout_t) {
-  for (int i = 0; i < 256; ++i) to.x[i] = from[i / 16 * stride + i % 16];
-}
-template <int m, int n, int k>
-void store_matrix_sync(float* to,
-                       const fragment<accumulator, m, n, k, float>& from,
-                       unsigned stride, layout_t) {
-  for (int i = 0; i < 256; ++i) to[i / 16 * stride + i % 16] = from.x[i];
-}
+}  // namespace emulation
 
-template <typename A, typename B, typename C>
-void mma_sync(C& out, const A& a, const B& b, const C& in) {
-  C sum = in;
-  for (int i = 0; i < 16; ++i) {
-    for (int k = 0; k < 16; ++k) {
-      const float factor = a.x[i * 16 + k];
-      for (int j = 0; j < 16; ++j) {
-        sum.x[i * 16 + j] += factor * b.x[k * 16 + j];
-      }
+inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
+  const unsigned lane = threadIdx.x % 32;
+  emulation::WithWarp(row, [&](const auto& row_of) {
+    for (unsigned m = 0; m < 4; ++m) {
+      const Bf16* from = row_of(8 * m + lane / 4) + lane % 4 * 2;
+      to[m] = from[0].bits | uint32_t{from[1].bits} << 16;
     }
-  }
-  out = sum;
+  });
 }
 
-}  // namespace wmma
+inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
+  const unsigned lane = threadIdx.x % 32;
+  emulation::WithWarp(row, [&](const auto& row_of) {
+    for (unsigned m = 0; m < 4; ++m) {
+      const unsigned first = 8 * m + lane % 4 * 2;
+      to[m] = row_of(first)[lane / 4].bits |
+              uint32_t{row_of(first + 1)[lane / 4].bits} << 16;
+    }
+  });
+}
+
+inline void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
+                        uint32_t b8) {
+  struct Factors {
+    uint32_t a[4], b[2];
+  };
+  const unsigned lane = threadIdx.x % 32;
+  emulation::WithWarp(
+      Factors{{a[0], a[1], a[2], a[3]}, {b0, b8}}, [&](const auto& factors_of) {
+        for (unsigned i = 0; i < 4; ++i) {
+          const unsigned column = lane % 4 * 2 + i % 2;
+          for (unsigned k = 0; k < 16; ++k) {
+            const Factors left = factors_of(lane / 4 * 4 + k % 8 / 2);
+            const Factors right = factors_of(column * 4 + k % 8 / 2);
+            sum[i] += emulation::Half(left.a[i / 2 + k / 8 * 2], k % 2) *
+                      emulation::Half(right.b[k / 8], k % 2);
+          }
+        }
+      });
+}
+
+template <int kBytes>
+void CopyAsync(void* shared, const void* from) {
+  emulation::CopyLater(shared, from, kBytes);
+}
+inline void AwaitCopies() { emulation::CopyNow(); }
+
 }  // namespace rollcall::cuda
 
 #endif  // ROLLCALL_TRAINER_CUDA_EMULATION_H_

@@ -9,7 +9,19 @@ namespace rollcall {
 namespace {
 
 // Larger chunks of logits would not make the products' shapes better.
-constexpr int64_t kChunkBytes = 256 << 20;
+constexpr int64_t kChunkBytes = 512 << 20;
+// Rows of a chunk are a multiple of this, which the products' tiles are, unless
+// one chunk has all rows.
+constexpr int64_t kChunkStep = 128;
+
+// Rows of a chunk, of which all but the last are equal, and about as many.
+int64_t ChunkRows(int64_t rows, int64_t row_bytes) {
+  const int64_t most =
+      std::max(kChunkBytes / row_bytes / kChunkStep, int64_t{1}) * kChunkStep;
+  const int64_t chunks = (rows + most - 1) / most;
+  const int64_t even = (rows + chunks - 1) / chunks;
+  return std::min((even + kChunkStep - 1) / kChunkStep * kChunkStep, rows);
+}
 
 }  // namespace
 
@@ -31,8 +43,7 @@ void GptActivations::Place(const GptConfig& config, int64_t rows,
                            Arena& arena) {
   const int64_t narrow = rows * config.width;
   const int64_t padded = cuda::PaddedVocabulary(config.vocabulary);
-  chunk = std::clamp<int64_t>(
-      kChunkBytes / (padded * int64_t{sizeof(cuda::Bf16)}), 1, rows);
+  chunk = ChunkRows(rows, padded * int64_t{sizeof(cuda::Bf16)});
   arena.Take(&tokens, rows);
   arena.Take(&targets, rows);
   arena.Take(&order, rows);

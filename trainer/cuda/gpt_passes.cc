@@ -147,17 +147,28 @@ void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
   dnorm.out = a.dnarrow + first * c;
   dnorm.out_stride = c;
   Multiply(dnorm);
+  // Hopper's kernels need a multiple of 8 rows; the others come by themselves.
+  const int64_t aligned = config_.vocabulary / cuda::kPack * cuda::kPack;
+  TableGradient(a, first, rows, 0, aligned);
+  TableGradient(a, first, rows, aligned, config_.vocabulary);
+}
+
+// Rows begin to end - 1 of the token table's gradient.
+void GptPasses::TableGradient(const GptActivations& a, int64_t first,
+                              int64_t rows, int64_t begin, int64_t end) {
+  if (begin == end) return;
+  const int64_t c = config_.width;
   Product dtable;
-  dtable.m = config_.vocabulary;
+  dtable.m = end - begin;
   dtable.n = c;
   dtable.k = rows;
-  dtable.a = a.logits;
+  dtable.a = a.logits + begin;
   dtable.a_stride = padded_;
   dtable.transpose_a = true;
   dtable.b = a.norm + first * c;
   dtable.b_stride = c;
   dtable.floats = true;
-  dtable.out = G(layout_.token_table);
+  dtable.out = G(layout_.token_table) + begin * c;
   dtable.out_stride = c;
   if (first > 0) dtable.add = dtable.out;
   Multiply(dtable);

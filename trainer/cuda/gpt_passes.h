@@ -60,6 +60,8 @@ class GptPasses {
   void Logits(const GptActivations& a, int64_t first, int64_t rows,
               float scale);
   void LogitsBackward(const GptActivations& a, int64_t first, int64_t rows);
+  void TableGradient(const GptActivations& a, int64_t first, int64_t rows,
+                     int64_t begin, int64_t end);
   void BackwardBlock(const GptActivations& a, const BlockLayout& at,
                      const cuda::Bf16* in, const GptActivations::Block& b,
                      int64_t rows);

@@ -2,8 +2,12 @@
 // any other C++ compiler does.
 //
 // It adds only what both must spell in the same way: conversions of Bf16, a
-// block's shared memory as one array, sums over a warp and a block, and a
-// launch that is a plain call.
+// block's shared memory as one array, products of small tiles, copies in the
+// background, sums over a warp and a block, and a launch that is a plain call.
+//
+// Tiles are those of PTX's mma.m16n8k16 and ldmatrix. Lane t of a warp holds,
+// of a sum of 16 x 8, the columns 2 (t % 4) and the next, of rows t / 4 and 8
+// more: sum[0], sum[1] and sum[2], sum[3].
 #ifndef ROLLCALL_TRAINER_CUDA_KERNEL_LANGUAGE_H_
 #define ROLLCALL_TRAINER_CUDA_KERNEL_LANGUAGE_H_
 
@@ -11,12 +15,11 @@
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
-#include <mma.h>
+
+// Before a loop over an array of registers.
+#define ROLLCALL_UNROLL _Pragma("unroll")
 
 namespace rollcall::cuda {
-
-namespace wmma = nvcuda::wmma;
-using Element = __nv_bfloat16;  // Of a wmma tile.
 
 __device__ inline unsigned char* SharedMemory() {
   extern __shared__ __align__(32) unsigned char shared_memory[];
@@ -27,6 +30,78 @@ __device__ inline float ToFloat(Bf16 value) {
 }
 __device__ inline Bf16 ToBf16(float value) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};
+}
+
+// Two values in one register; `first` has the lower half.
+__device__ inline uint32_t Pair(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ inline void StorePair(Bf16* to, uint32_t pair) {
+  *reinterpret_cast<uint32_t*>(to) = pair;
+}
+
+__device__ inline unsigned SharedAddress(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+// Four 8 x 8 matrices from shared memory: lane t gives the address of row t % 8
+// of matrix t / 8, 16 bytes. Lane t gets, of row t / 4 of each matrix, columns
+// 2 (t % 4) and the next.
+__device__ inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+      : "r"(SharedAddress(row))
+      : "memory");
+}
+// The same, each matrix transposed: of column t / 4, rows 2 (t % 4) and the
+// next.
+__device__ inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+      : "r"(SharedAddress(row))
+      : "memory");
+}
+
+// sum[16, 8] += a[16, 16] * b[16, 8]. a: the matrices of rows 0 and 8 of
+// columns 0, then of columns 8. b: transposed matrices of rows 0 and 8.
+__device__ inline void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4],
+                                   uint32_t b0, uint32_t b8) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b8));
+}
+
+// Starts a copy of kBytes (4 or 16) into shared memory, or of zeros if `from`
+// is null.
+template <int kBytes>
+__device__ inline void CopyAsync(void* shared, const void* from) {
+  const void* const source = from == nullptr ? shared : from;
+  const int bytes = from == nullptr ? 0 : kBytes;
+  if (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     SharedAddress(shared)),
+                 "l"(__cvta_generic_to_global(source)), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
+                     SharedAddress(shared)),
+                 "l"(__cvta_generic_to_global(source)), "r"(bytes)
+                 : "memory");
+  }
+}
+// Waits until this thread's copies are there.
+__device__ inline void AwaitCopies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+// 2^x to about 2^-22 of it; 0 below 2^-126.
+__device__ inline float Exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
 }
 
 // Starts kernel(arguments...) with `shared` bytes of shared memory per block.

@@ -31,9 +31,9 @@ struct Bf16 {
   uint16_t bits;
 };
 
-inline constexpr int kPack = 8;         // Elements that are moved at once.
-inline constexpr int kHeadMax = 128;    // The largest head size.
-inline constexpr int kRowsAPart = 256;  // Rows per partial sum of a column.
+inline constexpr int kPack = 8;        // Elements that are moved at once.
+inline constexpr int kHeadMax = 128;   // The largest head size.
+inline constexpr int kRowsAPart = 64;  // Rows per partial sum of a column.
 
 inline int64_t Parts(int64_t rows) {
   return (rows + kRowsAPart - 1) / kRowsAPart;

@@ -7,8 +7,22 @@ namespace rollcall::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 32;  // Per block that sums over columns...
-constexpr int kLanes = 8;     // ...with this many threads per column.
+// Sums over rows: a block of one warp's packs of columns...
+constexpr int kColumns = kWarp * kPack;
+// ...with this many warps, each for a share of the rows.
+constexpr int kLanes = kThreads / kWarp;
+
+// The floats of a pack's columns. Tensors have sizes of multiples of kPack, so
+// each of their packs is aligned.
+struct alignas(16) Octet {
+  float at[kPack];
+};
+__device__ inline Octet LoadOctet(const float* from) {
+  return *reinterpret_cast<const Octet*>(from);
+}
+__device__ inline void StoreOctet(float* to, const Octet& octet) {
+  *reinterpret_cast<Octet*>(to) = octet;
+}
 
 // --- Embedding ---------------------------------------------------------------
 
@@ -20,35 +34,56 @@ __global__ void EmbedForwardKernel(Bf16* out, const uint16_t* tokens,
   if (pack >= packs) return;
   const int64_t row = pack * kPack / width;
   const int64_t column = pack * kPack % width;
-  const float* token = token_table + tokens[row] * width + column;
-  const float* position = position_table + row % context * width + column;
+  const Octet token = LoadOctet(token_table + tokens[row] * width + column);
+  const Octet position =
+      LoadOctet(position_table + row % context * width + column);
   Packed sum;
-  for (int i = 0; i < kPack; ++i) sum.at[i] = ToBf16(token[i] + position[i]);
+  ROLLCALL_UNROLL
+  for (int i = 0; i < kPack; ++i)
+    sum.at[i] = ToBf16(token.at[i] + position.at[i]);
   StorePack(out + row * width + column, sum);
 }
 
+// Adds `sums` of all warps of a block, each for kColumns columns, in order.
+// `room` is shared and holds a float for each thread and column of its pack.
+__device__ inline void AddWarps(Octet& sums, float* room) {
+  float* const own = room + threadIdx.x * kPack;
+  StoreOctet(own, sums);
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return;
+  for (int warp = 1; warp < kLanes; ++warp) {
+    const Octet other = LoadOctet(own + warp * kColumns);
+    ROLLCALL_UNROLL
+    for (int i = 0; i < kPack; ++i) sums.at[i] += other.at[i];
+  }
+}
+constexpr size_t kAddWarpsBytes = sizeof(float) * kLanes * kColumns;
+
 // One block for each token of the batch and each kColumns of the width. Its
-// threads of one column share the token's rows; thread 0 of them adds up.
+// warps share the token's rows.
 __global__ void EmbedTokensKernel(float* dtoken_table,
                                   const TokenPlaces* places,
                                   const int32_t* order, const Bf16* dout,
                                   int64_t width) {
-  float* room = reinterpret_cast<float*>(SharedMemory());
   const TokenPlaces place = places[blockIdx.x];
-  const int lane = threadIdx.x / kColumns;
   const int64_t column =
-      int64_t{blockIdx.y} * kColumns + threadIdx.x % kColumns;
-  float sum = 0;
+      int64_t{blockIdx.y} * kColumns + threadIdx.x % kWarp * kPack;
+  Octet sums = {};
   if (column < width) {
-    for (int i = place.begin + lane; i < place.end; i += kLanes) {
-      sum += ToFloat(dout[order[i] * width + column]);
+    for (int i = place.begin + threadIdx.x / kWarp; i < place.end;
+         i += kLanes) {
+      const Packed pack = LoadPack(dout + order[i] * width + column);
+      ROLLCALL_UNROLL
+      for (int c = 0; c < kPack; ++c) sums.at[c] += ToFloat(pack.at[c]);
     }
   }
-  room[threadIdx.x] = sum;
-  __syncthreads();
-  if (lane > 0 || column >= width) return;
-  for (int i = 1; i < kLanes; ++i) sum += room[i * kColumns + threadIdx.x];
-  dtoken_table[place.token * width + column] += sum;
+  if (place.end - place.begin > 1) {
+    AddWarps(sums, reinterpret_cast<float*>(SharedMemory()));
+  }
+  if (threadIdx.x >= kWarp || column >= width) return;
+  float* const to = dtoken_table + place.token * width + column;
+  ROLLCALL_UNROLL
+  for (int c = 0; c < kPack; ++c) to[c] += sums.at[c];
 }
 
 __global__ void EmbedPositionsKernel(float* dposition_table, const Bf16* dout,
@@ -88,9 +123,12 @@ __global__ void NormForwardKernel(Bf16* out, float* mean, float* rstd,
   const float s = 1 / sqrtf(WarpSum(squares) / width + 1e-5f);
   for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
     Packed pack = LoadPack(x + c);
+    const Octet g = LoadOctet(gain + c);
+    const Octet b = LoadOctet(bias + c);
+    ROLLCALL_UNROLL
     for (int i = 0; i < kPack; ++i) {
       const float n = (ToFloat(pack.at[i]) - m) * s;
-      pack.at[i] = ToBf16(n * gain[c + i] + bias[c + i]);
+      pack.at[i] = ToBf16(n * g.at[i] + b.at[i]);
     }
     StorePack(out + row * width + c, pack);
   }
@@ -99,106 +137,131 @@ __global__ void NormForwardKernel(Bf16* out, float* mean, float* rstd,
   rstd[row] = s;
 }
 
+// Warps of a block of NormBackwardKernel: each has sums of 2 x width in shared
+// memory, which is 227 KB at most on sm_90 and 163 KB on sm_80.
+int NormWarps(int64_t width) {
+  constexpr int64_t kSharedMax = 160 << 10;
+  const int64_t warps = kSharedMax / (2 * width * int64_t{sizeof(float)});
+  return static_cast<int>(warps < 1 ? 1 : warps > 8 ? 8 : warps);
+}
+
 // As LayerNormBackward of layers.cc: din += s (g - mean(g) - n mean(g n)), g =
-// dout * gain.
-__global__ void NormInputKernel(Bf16* din, const Bf16* dout, const Bf16* in,
-                                const float* gain, const float* mean,
-                                const float* rstd, int64_t rows,
-                                int64_t width) {
+// dout * gain, with a warp for each row. The block's kRowsAPart rows give a
+// part of the sums of dout * n and of dout over all rows.
+__global__ void NormBackwardKernel(Bf16* din, float* parts, const Bf16* dout,
+                                   const Bf16* in, const float* gain,
+                                   const float* mean, const float* rstd,
+                                   int64_t rows, int64_t width) {
+  float* const shared = reinterpret_cast<float*>(SharedMemory());
   const int lane = threadIdx.x % kWarp;
-  const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
-  if (row >= rows) return;
-  const float m = mean[row];
-  const float s = rstd[row];
-  float g_sum = 0;
-  float gn_sum = 0;
+  const int warps = blockDim.x / kWarp;
+  float* const dgain = shared + threadIdx.x / kWarp * 2 * width;
+  float* const dbias = dgain + width;
   for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
-    const Packed x = LoadPack(in + row * width + c);
-    const Packed dy = LoadPack(dout + row * width + c);
-    for (int i = 0; i < kPack; ++i) {
-      const float g = ToFloat(dy.at[i]) * gain[c + i];
-      g_sum += g;
-      gn_sum += g * (ToFloat(x.at[i]) - m) * s;
+    StoreOctet(dgain + c, {});
+    StoreOctet(dbias + c, {});
+  }
+  const int64_t begin = int64_t{blockIdx.x} * kRowsAPart;
+  const int64_t end = begin + kRowsAPart < rows ? begin + kRowsAPart : rows;
+  for (int64_t row = begin + threadIdx.x / kWarp; row < end; row += warps) {
+    const float m = mean[row];
+    const float s = rstd[row];
+    float g_sum = 0;
+    float gn_sum = 0;
+    for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
+      const Packed x = LoadPack(in + row * width + c);
+      const Packed dy = LoadPack(dout + row * width + c);
+      const Octet weight = LoadOctet(gain + c);
+      Octet gain_sum = LoadOctet(dgain + c);
+      Octet bias_sum = LoadOctet(dbias + c);
+      ROLLCALL_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        const float d = ToFloat(dy.at[i]);
+        const float n = (ToFloat(x.at[i]) - m) * s;
+        const float g = d * weight.at[i];
+        g_sum += g;
+        gn_sum += g * n;
+        gain_sum.at[i] += d * n;
+        bias_sum.at[i] += d;
+      }
+      StoreOctet(dgain + c, gain_sum);
+      StoreOctet(dbias + c, bias_sum);
+    }
+    const float g_mean = WarpSum(g_sum) / width;
+    const float gn_mean = WarpSum(gn_sum) / width;
+    for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
+      const Packed x = LoadPack(in + row * width + c);
+      const Packed dy = LoadPack(dout + row * width + c);
+      const Octet weight = LoadOctet(gain + c);
+      Packed dx = LoadPack(din + row * width + c);
+      ROLLCALL_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        const float n = (ToFloat(x.at[i]) - m) * s;
+        const float g = ToFloat(dy.at[i]) * weight.at[i];
+        dx.at[i] = ToBf16(ToFloat(dx.at[i]) + s * (g - g_mean - n * gn_mean));
+      }
+      StorePack(din + row * width + c, dx);
     }
   }
-  const float g_mean = WarpSum(g_sum) / width;
-  const float gn_mean = WarpSum(gn_sum) / width;
-  for (int64_t c = lane * kPack; c < width; c += kWarp * kPack) {
-    const Packed x = LoadPack(in + row * width + c);
-    const Packed dy = LoadPack(dout + row * width + c);
-    Packed dx = LoadPack(din + row * width + c);
-    for (int i = 0; i < kPack; ++i) {
-      const float n = (ToFloat(x.at[i]) - m) * s;
-      const float g = ToFloat(dy.at[i]) * gain[c + i];
-      dx.at[i] = ToBf16(ToFloat(dx.at[i]) + s * (g - g_mean - n * gn_mean));
-    }
-    StorePack(din + row * width + c, dx);
+  __syncthreads();
+  for (int64_t c = threadIdx.x; c < 2 * width; c += blockDim.x) {
+    float sum = shared[c];
+    for (int i = 1; i < warps; ++i) sum += shared[i * 2 * width + c];
+    parts[blockIdx.x * 2 * width + c] = sum;
   }
 }
 
-// --- Sums over columns -------------------------------------------------------
-
-// The values to sum: the gradients, or the gradients times the normalized
-// input.
-struct Plain {
-  const Bf16* dout;
-  __device__ float operator()(int64_t, int64_t at) const {
-    return ToFloat(dout[at]);
-  }
-};
-struct Normalised {
-  const Bf16* dout;
-  const Bf16* in;
-  const float* mean;
-  const float* rstd;
-  __device__ float operator()(int64_t row, int64_t at) const {
-    return ToFloat(dout[at]) * (ToFloat(in[at]) - mean[row]) * rstd[row];
-  }
-};
+// --- Sums over rows ----------------------------------------------------------
 
 // One block for each kColumns columns and each kRowsAPart rows.
-template <typename Value>
-__global__ void ColumnPartsKernel(float* parts, Value value, int64_t rows,
+__global__ void ColumnPartsKernel(float* parts, const Bf16* in, int64_t rows,
                                   int64_t width) {
-  float* room = reinterpret_cast<float*>(SharedMemory());
-  const int lane = threadIdx.x / kColumns;
   const int64_t column =
-      int64_t{blockIdx.x} * kColumns + threadIdx.x % kColumns;
+      int64_t{blockIdx.x} * kColumns + threadIdx.x % kWarp * kPack;
   const int64_t begin = int64_t{blockIdx.y} * kRowsAPart;
   const int64_t end = begin + kRowsAPart < rows ? begin + kRowsAPart : rows;
+  Octet sums = {};
+  if (column < width) {
+    for (int64_t row = begin + threadIdx.x / kWarp; row < end; row += kLanes) {
+      const Packed pack = LoadPack(in + row * width + column);
+      ROLLCALL_UNROLL
+      for (int i = 0; i < kPack; ++i) sums.at[i] += ToFloat(pack.at[i]);
+    }
+  }
+  AddWarps(sums, reinterpret_cast<float*>(SharedMemory()));
+  if (threadIdx.x >= kWarp || column >= width) return;
+  StoreOctet(parts + blockIdx.y * width + column, sums);
+}
+
+// Adds up `count` parts of `width` columns: the first `split` columns go to
+// `low`, the others to `high`. A block takes kWarp columns; each of its warps
+// takes every kLanes-th part.
+__global__ void AddPartsKernel(float* low, float* high, const float* parts,
+                               int64_t count, int64_t width, int64_t split) {
+  float* const room = reinterpret_cast<float*>(SharedMemory());
+  const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
   float sum = 0;
   if (column < width) {
-    for (int64_t row = begin + lane; row < end; row += kLanes) {
-      sum += value(row, row * width + column);
+    for (int64_t i = threadIdx.x / kWarp; i < count; i += kLanes) {
+      sum += parts[i * width + column];
     }
   }
   room[threadIdx.x] = sum;
   __syncthreads();
-  if (lane > 0 || column >= width) return;
-  for (int i = 1; i < kLanes; ++i) sum += room[i * kColumns + threadIdx.x];
-  parts[blockIdx.y * width + column] = sum;
+  if (threadIdx.x >= kWarp || column >= width) return;
+  for (int i = 1; i < kLanes; ++i) sum += room[i * kWarp + threadIdx.x];
+  if (column < split) {
+    low[column] = sum;
+  } else {
+    high[column - split] = sum;
+  }
 }
 
-__global__ void AddPartsKernel(float* out, const float* parts, int64_t count,
-                               int64_t width) {
-  const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= width) return;
-  float sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += parts[i * width + column];
-  out[column] = sum;
-}
-
-template <typename Value>
-int SumColumns(Stream stream, float* out, float* parts, const Value& value,
-               int64_t rows, int64_t width) {
-  const dim3 blocks(Blocks(width, kColumns), Blocks(rows, kRowsAPart));
-  const int error = Launch(stream, blocks, kColumns * kLanes,
-                           kColumns * kLanes * sizeof(float),
-                           ColumnPartsKernel<Value>, parts, value, rows, width);
-  if (error != 0) return error;
-  return Launch(stream, dim3(Blocks(width, kThreads)), kThreads, 0,
-                AddPartsKernel, out, static_cast<const float*>(parts),
-                Parts(rows), width);
+int AddParts(Stream stream, float* low, float* high, const float* parts,
+             int64_t rows, int64_t width, int64_t split) {
+  return Launch(stream, dim3(Blocks(width, kWarp)), kThreads,
+                kThreads * sizeof(float), AddPartsKernel, low, high, parts,
+                Parts(rows), width, split);
 }
 
 // --- Bias and GELU -----------------------------------------------------------
@@ -261,9 +324,9 @@ int EmbedBackward(Stream stream, float* dtoken_table, float* dposition_table,
                   const int32_t* order, const Bf16* dout, int64_t rows,
                   int64_t context, int64_t width) {
   const dim3 blocks(static_cast<unsigned>(tokens), Blocks(width, kColumns));
-  const int error = Launch(stream, blocks, kColumns * kLanes,
-                           kColumns * kLanes * sizeof(float), EmbedTokensKernel,
-                           dtoken_table, places, order, dout, width);
+  const int error =
+      Launch(stream, blocks, kThreads, kAddWarpsBytes, EmbedTokensKernel,
+             dtoken_table, places, order, dout, width);
   if (error != 0) return error;
   const int64_t stride = context * width;
   return Launch(stream, dim3(Blocks(stride, kThreads)), kThreads, 0,
@@ -283,15 +346,13 @@ int LayerNormBackward(Stream stream, Bf16* din, float* dgain, float* dbias,
                       float* parts, const Bf16* dout, const Bf16* in,
                       const float* gain, const float* mean, const float* rstd,
                       int64_t rows, int64_t width) {
-  int error =
-      Launch(stream, dim3(Blocks(rows, kThreads / kWarp)), kThreads, 0,
-             NormInputKernel, din, dout, in, gain, mean, rstd, rows, width);
+  const int warps = NormWarps(width);
+  const int error =
+      Launch(stream, dim3(static_cast<unsigned>(Parts(rows))), warps * kWarp,
+             sizeof(float) * warps * 2 * width, NormBackwardKernel, din, parts,
+             dout, in, gain, mean, rstd, rows, width);
   if (error != 0) return error;
-  error = SumColumns(stream, dgain, parts, Normalised{dout, in, mean, rstd},
-                     rows, width);
-  if (error != 0) return error;
-  return SumColumns(stream, dbias, parts + Parts(rows) * width, Plain{dout},
-                    rows, width);
+  return AddParts(stream, dgain, dbias, parts, rows, 2 * width, width);
 }
 
 int AddBias(Stream stream, Bf16* values, const Bf16* bias, int64_t rows,
@@ -303,7 +364,12 @@ int AddBias(Stream stream, Bf16* values, const Bf16* bias, int64_t rows,
 
 int BiasBackward(Stream stream, float* dbias, float* parts, const Bf16* dout,
                  int64_t rows, int64_t width) {
-  return SumColumns(stream, dbias, parts, Plain{dout}, rows, width);
+  const dim3 blocks(Blocks(width, kColumns),
+                    static_cast<unsigned>(Parts(rows)));
+  const int error = Launch(stream, blocks, kThreads, kAddWarpsBytes,
+                           ColumnPartsKernel, parts, dout, rows, width);
+  if (error != 0) return error;
+  return AddParts(stream, dbias, nullptr, parts, rows, width, width);
 }
 
 int GeluForward(Stream stream, Bf16* out, const Bf16* in, int64_t count) {

@@ -16,6 +16,14 @@ namespace {
 constexpr absl::Duration kPauseMin = absl::Microseconds(20);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 
+// Only these two mean that a peer, or the way to it, has failed. The others are
+// this rank's own: another attempt in another world would fail again.
+absl::StatusCode NcclStatusCode(int code) {
+  return code == nccl::kSystemError || code == nccl::kRemoteError
+             ? absl::StatusCode::kUnavailable
+             : absl::StatusCode::kInternal;
+}
+
 // A sleep that an interruption ends. Shared with the thread that raises it.
 class Nap {
  public:
@@ -320,12 +328,14 @@ class NcclCollective final : public Collective {
           absl::StrCat(what, ": interrupted, the world is over")));
     }
     const char* last = library_.last_error(communicator_);
-    return Fail(absl::UnavailableError(absl::StrCat(
-        "NCCL: ", what, " of ", options_.size,
-        " ranks: ", library_.error_string(code), " (", code, ")",
-        last == nullptr || *last == '\0' ? "" : ": ",
-        last == nullptr ? "" : last,
-        code == nccl::kRemoteError ? "; a peer has failed first" : "")));
+    return Fail(absl::Status(
+        NcclStatusCode(code),
+        absl::StrCat(
+            "NCCL: ", what, " of ", options_.size,
+            " ranks: ", library_.error_string(code), " (", code, ")",
+            last == nullptr || *last == '\0' ? "" : ": ",
+            last == nullptr ? "" : last,
+            code == nccl::kRemoteError ? "; a peer has failed first" : "")));
   }
 
   // The communicator is unusable: its work on the device ends.

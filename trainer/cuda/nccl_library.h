@@ -22,6 +22,11 @@ struct UniqueId {
 
 // Results, types and reductions, with their numbers in nccl.h.
 inline constexpr int kSuccess = 0;
+inline constexpr int kUnhandledCudaError = 1;
+inline constexpr int kSystemError = 2;
+inline constexpr int kInternalError = 3;
+inline constexpr int kInvalidArgument = 4;
+inline constexpr int kInvalidUsage = 5;
 inline constexpr int kRemoteError = 6;
 inline constexpr int kInProgress = 7;
 inline constexpr int kChar = 0;

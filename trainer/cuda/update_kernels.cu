@@ -9,44 +9,54 @@ namespace {
 constexpr int kThreads = 256;
 constexpr size_t kFoldBytes = kThreads / kWarp * sizeof(double);
 
-// One block per row. The first pass finds the largest logit and the sum of
+constexpr int kRowThreads = 1024;
+constexpr float kLog2E = 1.44269504088896340736f;
+
+// One block per row, and few blocks at a time, so that the second pass finds
+// the row in a cache. The first pass finds the largest logit and the sum of
 // exponentials: each thread over its share, then the whole block. The second
 // pass computes the gradient.
-__global__ void CrossEntropyKernel(Bf16* logits, float* losses,
-                                   const uint16_t* targets, float scale,
-                                   int64_t vocabulary, int64_t padded) {
+__global__ void __launch_bounds__(kRowThreads, 2)
+    CrossEntropyKernel(Bf16* logits, float* losses, const uint16_t* targets,
+                       float scale, int vocabulary, int padded) {
   float* room = reinterpret_cast<float*>(SharedMemory());
-  Bf16* row = logits + blockIdx.x * padded;
+  Bf16* row = logits + int64_t{blockIdx.x} * padded;
   const int target = targets[blockIdx.x];
+  const int step = blockDim.x * kPack;
   // Read before any thread writes; a barrier is in between.
   const float chosen = ToFloat(row[target]);
-  float max = -INFINITY;
+  float max = -INFINITY;  // In units of log2.
   float sum = 0;
-  for (int64_t c = threadIdx.x * kPack; c < vocabulary; c += kThreads * kPack) {
+  for (int c = threadIdx.x * kPack; c < vocabulary; c += step) {
     const Packed pack = LoadPack(row + c);
-    for (int i = 0; i < kPack && c + i < vocabulary; ++i) {
-      const float x = ToFloat(pack.at[i]);
-      if (x > max) {
-        sum = sum * expf(max - x) + 1;
-        max = x;
-      } else {
-        sum += expf(x - max);
-      }
+    float x[kPack];
+    float pack_max = max;
+    ROLLCALL_UNROLL
+    for (int i = 0; i < kPack; ++i) {
+      x[i] = c + i < vocabulary ? ToFloat(pack.at[i]) * kLog2E : -INFINITY;
+      pack_max = Max()(pack_max, x[i]);
     }
+    sum *= Exp2(max - pack_max);
+    ROLLCALL_UNROLL
+    for (int i = 0; i < kPack; ++i) sum += Exp2(x[i] - pack_max);
+    max = pack_max;
   }
   const float all_max = BlockFold(max, room, Max());
   // A thread without a share has -inf and 0. NaN stays NaN.
-  const float share = max == -INFINITY ? sum : sum * expf(max - all_max);
+  const float share = max == -INFINITY ? sum : sum * Exp2(max - all_max);
   const float all = BlockFold(share, room, Sum());
-  if (threadIdx.x == 0) losses[blockIdx.x] = logf(all) + all_max - chosen;
+  if (threadIdx.x == 0) {
+    losses[blockIdx.x] = logf(all) + all_max / kLog2E - chosen;
+  }
   if (scale == 0) return;
   const float factor = scale / all;
-  for (int64_t c = threadIdx.x * kPack; c < padded; c += kThreads * kPack) {
+  for (int c = threadIdx.x * kPack; c < padded; c += step) {
     Packed pack = LoadPack(row + c);
+    ROLLCALL_UNROLL
     for (int i = 0; i < kPack; ++i) {
       float d = 0;
       if (c + i < vocabulary) {
-        d = expf(ToFloat(pack.at[i]) - all_max) * factor;
+        d = Exp2(ToFloat(pack.at[i]) * kLog2E - all_max) * factor;
         if (c + i == target) d -= scale;
       }
       pack.at[i] = ToBf16(d);
@@ -127,9 +137,12 @@ int Zero(Stream stream, void* memory, size_t bytes) {
 int CrossEntropy(Stream stream, Bf16* logits, float* losses,
                  const uint16_t* targets, float scale, int64_t rows,
                  int64_t vocabulary, int64_t padded) {
-  return Launch(stream, dim3(Blocks(rows, 1)), kThreads, kFoldBytes,
-                CrossEntropyKernel, logits, losses, targets, scale, vocabulary,
-                padded);
+  const int warps = static_cast<int>(Blocks(padded, kPack * kWarp));
+  const int threads = warps * kWarp < kRowThreads ? warps * kWarp : kRowThreads;
+  return Launch(stream, dim3(Blocks(rows, 1)), threads,
+                kRowThreads / kWarp * sizeof(float), CrossEntropyKernel, logits,
+                losses, targets, scale, static_cast<int>(vocabulary),
+                static_cast<int>(padded));
 }
 
 int SumLosses(Stream stream, double* sum, float* extras, const float* losses,

@@ -10,6 +10,10 @@ absl::Status CudaAvailable() {
       "again, or train with --device cpu");
 }
 
+absl::StatusOr<std::vector<std::string>> CudaDevice::List() {
+  return CudaAvailable();
+}
+
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Choose(int) {
   return CudaAvailable();
 }

@@ -11,12 +11,12 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <future>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "daemon/base/clock.h"
 #include "trainer/cuda/nccl_collective.h"
 #include "trainer/cuda/token_places.h"
 
@@ -26,6 +26,11 @@
 static_assert(sizeof(ncclUniqueId) == sizeof(rollcall::nccl::UniqueId));
 static_assert(offsetof(ncclConfig_t, blocking) ==
               offsetof(rollcall::nccl::Config, blocking));
+static_assert(ncclUnhandledCudaError == rollcall::nccl::kUnhandledCudaError);
+static_assert(ncclSystemError == rollcall::nccl::kSystemError);
+static_assert(ncclInternalError == rollcall::nccl::kInternalError);
+static_assert(ncclInvalidArgument == rollcall::nccl::kInvalidArgument);
+static_assert(ncclInvalidUsage == rollcall::nccl::kInvalidUsage);
 static_assert(ncclRemoteError == rollcall::nccl::kRemoteError);
 static_assert(ncclInProgress == rollcall::nccl::kInProgress);
 static_assert(ncclChar == rollcall::nccl::kChar);
@@ -178,45 +183,6 @@ TEST(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
   EXPECT_EQ(before.loss, after.loss);
 }
 
-// Tokens per second of GPT-2 (124M) in llm.c's setup; printed, not judged.
-TEST(CudaBackendTest, PrintsTokensPerSecondOfGpt2) {
-  SKIP_WITHOUT_GPU();
-  GptConfig config = Gpt2Like();
-  config.layers = 12;
-  config.context = 1024;
-  auto device = CudaDevice::Choose(0);
-  ASSERT_TRUE(device.ok()) << device.status();
-  auto cuda = MakeCudaBackend(config, AdamWConfig(), **device);
-  ASSERT_TRUE(cuda.ok()) << cuda.status();
-  constexpr int kSequences = 16;
-  constexpr int kSteps = 20;
-  if (absl::Status s = (*cuda)->Reserve(kSequences); !s.ok()) {
-    GTEST_SKIP() << s.message();
-  }
-  ASSERT_TRUE((*cuda)->Reset(1).ok());
-  const auto tokens = Draw(config, kSequences, 1);
-  const auto targets = Draw(config, kSequences, 2);
-  absl::Time begin;
-  for (int step = -3; step < kSteps; ++step) {
-    if (step == 0) begin = MonotonicNow();
-    ASSERT_TRUE(
-        (*cuda)
-            ->LossAndGradients(tokens, targets, 1.0f / tokens.size(), false,
-                               [](const Bucket&) { return absl::OkStatus(); })
-            .ok());
-    ASSERT_TRUE((*cuda)->Update(1e-4f).ok());
-  }
-  // The last update is still running.
-  ASSERT_TRUE((*cuda)->ReadExtras().ok());
-  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
-  const double rate = double(tokens.size()) * kSteps / seconds;
-  // A product takes two operations per weight in the forward pass, four in the
-  // backward pass.
-  std::printf("%s: gpt2, batch %d x %d: %.0f tokens/s, %.1f TFLOP/s\n",
-              (*device)->description().c_str(), kSequences, config.context,
-              rate, rate * 6 * (*cuda)->layout().size / 1e12);
-}
-
 // --- Two ranks on one GPU ----------------------------------------------------
 
 // Two pipes as the exchange between two processes.
@@ -284,10 +250,15 @@ absl::StatusOr<std::vector<float>> Train(Backend& backend,
   return losses;
 }
 
+// NCCL refuses two ranks on one GPU of one host.
+void TakeHost(int rank) {
+  setenv("NCCL_HOSTID", absl::StrCat("host-", rank).c_str(), 1);
+  setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+}
+
 // One of two ranks, in its own process. Writes its losses to `out`.
 absl::Status TrainAsRank(const PairExchange& exchange, int out) {
-  setenv("NCCL_HOSTID", absl::StrCat("host-", exchange.rank).c_str(), 1);
-  setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+  TakeHost(exchange.rank);
   const std::unique_ptr<NcclLog> log = NcclLog::Catch();
   auto device = CudaDevice::Choose(0);
   if (!device.ok()) return device.status();
@@ -316,20 +287,12 @@ absl::Status TrainAsRank(const PairExchange& exchange, int out) {
 }
 
 // CUDA does not survive a fork: each rank is a new process of this binary, and
-// its environment says which rank it is.
-TEST(CudaPairTest, RankOfAPair) {
-  const char* which = std::getenv("ROLLCALL_TEST_PAIR");
-  if (which == nullptr) GTEST_SKIP() << "for TwoRanksEqualOneWithTwiceTheBatch";
-  int rank = 0, read_fd = 0, write_fd = 0, out = 0;
-  ASSERT_EQ(std::sscanf(which, "%d %d %d %d", &rank, &read_fd, &write_fd, &out),
-            4);
-  const absl::Status status = TrainAsRank({read_fd, write_fd, rank}, out);
-  ASSERT_TRUE(status.ok()) << status;
-}
-
-pid_t StartRank(int rank, int read_fd, int write_fd, int out) {
+// its environment says which rank it is. What it writes to descriptor `out` is
+// read by this process.
+pid_t StartRank(const char* what, int rank, int read_fd, int write_fd,
+                int out) {
   const std::string which =
-      absl::StrCat(rank, " ", read_fd, " ", write_fd, " ", out);
+      absl::StrCat(what, " ", rank, " ", read_fd, " ", write_fd, " ", out);
   const pid_t child = fork();
   if (child != 0) return child;
   setenv("ROLLCALL_TEST_PAIR", which.c_str(), 1);
@@ -338,21 +301,33 @@ pid_t StartRank(int rank, int read_fd, int write_fd, int out) {
   _exit(127);
 }
 
-TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
-  SKIP_WITHOUT_GPU();
-  if (const auto library = NcclLibrary::Open(""); !library.ok()) {
-    GTEST_SKIP() << library.status().message();
-  }
-  int there[2], back[2], out[2];
-  ASSERT_EQ(pipe(there) | pipe(back) | pipe(out), 0);
-  const pid_t ranks[] = {StartRank(0, back[0], there[1], out[1]),
-                         StartRank(1, there[0], back[1], out[1])};
-  for (int fd : {there[0], there[1], back[0], back[1], out[1]}) close(fd);
+// Runs both ranks to their end. `out`: what they write can be read from it; may
+// be null.
+void RunPair(const char* what, int* out) {
+  int there[2], back[2], result[2];
+  ASSERT_EQ(pipe(there) | pipe(back) | pipe(result), 0);
+  const pid_t ranks[] = {StartRank(what, 0, back[0], there[1], result[1]),
+                         StartRank(what, 1, there[0], back[1], result[1])};
+  for (int fd : {there[0], there[1], back[0], back[1], result[1]}) close(fd);
   for (const pid_t rank : ranks) {
     int status = -1;
     ASSERT_EQ(waitpid(rank, &status, 0), rank);
     EXPECT_EQ(status, 0);
   }
+  if (out != nullptr) {
+    *out = result[0];
+  } else {
+    close(result[0]);
+  }
+}
+
+TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
+  SKIP_WITHOUT_GPU();
+  if (const auto library = NcclLibrary::Open(""); !library.ok()) {
+    GTEST_SKIP() << library.status().message();
+  }
+  int out = -1;
+  RunPair("train", &out);
   auto device = CudaDevice::Choose(0);
   ASSERT_TRUE(device.ok()) << device.status();
   auto backend = MakeCudaBackend(Nano(), AdamWConfig(), **device);
@@ -360,12 +335,144 @@ TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
   const auto want = Train(**backend, nullptr, 6, 0, 6);
   ASSERT_TRUE(want.ok()) << want.status();
   float losses[2][kPairSteps];
-  ASSERT_EQ(read(out[0], losses, sizeof(losses)), ssize_t(sizeof(losses)));
-  close(out[0]);
+  ASSERT_EQ(read(out, losses, sizeof(losses)), ssize_t(sizeof(losses)));
+  close(out);
   for (int step = 0; step < kPairSteps; ++step) {
     EXPECT_EQ(losses[0][step], losses[1][step]);
     EXPECT_NEAR(losses[0][step], (*want)[step], kLoss * (*want)[step]);
   }
+}
+
+// --- The end of a world ------------------------------------------------------
+
+// Real NCCL, and a promise that is kept when it has been polled often enough to
+// be in the middle of its work. NCCL's functions are plain functions, so the
+// state is here.
+struct Polled {
+  int (*async_error)(NcclLibrary::Communicator, int*) = nullptr;
+  int left = 0;
+  std::promise<void> enough;
+};
+Polled* polled = nullptr;
+
+NcclLibrary PolledLibrary(NcclLibrary library, Polled* state, int polls) {
+  state->async_error = library.async_error;
+  state->left = polls;
+  polled = state;
+  library.async_error = [](NcclLibrary::Communicator communicator, int* error) {
+    if (--polled->left == 0) polled->enough.set_value();
+    return polled->async_error(communicator, error);
+  };
+  return library;
+}
+
+constexpr int kPolls = 50;  // About 40 ms.
+
+// Raises the interruption in the middle of `work` and returns its status.
+template <typename Work>
+absl::Status Interrupted(Polled& state, Interruption& interruption,
+                         const Work& work) {
+  std::thread other([&] {
+    state.enough.get_future().wait();
+    interruption.Raise();
+  });
+  const absl::Status status = work();
+  other.join();
+  return status;
+}
+
+// The peer never comes.
+TEST(CudaInterruptionTest, EndsTheInitialization) {
+  SKIP_WITHOUT_GPU();
+  const auto library = NcclLibrary::Open("");
+  if (!library.ok()) GTEST_SKIP() << library.status().message();
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  nccl::UniqueId id;
+  ASSERT_EQ(library->get_unique_id(&id), nccl::kSuccess);
+  NcclOptions options;
+  options.size = 2;
+  options.ids = {std::string(id.bytes, sizeof(id.bytes))};
+  options.ids_version = library->version;
+  options.streams = device->get();
+  options.timeout = absl::Minutes(5);
+  options.interruption = std::make_shared<Interruption>();
+  Polled state;
+  const NcclLibrary watched = PolledLibrary(*library, &state, kPolls);
+  const absl::Status status = Interrupted(state, *options.interruption, [&] {
+    return ConnectNccl(watched, options).status();
+  });
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_TRUE((*device)->Synchronize("the test").ok());
+}
+
+absl::Status SumOfTwo(Collective& collective) {
+  float value = 1;
+  absl::Status status =
+      collective.AllReduce(absl::MakeSpan(&value, 1), Reduction::kSum);
+  if (status.ok() && value != 2) return absl::InternalError("a wrong sum");
+  return status;
+}
+
+// Both ranks connect and sum. Rank 0 begins another sum, which rank 1 never
+// enters, and is interrupted. Both connect once more, and sum.
+absl::Status SurviveAsRank(const PairExchange& exchange) {
+  TakeHost(exchange.rank);
+  auto device = CudaDevice::Choose(0);
+  if (!device.ok()) return device.status();
+  const auto library = NcclLibrary::Open("");
+  if (!library.ok()) return library.status();
+  NcclOptions options;
+  options.rank = exchange.rank;
+  options.size = 2;
+  options.exchange = exchange;
+  options.streams = device->get();
+  options.timeout = absl::Minutes(2);
+  options.interruption = std::make_shared<Interruption>();
+  Polled state;
+  auto collective =
+      ConnectNccl(PolledLibrary(*library, &state, INT_MAX), options);
+  if (!collective.ok()) return collective.status();
+  if (absl::Status s = SumOfTwo(**collective); !s.ok()) return s;
+  if (exchange.rank == 0) {
+    state.left = kPolls;
+    const absl::Status status = Interrupted(
+        state, *options.interruption, [&] { return SumOfTwo(**collective); });
+    if (!absl::IsAborted(status)) {
+      return absl::InternalError(
+          absl::StrCat("not aborted: ", status.ToString()));
+    }
+  }
+  if (auto both = exchange("interrupted", ""); !both.ok()) return both.status();
+  collective->reset();
+  options.interruption = std::make_shared<Interruption>();
+  collective = ConnectNccl(*library, options);
+  if (!collective.ok()) return collective.status();
+  if (absl::Status s = SumOfTwo(**collective); !s.ok()) return s;
+  return (*collective)->Finish();
+}
+
+TEST(CudaInterruptionTest, EndsACollectiveAndTheNextWorldWorks) {
+  SKIP_WITHOUT_GPU();
+  if (const auto library = NcclLibrary::Open(""); !library.ok()) {
+    GTEST_SKIP() << library.status().message();
+  }
+  RunPair("survive", nullptr);
+}
+
+TEST(CudaPairTest, RankOfAPair) {
+  const char* which = std::getenv("ROLLCALL_TEST_PAIR");
+  if (which == nullptr) GTEST_SKIP() << "for the tests of two ranks";
+  char what[16];
+  int rank = 0, read_fd = 0, write_fd = 0, out = 0;
+  ASSERT_EQ(std::sscanf(which, "%15s %d %d %d %d", what, &rank, &read_fd,
+                        &write_fd, &out),
+            5);
+  const PairExchange exchange{read_fd, write_fd, rank};
+  const absl::Status status = what == std::string("train")
+                                  ? TrainAsRank(exchange, out)
+                                  : SurviveAsRank(exchange);
+  ASSERT_TRUE(status.ok()) << status;
 }
 
 // --- Without a GPU -----------------------------------------------------------

@@ -304,6 +304,41 @@ TEST_F(NcclCollectiveTest, AsyncErrorIsReportedWithNcclsText) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
+// A rank whose peer has failed waits for the next world; one that has failed
+// itself ends, and its message is printed.
+TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
+  const struct {
+    int error;
+    absl::StatusCode code;
+  } kRows[] = {
+      {nccl::kUnhandledCudaError, absl::StatusCode::kInternal},
+      {nccl::kSystemError, absl::StatusCode::kUnavailable},
+      {nccl::kInternalError, absl::StatusCode::kInternal},
+      {nccl::kInvalidArgument, absl::StatusCode::kInternal},
+      {nccl::kInvalidUsage, absl::StatusCode::kInternal},
+      {nccl::kRemoteError, absl::StatusCode::kUnavailable},
+      {99, absl::StatusCode::kInternal},  // One of a later version.
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.error);
+    nccl_.answers["init"] = row.error;
+    EXPECT_EQ(ConnectNccl(Fake(), Options()).status().code(), row.code);
+    nccl_.answers.clear();
+    const auto collective = Connected();
+    nccl_.answers["all_reduce"] = row.error;
+    EXPECT_EQ(collective->BeginSum(absl::MakeSpan(streams_.own)).code(),
+              row.code);
+    nccl_.answers.clear();
+    const auto other = Connected();
+    streams_.looks = -1;
+    ASSERT_TRUE(other->BeginSum(absl::MakeSpan(streams_.own)).ok());
+    nccl_.states = {row.error};
+    EXPECT_EQ(other->Wait().code(), row.code);
+    nccl_.states.clear();
+    streams_.looks = 0;
+  }
+}
+
 TEST_F(NcclCollectiveTest, SilentPeerTimesOut) {
   NcclOptions options = Options();
   options.timeout = absl::Milliseconds(30);
