@@ -118,14 +118,14 @@ void CheckFlags::AddTo(CLI::App& app, CheckOptions* options) {
   };
   add("--min-bytes", &min_bytes_, "SIZE", "8", "Smallest size");
   add("--max-bytes", &max_bytes_, "SIZE", "",
-      "Largest size (default 64M on GPUs, else 8M)");
+      "Largest size (default 1G on GPUs, else 8M)");
   add("--step-factor", &step_factor_, "N", "4",
       "Factor from one size to the next");
   add("--iters", &iterations_, "N", "20", "Timed iterations at each size");
   add("--warmup-iters", &warmup_, "N", "5", "Untimed iterations before those");
   add("--pings", &trips_, "N", "200", "Round trips on each link");
   add("--require-net", &require_net_, "NET", "",
-      "Network that the ranks must use: ib, socket or any");
+      "Network that the ranks must use: ib, socket, efa, any, or another name");
   add("--min-busbw", &min_busbw_, "GB/s", "",
       "Minimum bus bandwidth of the largest all-reduce");
   add("--max-latency", &max_latency_, "US", "",
@@ -159,7 +159,8 @@ absl::Status CheckFlags::Apply(CheckOptions* o) const {
   if (!require_net_.empty()) {
     const absl::StatusOr<RequiredNet> net = ParseRequiredNet(require_net_);
     if (!net.ok()) {
-      return Refused("--require-net", require_net_, "any, ib or socket");
+      return Refused("--require-net", require_net_,
+                     "any, ib, socket, efa or a network's name");
     }
     o->thresholds.require_net = *net;
   }

@@ -36,7 +36,7 @@ inline constexpr size_t kCheckBytesMin = 4;
 inline constexpr size_t kCheckBytesMax = size_t{64} << 30;
 
 inline size_t DefaultMaxBytes(bool device) {
-  return size_t{device ? 64u : 8u} << 20;
+  return size_t{device ? 1024u : 8u} << 20;
 }
 
 // "4096", "64K", "8M" or "1G", in units of 1024.

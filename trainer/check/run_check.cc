@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kTransportBytes = 16;
+constexpr size_t kTransportBytes = 64;  // "IB/GDRDMA+NVLS+P2P" has 18.
 
 std::string Shown(const std::optional<double>& number) {
   return number ? absl::StrFormat("%.17g", *number) : "-";
@@ -20,9 +20,8 @@ std::string TextOf(const CheckOptions& o, size_t max_bytes) {
   const Thresholds& t = o.thresholds;
   return absl::StrCat(o.min_bytes, " ", max_bytes, " ", o.step_factor, " ",
                       o.warmup, " ", o.iterations, " ", o.trips, " ",
-                      t.require_net ? static_cast<int>(*t.require_net) : -1,
-                      " ", Shown(t.min_busbw_gbps), " ",
-                      Shown(t.max_latency_us), " ", Shown(t.link_outlier));
+                      t.require_net.value_or("-"), " ", Shown(t.min_busbw_gbps),
+                      " ", Shown(t.max_latency_us), " ", Shown(t.link_outlier));
 }
 
 uint64_t HashOf(const std::string& text) {

@@ -1,7 +1,9 @@
 #include "trainer/check/thresholds.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace rollcall {
@@ -27,8 +29,11 @@ std::string Shown(const ThresholdsJson& value) {
 absl::Status ReadNet(const ThresholdsJson& value,
                      std::optional<RequiredNet>* to) {
   const auto* text = value.get_ptr<const std::string*>();
-  absl::StatusOr<RequiredNet> net =
-      ParseRequiredNet(text == nullptr ? Shown(value) : *text);
+  if (text == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", Shown(value), ", expected a text like \"ib\""));
+  }
+  absl::StatusOr<RequiredNet> net = ParseRequiredNet(*text);
   if (!net.ok()) return net.status();
   *to = *net;
   return absl::OkStatus();
@@ -59,11 +64,19 @@ absl::Status ReadOne(const std::string& key, const ThresholdsJson& value,
 }  // namespace
 
 absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text) {
-  if (text == "any") return RequiredNet::kAny;
-  if (text == "ib") return RequiredNet::kInfiniband;
-  if (text == "socket") return RequiredNet::kSocket;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "got ", Shown(std::string(text)), ", expected any, ib or socket"));
+  const bool named = !text.empty() && text.size() <= kNetNameMax &&
+                     std::all_of(text.begin(), text.end(), [](unsigned char c) {
+                       return absl::ascii_isprint(c) && c != '+' && c != '/';
+                     });
+  const std::string lower = absl::AsciiStrToLower(text);
+  // No network of NCCL has such a name; what was meant is in the message.
+  const bool meant_otherwise =
+      lower == "tcp" || lower == "infiniband" || lower == "roce";
+  if (named && !meant_otherwise) return lower;
+  return absl::InvalidArgumentError(
+      absl::StrCat("got ", Shown(std::string(text)),
+                   ", expected any, ib, socket, efa, or the name of a network "
+                   "in NCCL's log"));
 }
 
 absl::StatusOr<Thresholds> ParseThresholds(absl::string_view name,

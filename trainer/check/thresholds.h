@@ -13,7 +13,9 @@
 
 namespace rollcall {
 
-enum class RequiredNet { kAny, kInfiniband, kSocket };
+// The network that all ranks must use, in lower case: "any", "ib", "socket",
+// "efa", or the name of another one as NCCL's log has it.
+using RequiredNet = std::string;
 
 // A threshold that is not set is not checked. One exception: without a required
 // net, a node that has a faster network must not have fallen back to TCP.
@@ -31,7 +33,11 @@ inline constexpr double kLinkOutlierDefault = 4;
 // Numbers must lie between these.
 inline constexpr double kThresholdMin = 1e-9, kThresholdMax = 1e12;
 
-// "any", "ib", "socket". INVALID_ARGUMENT: something else.
+inline constexpr char kAnyNet[] = "any";
+inline constexpr size_t kNetNameMax = 32;
+
+// In any case. INVALID_ARGUMENT: not 1 to kNetNameMax printable characters, or
+// one of those that a transport's name has between networks.
 absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text);
 
 // Parses one JSON object with any of "require-net", "min-busbw", "max-latency"

@@ -5,9 +5,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace rollcall {
 namespace {
@@ -17,6 +19,33 @@ constexpr size_t kNamedMax = 8;
 // A link is no outlier unless it is this much above the median: below that,
 // scheduling noise explains it.
 constexpr double kOutlierMinUs = 20;
+
+constexpr char kSocket[] = "Socket";
+// NcclLog's name of a transport that no log has named.
+constexpr char kUnknownNet[] = "NCCL";
+
+// The networks in a transport such as "IB/GDRDMA+NVLS+P2P": {"IB"}. Empty: the
+// rank talks only within its node. CollNet is no network of its own: it sums in
+// the switches of one that is named beside it.
+std::vector<std::string> NetworksOf(absl::string_view transport) {
+  std::vector<std::string> networks;
+  for (absl::string_view way : absl::StrSplit(transport, '+')) {
+    if (way == "P2P" || way == "SHM" || way == "NVLS" || way == "CollNet") {
+      continue;
+    }
+    networks.emplace_back(way.substr(0, way.find('/')));
+  }
+  return networks;
+}
+
+bool IsNet(absl::string_view name, absl::string_view required) {
+  // The names of two generations of Amazon's plugin.
+  if (required == "efa") {
+    return absl::EqualsIgnoreCase(name, "AWS Libfabric") ||
+           absl::EqualsIgnoreCase(name, "Libfabric");
+  }
+  return absl::EqualsIgnoreCase(name, required);
+}
 
 class Judgement {
  public:
@@ -64,10 +93,9 @@ class Judgement {
 
   // A network requirement cannot be tested without a network.
   void JudgeAlone() {
-    const bool demanded = thresholds_.require_net.value_or(RequiredNet::kAny) !=
-                              RequiredNet::kAny ||
-                          thresholds_.min_busbw_gbps ||
-                          thresholds_.max_latency_us;
+    const bool demanded =
+        thresholds_.require_net.value_or(kAnyNet) != kAnyNet ||
+        thresholds_.min_busbw_gbps || thresholds_.max_latency_us;
     if (!demanded) return;
     Say(VerdictLevel::kFatal,
         "a world of one rank uses no network, so no requirement on it can "
@@ -77,17 +105,19 @@ class Judgement {
   void JudgeNet() {
     const std::optional<RequiredNet>& net = thresholds_.require_net;
     if (!net.has_value()) return JudgeFallback();
-    if (*net == RequiredNet::kAny) return;
-    const std::string wanted =
-        *net == RequiredNet::kInfiniband ? "IB" : "Socket";
+    if (*net == kAnyNet) return;
     for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
       const std::string& used = findings_.transports[rank];
-      if (used == wanted) continue;
+      const std::vector<std::string> networks = NetworksOf(used);
+      const auto other = std::find_if_not(
+          networks.begin(), networks.end(),
+          [&](const std::string& name) { return IsNet(name, *net); });
+      if (other == networks.end()) continue;
       const CheckedNode* node = NodeOf(findings_, rank);
       return Say(VerdictLevel::kFatal,
                  absl::StrCat(RankIn(findings_, rank), " uses ", used,
-                              ", required: ", wanted, "; ", Ports(node), ": ",
-                              NextStep(used, node)));
+                              ", required: ", *net, "; ", Ports(node), ": ",
+                              NextStep(*other, node)));
     }
   }
 
@@ -95,16 +125,19 @@ class Judgement {
   void JudgeFallback() {
     if (findings_.one_machine) return;
     for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
+      const std::vector<std::string> networks =
+          NetworksOf(findings_.transports[rank]);
       const CheckedNode* node = NodeOf(findings_, rank);
-      if (findings_.transports[rank] != "Socket" || node == nullptr ||
-          (node->ports.empty() && node->gpus == 0)) {
+      if (std::find(networks.begin(), networks.end(), kSocket) ==
+              networks.end() ||
+          node == nullptr || (node->ports.empty() && node->gpus == 0)) {
         continue;
       }
       return Say(
           VerdictLevel::kFatal,
           absl::StrCat(RankIn(findings_, rank),
                        " fell back to TCP, which no flag allows; ", Ports(node),
-                       ": ", NextStep("Socket", node),
+                       ": ", NextStep(kSocket, node),
                        "; if TCP is what you want, give --require-net socket"));
     }
   }
@@ -124,7 +157,11 @@ class Judgement {
   }
 
   static std::string NextStep(absl::string_view used, const CheckedNode* node) {
-    if (used != "Socket") {
+    if (used == kUnknownNet) {
+      return "unset NCCL_DEBUG and NCCL_DEBUG_FILE, so that rollcall-train can "
+             "read NCCL's log, which alone names its network";
+    }
+    if (used != kSocket) {
       return "see NCCL_NET and NCCL_IB_DISABLE in its environment";
     }
     if (node == nullptr || node->gpus == 0) {

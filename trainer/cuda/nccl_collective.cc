@@ -341,6 +341,7 @@ class NcclCollective final : public Collective {
   // The communicator is unusable: its work on the device ends.
   absl::Status Fail(absl::Status why) {
     failed_ = why;
+    if (options_.log != nullptr) options_.log->ReadOn();
     Abort();
     return why;
   }

@@ -4,12 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace rollcall {
@@ -37,6 +39,13 @@ std::string WayOf(absl::string_view way) {
   }
   if (absl::StartsWith(way, "COLLNET")) return "CollNet";
   return "";
+}
+
+void PassWarnings(absl::string_view lines) {
+  for (absl::string_view line : absl::StrSplit(lines, '\n')) {
+    if (!absl::StrContains(line, " NCCL WARN ")) continue;
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  }
 }
 
 bool IsLocal(const std::string& way) {
@@ -84,17 +93,19 @@ std::string NcclTransports::ToString() const {
 }
 
 std::unique_ptr<NcclLog> NcclLog::Catch() {
-  if (std::getenv("NCCL_DEBUG") != nullptr ||
-      std::getenv("NCCL_DEBUG_FILE") != nullptr) {
-    return nullptr;
-  }
+  const char* level = std::getenv("NCCL_DEBUG");
+  const bool warns = level != nullptr && absl::EqualsIgnoreCase(level, "WARN");
+  const bool little = level == nullptr || warns ||
+                      absl::EqualsIgnoreCase(level, "NONE") ||
+                      absl::EqualsIgnoreCase(level, "VERSION");
+  if (!little || std::getenv("NCCL_DEBUG_FILE") != nullptr) return nullptr;
   const int fd = memfd_create("nccl-log", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
   const std::string path = absl::StrCat("/proc/self/fd/", fd);
   setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
   setenv("NCCL_DEBUG", "INFO", 1);
   setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 0);
-  return std::unique_ptr<NcclLog>(new NcclLog(fd));
+  return std::unique_ptr<NcclLog>(new NcclLog(fd, warns));
 }
 
 NcclLog::~NcclLog() { close(fd_); }
@@ -104,7 +115,9 @@ void NcclLog::ReadOn() {
   for (;;) {
     const ssize_t got = pread(fd_, buffer.data(), buffer.size(), read_);
     if (got <= 0) return;
-    size_t taken = transports_.Read({buffer.data(), static_cast<size_t>(got)});
+    const absl::string_view text(buffer.data(), static_cast<size_t>(got));
+    size_t taken = transports_.Read(text);
+    if (warns_) PassWarnings(text.substr(0, taken));
     // A line as long as the buffer is not a log line of NCCL.
     if (taken == 0 && static_cast<size_t>(got) == buffer.size()) taken = got;
     if (taken == 0) return;

@@ -35,8 +35,9 @@ struct NcclTransports {
 class NcclLog {
  public:
   // Must precede NCCL's first call, and other threads that read the
-  // environment. Null if NCCL_DEBUG is set (the log is then the user's), or if
-  // the system has no such memory.
+  // environment. Null if the log is the user's (NCCL_DEBUG_FILE is set, or
+  // NCCL_DEBUG to more than WARN), or if the system has no such memory. If
+  // NCCL_DEBUG is WARN, warnings are passed on to stderr as they are read.
   static std::unique_ptr<NcclLog> Catch();
   ~NcclLog();
   NcclLog(const NcclLog&) = delete;
@@ -45,14 +46,17 @@ class NcclLog {
   // The transport, from everything that NCCL has logged in this process so far.
   // One thread at a time.
   std::string Transport();
+  // Reads what NCCL has logged, and passes its warnings on if they are wanted.
+  // One thread at a time.
+  void ReadOn();
   // Forgets the transports, for a new communicator.
   void Forget() { transports_ = {}; }
 
  private:
-  explicit NcclLog(int fd) : fd_(fd) {}
-  void ReadOn();
+  NcclLog(int fd, bool warns) : fd_(fd), warns_(warns) {}
 
   const int fd_;
+  const bool warns_;
   int64_t read_ = 0;
   NcclTransports transports_;
 };

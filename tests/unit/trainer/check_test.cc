@@ -152,10 +152,10 @@ TEST(Thresholds, ReadFromJson) {
       "t", R"({"require-net": "ib", "min-busbw": 10, "max-latency": 2.5,
               "link-outlier": 3})");
   ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_EQ(*all, (Thresholds{RequiredNet::kInfiniband, 10, 2.5, 3}));
+  EXPECT_EQ(*all, (Thresholds{"ib", 10, 2.5, 3}));
   EXPECT_EQ(*ParseThresholds("t", "{}"), Thresholds());
-  EXPECT_EQ(ParseThresholds("t", R"({"require-net": "socket"})")->require_net,
-            RequiredNet::kSocket);
+  EXPECT_EQ(ParseThresholds("t", R"({"require-net": "Socket"})")->require_net,
+            "socket");
 
   const struct {
     std::string json, says;
@@ -176,7 +176,8 @@ TEST(Thresholds, ReadFromJson) {
       {R"({"max-latency": 1e99})", "\"max-latency\": got 1e+99"},
       {R"({"max-latency": 1e999})", "not one JSON object"},
       {R"({"link-outlier": [1]})", "\"link-outlier\": got [1]"},
-      {R"({"require-net": "IB"})", "\"require-net\": got \"IB\""},
+      {R"({"require-net": "tcp"})", "\"require-net\": got \"tcp\""},
+      {R"({"require-net": "ib+p2p"})", "\"require-net\": got \"ib+p2p\""},
       {R"({"require-net": 1})", "\"require-net\": got"},
   };
   for (const auto& row : kRows) {
@@ -192,8 +193,8 @@ TEST(Thresholds, ReadFromJson) {
 
 TEST(Thresholds, AFlagOverridesTheFile) {
   const Thresholds flags{std::nullopt, 5, std::nullopt, 3};
-  const Thresholds file{RequiredNet::kSocket, 7, 9, std::nullopt};
-  EXPECT_EQ(Merge(flags, file), (Thresholds{RequiredNet::kSocket, 5, 9, 3}));
+  const Thresholds file{"socket", 7, 9, std::nullopt};
+  EXPECT_EQ(Merge(flags, file), (Thresholds{"socket", 5, 9, 3}));
 }
 
 struct Parsed {
@@ -255,8 +256,7 @@ TEST(CheckFlags, AreParsed) {
   EXPECT_EQ(all.options.warmup, 0);
   EXPECT_EQ(all.options.trips, 9);
   EXPECT_TRUE(all.options.json);
-  EXPECT_EQ(all.options.thresholds,
-            (Thresholds{RequiredNet::kInfiniband, 1.5, 20, 8}));
+  EXPECT_EQ(all.options.thresholds, (Thresholds{"ib", 1.5, 20, 8}));
 }
 
 TEST(CheckFlags, RefuseAndNameTheFlag) {
@@ -272,7 +272,7 @@ TEST(CheckFlags, RefuseAndNameTheFlag) {
       {"--min-busbw", "nan"},   {"--min-busbw", "0"},
       {"--max-latency", "inf"}, {"--max-latency", "-1"},
       {"--link-outlier", "x"},  {"--require-net", "tcp"},
-      {"--require-net", "IB"}};
+      {"--require-net", "InfiniBand"}};
   for (const auto& [flag, value] : kRows) {
     const Parsed parsed = Parse({"--check", flag + "=" + value});
     EXPECT_EQ(parsed.status.code(), Code::kInvalidArgument) << flag << value;

@@ -48,14 +48,13 @@ void ExpectVerdict(const Findings& found, const Thresholds& thresholds,
 
 TEST(Verdict, RequiredNet) {
   constexpr auto kOk = VerdictLevel::kOk, kFatal = VerdictLevel::kFatal;
-  const Thresholds none, any{RequiredNet::kAny, {}, {}, {}},
-      ib{RequiredNet::kInfiniband, {}, {}, {}},
-      socket{RequiredNet::kSocket, {}, {}, {}};
+  const Thresholds none, any{"any", {}, {}, {}}, ib{"ib", {}, {}, {}},
+      socket{"socket", {}, {}, {}};
   const Findings plain = Found(3, 1, "Socket");
   ExpectVerdict(plain, none, kOk);
   ExpectVerdict(plain, any, kOk);
   ExpectVerdict(plain, socket, kOk);
-  ExpectVerdict(plain, ib, kFatal, {"rank 0 on a uses Socket", "IB"});
+  ExpectVerdict(plain, ib, kFatal, {"rank 0 on a uses Socket", "required: ib"});
 
   const Findings fast = Found(3, 1, "IB");
   ExpectVerdict(fast, none, kOk);
@@ -85,6 +84,46 @@ TEST(Verdict, RequiredNet) {
   Findings mixed = Found(3, 1, "IB");
   mixed.transports[2] = "Socket";
   ExpectVerdict(mixed, ib, kFatal, {"rank 2 on c"});
+}
+
+// Only networks are judged: what a rank uses within its node does not matter.
+TEST(Verdict, NetsOfTransports) {
+  const struct {
+    const char* transport;  // Of rank 1; the other ranks meet the requirement.
+    const char* others;
+    const char* required;
+    VerdictLevel level;
+  } kRows[] = {
+      {"IB/GDRDMA+P2P", "IB", "ib", VerdictLevel::kOk},
+      {"IB+IB/GDRDMA+NVLS+SHM", "IB", "ib", VerdictLevel::kOk},
+      {"P2P", "IB", "ib", VerdictLevel::kOk},
+      {"NVLS+P2P", "Socket", "socket", VerdictLevel::kOk},
+      {"IB+Socket", "IB", "ib", VerdictLevel::kFatal},
+      {"Socket+P2P", "IB", "ib", VerdictLevel::kFatal},
+      {"AWS Libfabric/GDRDMA+P2P", "Libfabric", "efa", VerdictLevel::kOk},
+      {"Socket", "Libfabric", "efa", VerdictLevel::kFatal},
+      {"IBext_v8/GDRDMA", "IBext_v8", "ibext_v8", VerdictLevel::kOk},
+      {"CollNet+IB", "IB", "ib", VerdictLevel::kOk},
+      {"NCCL", "IB", "ib", VerdictLevel::kFatal},
+      {"NCCL", "NCCL", "any", VerdictLevel::kOk},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.transport);
+    Findings found = Found(3, 1, row.others);
+    found.transports[1] = row.transport;
+    ExpectVerdict(
+        found, {row.required, {}, {}, {}}, row.level,
+        row.level == VerdictLevel::kOk
+            ? std::vector<std::string>{}
+            : std::vector<std::string>{"rank 1 on b uses ", row.required});
+  }
+  // A fall back to TCP is one, whatever else the rank uses.
+  Findings fell = Found(2, 1, "Socket+P2P");
+  fell.nodes[0].gpus = 8;
+  ExpectVerdict(fell, {}, VerdictLevel::kFatal, {"rank 0 on a fell back"});
+  Findings unknown = Found(2, 1, "NCCL");
+  ExpectVerdict(unknown, {"ib", {}, {}, {}}, VerdictLevel::kFatal,
+                {"unset NCCL_DEBUG"});
 }
 
 TEST(Verdict, BandwidthAndLatency) {
@@ -149,9 +188,8 @@ TEST(Verdict, WrongResultsAndOneRank) {
 
   Findings alone = Found(1, 1, "single");
   ExpectVerdict(alone, {}, VerdictLevel::kOk);
-  ExpectVerdict(alone, {RequiredNet::kAny, {}, {}, {}}, VerdictLevel::kOk);
-  ExpectVerdict(alone, {RequiredNet::kSocket, {}, {}, {}},
-                VerdictLevel::kFatal);
+  ExpectVerdict(alone, {"any", {}, {}, {}}, VerdictLevel::kOk);
+  ExpectVerdict(alone, {"socket", {}, {}, {}}, VerdictLevel::kFatal);
   ExpectVerdict(alone, {{}, 1, {}, {}}, VerdictLevel::kFatal);
   ExpectVerdict(alone, {{}, {}, 1, {}}, VerdictLevel::kFatal);
 }

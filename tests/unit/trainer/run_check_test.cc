@@ -241,7 +241,7 @@ TEST(RunCheck, ReportsThatOneRankMovesNothing) {
   EXPECT_EQ(verdict->level, VerdictLevel::kOk);
   EXPECT_NE(said.front().find("transport single"), std::string::npos);
   EXPECT_EQ(said.back(), "# verdict: ok");
-  options.thresholds.require_net = RequiredNet::kInfiniband;
+  options.thresholds.require_net = "ib";
   verdict = RunCheck(options, single, memory, {}, say);
   EXPECT_EQ(verdict->level, VerdictLevel::kFatal);
 }

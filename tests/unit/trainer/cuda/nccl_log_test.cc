@@ -124,10 +124,38 @@ TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
 }
 
 TEST_F(NcclLogTest, OfTheUserIsNotTouched) {
+  for (const char* level : {"INFO", "trace", "ABORT"}) {
+    setenv("NCCL_DEBUG", level, 1);
+    EXPECT_EQ(NcclLog::Catch(), nullptr);
+    EXPECT_STREQ(getenv("NCCL_DEBUG"), level);
+    EXPECT_EQ(getenv("NCCL_DEBUG_FILE"), nullptr);
+  }
   setenv("NCCL_DEBUG", "WARN", 1);
+  setenv("NCCL_DEBUG_FILE", "/nowhere", 1);
   EXPECT_EQ(NcclLog::Catch(), nullptr);
-  EXPECT_STREQ(getenv("NCCL_DEBUG"), "WARN");
-  EXPECT_EQ(getenv("NCCL_DEBUG_FILE"), nullptr);
+}
+
+TEST_F(NcclLogTest, WarningsThatTheUserWantsArePassedOn) {
+  for (const char* level : {"warn", "VERSION"}) {
+    Clear();
+    setenv("NCCL_DEBUG", level, 1);
+    const std::unique_ptr<NcclLog> log = NcclLog::Catch();
+    ASSERT_NE(log, nullptr);
+    EXPECT_STREQ(getenv("NCCL_DEBUG"), "INFO");
+    std::FILE* nccl = std::fopen(getenv("NCCL_DEBUG_FILE"), "w");
+    ASSERT_NE(nccl, nullptr);
+    std::fputs(
+        "h:1:2 [0] NCCL INFO Using network IB\n"
+        "h:1:2 [0] socket.c:9 NCCL WARN a link is down\n",
+        nccl);
+    std::fclose(nccl);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(log->Transport(), "IB");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              std::string(level) == "warn"
+                  ? "h:1:2 [0] socket.c:9 NCCL WARN a link is down\n"
+                  : "");
+  }
 }
 
 }  // namespace
