@@ -118,7 +118,7 @@ class Check(E2E):
     def test_a_net_that_is_not_there_ends_the_job_with_30_at_once(self):
         launcher = self.check([], ["--require-net", "ib", "--max-bytes", "64",
                                    "--pings", "5"], 30)
-        self.assert_failed_for_good(launcher, "required: IB")
+        self.assert_failed_for_good(launcher, "required: ib")
         self.assertIn("# verdict: fatal", self.said(launcher)[0])
 
     def test_thresholds_from_a_file(self):

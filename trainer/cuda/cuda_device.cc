@@ -1,5 +1,8 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -11,6 +14,8 @@
 #include "trainer/cuda/blas.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/cuda_status.h"
+#include "trainer/cuda/kernels.h"
+#include "trainer/cuda/products.h"
 
 namespace rollcall {
 namespace {
@@ -64,6 +69,7 @@ class Gpu final : public CudaDevice {
  public:
   ~Gpu() override {
     if (room_ != nullptr) cudaFree(room_);
+    if (counted_ != nullptr) cudaFreeHost(counted_);
     for (cudaEvent_t event : {compute_mark_, communication_mark_}) {
       if (event != nullptr) cudaEventDestroy(event);
     }
@@ -109,6 +115,10 @@ class Gpu final : public CudaDevice {
       check(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
             "cudaEventCreateWithFlags");
     }
+    check(cudaHostAlloc(reinterpret_cast<void**>(&counted_),
+                        kCounters * sizeof(*counted_), cudaHostAllocMapped),
+          "cudaHostAlloc");
+    if (status_.ok()) std::fill_n(counted_, kCounters, 0);
     return status_;
   }
 
@@ -176,6 +186,20 @@ class Gpu final : public CudaDevice {
     return IsDone(communication_mark_);
   }
 
+  absl::Status Count(Counter counter) override {
+    const int which = static_cast<int>(counter);
+    return KernelStatus(
+        cuda::Store(communication_, counted_ + which, ++begun_[which]),
+        "the count of collectives");
+  }
+  uint64_t Begun(Counter counter) const override {
+    return begun_[static_cast<int>(counter)];
+  }
+  uint64_t Counted(Counter counter) const override {
+    return std::atomic_ref(counted_[static_cast<int>(counter)])
+        .load(std::memory_order_relaxed);
+  }
+
   bool IsOnDevice(const void* memory) const override {
     cudaPointerAttributes attributes{};
     return cudaPointerGetAttributes(&attributes, memory) == cudaSuccess &&
@@ -233,6 +257,9 @@ class Gpu final : public CudaDevice {
   size_t memory_bytes_ = 0;
   cudaStream_t compute_ = nullptr, communication_ = nullptr;
   cudaEvent_t compute_mark_ = nullptr, communication_mark_ = nullptr;
+  static constexpr int kCounters = 2;
+  uint64_t begun_[kCounters] = {};
+  uint64_t* counted_ = nullptr;  // Pinned; the device writes it.
   char* room_ = nullptr;
   size_t room_bytes_ = 0;
   absl::Status status_;

@@ -43,6 +43,8 @@ inline int64_t Parts(int64_t rows) {
 const char* ErrorText(int error);
 // Zeros `bytes` of device memory.
 int Zero(Stream stream, void* memory, size_t bytes);
+// Stores a number, in memory of the host that the device can write.
+int Store(Stream stream, uint64_t* to, uint64_t value);
 
 // --- Embedding ---------------------------------------------------------------
 

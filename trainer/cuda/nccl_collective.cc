@@ -1,7 +1,7 @@
 #include "trainer/cuda/nccl_collective.h"
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +48,9 @@ class NcclCollective final : public Collective {
   NcclCollective(const NcclLibrary& library, NcclOptions options)
       : library_(library),
         options_(std::move(options)),
-        streams_(*options_.streams) {
+        streams_(*options_.streams),
+        begun_before_{streams_.Begun(Counter::kEntered),
+                      streams_.Begun(Counter::kLeft)} {
     if (options_.interruption != nullptr) {
       options_.interruption->Wakes([nap = nap_] { nap->End(); });
     }
@@ -89,27 +91,25 @@ class NcclCollective final : public Collective {
 
   absl::Status BeginSum(absl::Span<float> values) override {
     if (!failed_.ok()) return failed_;
-    ++entered_;
     if (!streams_.IsOnDevice(values.data())) {
       // Rare and small: done like any other collective, in the same order.
-      --entered_;
       return AllReduce(values, Reduction::kSum);
     }
-    absl::Status status = streams_.CommunicationAfterCompute();
-    if (!status.ok()) return Fail(status);
-    const int code = library_.all_reduce(
-        values.data(), values.data(), values.size(), nccl::kFloat, nccl::kSum,
-        communicator_, streams_.communication());
-    return AwaitNccl(code, "a sum");
+    sums_begun_ = true;
+    return Start("a sum", [&] {
+      return library_.all_reduce(values.data(), values.data(), values.size(),
+                                 nccl::kFloat, nccl::kSum, communicator_,
+                                 streams_.communication());
+    });
   }
 
   absl::Status Wait() override {
     if (!failed_.ok()) return failed_;
-    if (entered_ == left_) return absl::OkStatus();
+    if (!sums_begun_) return absl::OkStatus();
     absl::Status status = streams_.ComputeAfterCommunication();
     if (!status.ok()) return Fail(status);
     status = AwaitDevice("the sums of a step");
-    if (status.ok()) left_ = entered_.load();
+    if (status.ok()) sums_begun_ = false;
     return status;
   }
 
@@ -154,9 +154,11 @@ class NcclCollective final : public Collective {
   }
 
   CollectiveSeen seen() const override {
+    // A device that is stuck before a collective has not entered it, although
+    // the host has put it into the stream.
     CollectiveSeen seen;
-    seen.left = left_.load();
-    seen.entered = std::max(entered_.load(), seen.left);
+    seen.left = Since(Counter::kLeft);
+    seen.entered = std::max(Since(Counter::kEntered), seen.left);
     return seen;
   }
 
@@ -177,6 +179,13 @@ class NcclCollective final : public Collective {
     absl::Span<const char> from;
     absl::Span<char> to;
   };
+
+  // What the device has counted for this communicator. Less than before: it has
+  // not come to the end of an earlier one's work yet.
+  uint64_t Since(Counter counter) const {
+    const uint64_t before = begun_before_[static_cast<int>(counter)];
+    return std::max(streams_.Counted(counter), before) - before;
+  }
 
   static absl::Span<char> Bytes(absl::Span<float> values) {
     return {reinterpret_cast<char*>(values.data()),
@@ -207,28 +216,35 @@ class NcclCollective final : public Collective {
     });
   }
 
+  // Puts a collective into the stream for peers, after the work that it needs.
+  // `put` calls NCCL.
+  template <typename Put>
+  absl::Status Start(const char* what, const Put& put) {
+    absl::Status status = streams_.CommunicationAfterCompute();
+    if (status.ok()) status = streams_.Count(Counter::kEntered);
+    if (!status.ok()) return Fail(status);
+    if (status = AwaitNccl(put(), what); !status.ok()) return status;
+    status = streams_.Count(Counter::kLeft);
+    return status.ok() ? status : Fail(status);
+  }
+
   // Runs one collective to its end, after everything that was begun. `start`
   // puts it into the stream and returns NCCL's code.
   template <typename Start>
   absl::Status Run(const char* what, const Pieces& pieces, const Start& start) {
     if (absl::Status s = Wait(); !s.ok()) return s;
-    ++entered_;
     const void* const known =
         pieces.to.empty() ? pieces.from.data() : pieces.to.data();
     const bool host = !streams_.IsOnDevice(known);
-    absl::Status status =
-        host ? ThroughRoom(what, pieces, start)
-             : OnDevice(what, pieces.from.data(), pieces.to.data(), start);
-    if (status.ok()) left_ = entered_.load();
-    return status;
+    return host ? ThroughRoom(what, pieces, start)
+                : OnDevice(what, pieces.from.data(), pieces.to.data(), start);
   }
 
-  template <typename Start>
+  template <typename Put>
   absl::Status OnDevice(const char* what, const char* from, char* to,
-                        const Start& start) {
-    absl::Status status = streams_.CommunicationAfterCompute();
-    if (!status.ok()) return Fail(status);
-    if (status = AwaitNccl(start(from, to), what); !status.ok()) return status;
+                        const Put& put) {
+    absl::Status status = Start(what, [&] { return put(from, to); });
+    if (!status.ok()) return status;
     status = streams_.ComputeAfterCommunication();
     if (!status.ok()) return Fail(status);
     return AwaitDevice(what);
@@ -357,7 +373,9 @@ class NcclCollective final : public Collective {
   const std::shared_ptr<Nap> nap_ = std::make_shared<Nap>();
   NcclLibrary::Communicator communicator_ = nullptr;
   absl::Status failed_;
-  std::atomic<uint64_t> entered_{0}, left_{0};
+  // The counters of the streams when this communicator began.
+  const std::array<uint64_t, 2> begun_before_;
+  bool sums_begun_ = false;  // Since the last Wait.
 };
 
 }  // namespace

@@ -4,11 +4,12 @@
 // It does not know what the work is. The CUDA device implements it; a test has
 // its own implementation.
 //
-// Thread rule: one thread.
+// Thread rule: one thread, except for Counted.
 #ifndef ROLLCALL_TRAINER_CUDA_STREAMS_H_
 #define ROLLCALL_TRAINER_CUDA_STREAMS_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,6 +17,9 @@
 #include "trainer/cuda/kernels.h"
 
 namespace rollcall {
+
+// What the device has come to in `communication`.
+enum class Counter { kEntered, kLeft };
 
 class Streams {
  public:
@@ -34,6 +38,14 @@ class Streams {
   // ComputeAfterCommunication. Errors are those of that work.
   virtual absl::StatusOr<bool> ComputeIsDone() = 0;
   virtual absl::StatusOr<bool> CommunicationIsDone() = 0;
+
+  // Puts into `communication`: the counter grows by one when the device comes
+  // to it.
+  virtual absl::Status Count(Counter counter) = 0;
+  // How often Count was called since this object was made.
+  virtual uint64_t Begun(Counter counter) const = 0;
+  // How often the device has come to it. Any thread.
+  virtual uint64_t Counted(Counter counter) const = 0;
 
   virtual bool IsOnDevice(const void* memory) const = 0;
   // Device memory of at least `bytes`, valid until the next call.

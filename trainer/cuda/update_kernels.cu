@@ -126,12 +126,18 @@ __global__ void CopyWeightsKernel(Bf16* copy, const float* weights,
   }
 }
 
+__global__ void StoreKernel(uint64_t* to, uint64_t value) { *to = value; }
+
 }  // namespace
 
 const char* ErrorText(int error) { return TextOf(error); }
 
 int Zero(Stream stream, void* memory, size_t bytes) {
   return SetZero(stream, memory, bytes);
+}
+
+int Store(Stream stream, uint64_t* to, uint64_t value) {
+  return Launch(stream, dim3(1), 1, 0, StoreKernel, to, value);
 }
 
 int CrossEntropy(Stream stream, Bf16* logits, float* losses,

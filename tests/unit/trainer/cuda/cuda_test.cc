@@ -5,6 +5,7 @@
 // and a gradient by 3% of its length.
 #include "trainer/cuda/cuda.h"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -341,6 +342,31 @@ TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
     EXPECT_EQ(losses[0][step], losses[1][step]);
     EXPECT_NEAR(losses[0][step], (*want)[step], kLoss * (*want)[step]);
   }
+}
+
+// --- Counters
+// -----------------------------------------------------------------
+
+// A device that is held up in `communication` has not come to what follows.
+TEST(CudaDeviceTest, CountsWhatItHasComeTo) {
+  SKIP_WITHOUT_GPU();
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  ASSERT_TRUE((*device)->Count(Counter::kEntered).ok());
+  std::promise<void> go_on;
+  const auto wait = [](void* promise) {
+    static_cast<std::promise<void>*>(promise)->get_future().wait();
+  };
+  ASSERT_EQ(cudaLaunchHostFunc((*device)->communication(), wait, &go_on), 0);
+  ASSERT_TRUE((*device)->Count(Counter::kEntered).ok());
+  ASSERT_TRUE((*device)->Count(Counter::kLeft).ok());
+  EXPECT_EQ((*device)->Begun(Counter::kEntered), 2u);
+  EXPECT_LE((*device)->Counted(Counter::kEntered), 1u);
+  EXPECT_EQ((*device)->Counted(Counter::kLeft), 0u);
+  go_on.set_value();
+  ASSERT_EQ(cudaStreamSynchronize((*device)->communication()), 0);
+  EXPECT_EQ((*device)->Counted(Counter::kEntered), 2u);
+  EXPECT_EQ((*device)->Counted(Counter::kLeft), 1u);
 }
 
 // --- The end of a world ------------------------------------------------------

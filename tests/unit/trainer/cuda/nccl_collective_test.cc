@@ -129,6 +129,18 @@ class FakeStreams final : public Streams {
     if (!broken.ok()) return broken;
     return looks > 0 && --looks == 0 ? true : looks == 0;
   }
+  absl::Status Count(Counter counter) override {
+    ++begun[static_cast<int>(counter)];
+    return absl::OkStatus();
+  }
+  uint64_t Begun(Counter counter) const override {
+    return begun[static_cast<int>(counter)];
+  }
+  // The device gets stuck before the first collective, or in it.
+  uint64_t Counted(Counter counter) const override {
+    const bool there = compute_done && (counter == Counter::kEntered || !looks);
+    return there ? begun[static_cast<int>(counter)] : 0;
+  }
   bool IsOnDevice(const void* memory) const override {
     return memory >= own.data() && memory < own.data() + own.size();
   }
@@ -148,6 +160,7 @@ class FakeStreams final : public Streams {
   std::vector<float> own = std::vector<float>(8, 1.0f);
   std::vector<char> room;
   int looks = 0;  // -1: never.
+  uint64_t begun[2] = {};
   bool compute_done = true;
   absl::Status broken;
 };
@@ -275,6 +288,24 @@ TEST_F(NcclCollectiveTest, SumsFollowTheComputeThatFillsThem) {
   EXPECT_EQ(streams_.own[0], 2);
   EXPECT_TRUE(collective->Wait().ok());  // Nothing was begun.
   EXPECT_EQ(nccl_.calls.size(), 3u);
+}
+
+// The rank that has not come to a collective that the others are in holds them
+// up; what its host has put into the stream does not count.
+TEST_F(NcclCollectiveTest, SeenIsWhatTheDeviceHasComeTo) {
+  const auto collective = Connected();
+  streams_.looks = -1;
+  streams_.compute_done = false;
+  ASSERT_TRUE(collective->BeginSum(absl::MakeSpan(streams_.own)).ok());
+  ASSERT_TRUE(collective->BeginSum(absl::MakeSpan(streams_.own)).ok());
+  EXPECT_EQ(collective->seen().entered, 0u);
+  streams_.compute_done = true;
+  EXPECT_EQ(collective->seen().entered, 2u);
+  EXPECT_EQ(collective->seen().left, 0u);
+  streams_.looks = 0;
+  EXPECT_EQ(collective->seen().left, 2u);
+  // The next communicator counts from its own beginning.
+  EXPECT_EQ(Connected()->seen().entered, 0u);
 }
 
 TEST_F(NcclCollectiveTest, InterruptionAbortsADeviceWait) {
