@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
@@ -45,7 +46,8 @@ absl::Status WorldIsAlive(const Rank* rank) {
   if (rank == nullptr) return absl::OkStatus();
   if (rank->aborted()) return absl::AbortedError("the world has ended");
   if (rank->lost()) {
-    return absl::UnavailableError("the agent of this node is gone");
+    return absl::UnavailableError(absl::StrCat(
+        "the agent of this node is gone: ", rank->lost_reason().message()));
   }
   return absl::OkStatus();
 }

@@ -1,44 +1,31 @@
 #include "client/rank/rank.h"
 
-#include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "client/rank/frames.h"
 #include "client/rank/stream.h"
-#include "client/rank/unix_address.h"
-#include "daemon/base/grpc/grpc_defaults.h"
-#include "daemon/base/grpc/poller_keep_alive.h"
+#include "daemon/base/printable.h"
 #include "daemon/core/limits.h"
-#include "rollcall/v1/rank.grpc.pb.h"
 
 namespace rollcall {
 
 struct Rank::Wire {
-  explicit Wire(const std::shared_ptr<grpc::Channel>& channel,
-                const v1::RankHello& hello)
-      : stub(channel), stream(stub, hello) {}
+  Wire(const std::string& socket, const v1::RankHello& hello,
+       absl::Duration timeout)
+      : stream(socket, hello, timeout) {}
   ~Wire() { stream.Close(); }
-  // Keeps gRPC's poller running, so that an abort arrives at once, even during
-  // a long step.
-  const PollerKeepAlive poller_keep_alive;
 
-  v1::Rank::Stub stub;
   RankStream stream;
   v1::RankWorld world;
 };
 
 namespace {
-
-std::shared_ptr<grpc::Channel> Dial(const std::string& socket) {
-  grpc::ChannelArguments arguments = DefaultChannelArguments();
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetMaxReceiveMessageSize(Limits::world_bytes_max + (64 << 10));
-  return grpc::CreateCustomChannel(
-      UnixAddress(socket), grpc::InsecureChannelCredentials(), arguments);
-}
 
 v1::RankHello Hello(const RankLocation& place, bool elastic) {
   v1::RankHello hello;
@@ -46,7 +33,27 @@ v1::RankHello Hello(const RankLocation& place, bool elastic) {
   hello.set_local_rank(place.local_rank);
   hello.set_pid(getpid());
   hello.set_generation(place.generation);
+  hello.set_wire_version(kRankWireVersion);
   return hello;
+}
+
+// The agent ends the connection of a rank whose message it cannot read.
+absl::Status CheckExchange(absl::string_view key, absl::string_view value) {
+  const bool printable =
+      std::all_of(key.begin(), key.end(),
+                  [](unsigned char c) { return absl::ascii_isprint(c); });
+  if (key.empty() || key.size() > Limits::exchange_key_bytes_max ||
+      !printable) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected a key of 1 to ", Limits::exchange_key_bytes_max,
+                     " bytes of printable ASCII, got ", key.size(), " bytes"));
+  }
+  if (value.size() > Limits::exchange_value_bytes_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the value has ", value.size(), " bytes, expected at most ",
+        Limits::exchange_value_bytes_max));
+  }
+  return absl::OkStatus();
 }
 
 // A world from an agent of another version must not make this process read past
@@ -80,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankLocation& place,
                                                    const RankOptions& options) {
-  auto wire =
-      std::make_unique<Wire>(Dial(place.socket), Hello(place, options.elastic));
+  auto wire = std::make_unique<Wire>(
+      place.socket, Hello(place, options.elastic), options.timeout);
   absl::StatusOr<v1::RankWorld> world =
       wire->stream.AwaitWorld(0, options.timeout);
   const absl::Status status = world.ok() ? CheckWorld(*world) : world.status();
@@ -116,39 +123,37 @@ uint32_t Rank::ranks_here() const {
 
 absl::StatusOr<std::vector<std::string>> Rank::Exchange(
     absl::string_view key, absl::string_view value, absl::Duration timeout) {
-  if (value.size() > Limits::exchange_value_bytes_max) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "exchange of \"", key, "\": the value has ", value.size(),
-        " bytes, expected at most ", Limits::exchange_value_bytes_max));
+  const auto failed = [&](absl::StatusCode code, absl::string_view why) {
+    return absl::Status(
+        code, absl::StrCat(
+                  "exchange of \"",
+                  Printable(std::string(key), Limits::exchange_key_bytes_max),
+                  "\" with ", world_size(), " ranks: ", why));
+  };
+  if (const absl::Status fits = CheckExchange(key, value); !fits.ok()) {
+    return failed(fits.code(), fits.message());
   }
-  v1::ExchangeRequest request;
+  v1::RankExchange request;
   request.set_generation(generation());
   request.set_key(std::string(key));
   request.set_value(std::string(value));
-  request.set_local_rank(local_rank());
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  v1::ExchangeResponse response;
-  const grpc::Status status =
-      wire_->stub.Exchange(&context, request, &response);
-  if (!status.ok()) {
-    // This side never cancels, so the agent is ending in an orderly way.
-    const absl::StatusCode code =
-        status.error_code() == grpc::StatusCode::CANCELLED
-            ? absl::StatusCode::kUnavailable
-            : static_cast<absl::StatusCode>(status.error_code());
-    return absl::Status(
-        code, absl::StrCat("exchange of \"", key, "\" with ", world_size(),
-                           " ranks: ", status.error_message()));
+  absl::StatusOr<v1::RankExchanged> answer =
+      wire_->stream.Exchange(std::move(request), timeout);
+  if (!answer.ok()) {
+    return failed(answer.status().code(), answer.status().message());
   }
-  if (response.values_size() != static_cast<int>(world_size())) {
-    return absl::InternalError(absl::StrCat(
-        "exchange of \"", key, "\": got ", response.values_size(),
-        " values, expected one from each of ", world_size(), " ranks"));
+  if (answer->code() != 0) {
+    return failed(static_cast<absl::StatusCode>(answer->code()),
+                  answer->error());
+  }
+  if (answer->values_size() != static_cast<int>(world_size())) {
+    return failed(absl::StatusCode::kInternal,
+                  absl::StrCat("got ", answer->values_size(),
+                               " values, expected one from each"));
   }
   return std::vector<std::string>(
-      std::make_move_iterator(response.mutable_values()->begin()),
-      std::make_move_iterator(response.mutable_values()->end()));
+      std::make_move_iterator(answer->mutable_values()->begin()),
+      std::make_move_iterator(answer->mutable_values()->end()));
 }
 
 void Rank::Progress(uint64_t step, double loss, double tokens_per_second,
@@ -173,6 +178,7 @@ void Rank::WhenAsked(std::function<RankCollectives()> where) {
 }
 
 bool Rank::lost() const { return wire_->stream.lost(); }
+absl::Status Rank::lost_reason() const { return wire_->stream.Ended(); }
 bool Rank::aborted() const { return wire_->stream.aborted() >= generation(); }
 bool Rank::noticed() const { return wire_->stream.noticed() == generation(); }
 
@@ -235,7 +241,8 @@ void Rank::Finished(int exit_code, absl::string_view reason) {
   finished.set_generation(generation());
   // As wait(2) reports it.
   finished.set_exit_code(static_cast<uint32_t>(exit_code) & 0xff);
-  finished.set_reason(std::string(reason.substr(0, Limits::stderr_tail_bytes)));
+  finished.set_reason(
+      Printable(std::string(reason), Limits::stderr_tail_bytes, true));
   wire_->stream.Send(std::move(message));
 }
 

@@ -58,8 +58,9 @@ class Rank {
  public:
   // Attends the agent that the environment names, and blocks until the world
   // is known. FAILED_PRECONDITION: no agent started this process; it is then a
-  // world of its own. UNAVAILABLE: the agent is gone; the only error that may
-  // be retried. ABORTED: a newer process has this local rank; end.
+  // world of its own; or the agent is of another version. UNAVAILABLE: the
+  // agent is gone; the only error that may be retried. ABORTED: a newer process
+  // has this local rank; end.
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
       const RankOptions& options = RankOptions());
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
@@ -88,7 +89,8 @@ class Rank {
   // Safe to retry with the same value. INVALID_ARGUMENT: the value is over 4
   // KiB, or the key is not 1 to 128 bytes of printable ASCII. ABORTED: the
   // generation has ended. DEADLINE_EXCEEDED: not all ranks gave a value within
-  // `timeout`. UNAVAILABLE: the agent is gone.
+  // `timeout`. UNAVAILABLE: the agent is gone. CANCELLED: another thread of
+  // this process has begun an exchange of the same key.
   absl::StatusOr<std::vector<std::string>> Exchange(absl::string_view key,
                                                     absl::string_view value,
                                                     absl::Duration timeout);
@@ -106,8 +108,12 @@ class Rank {
   // previous function no longer runs. `where` must not call this.
   void WhenAsked(std::function<RankCollectives()> where);
 
-  // The stream to the agent broke: no agent supervises this rank any more. End.
+  // The connection to the agent has ended: no agent supervises this rank any
+  // more. End.
   bool lost() const;
+  // Once lost: why, for people and as a code; see RankEnd in rank.proto.
+  // UNAVAILABLE: the agent is gone.
+  absl::Status lost_reason() const;
   // The generation has ended.
   bool aborted() const;
   // A boundary was asked for in this generation; `notice` says why.
@@ -131,8 +137,8 @@ class Rank {
   // Answers an abort: the communicator is torn down; the arguments describe the
   // state that this rank has.
   void Stopped(uint64_t completed_step, bool whole_state);
-  // Blocks until there is a next world. UNAVAILABLE: the agent is gone.
-  // INTERNAL: the agent sent no valid world. CANCELLED: CancelNextWorld.
+  // Blocks until there is a next world. CANCELLED: CancelNextWorld. INTERNAL:
+  // the agent sent no valid world. Else the agent is gone: see lost_reason.
   absl::Status NextWorld();
   // Ends the wait for the next world, now or when it begins: this process is
   // about to end.

@@ -1,5 +1,17 @@
 #include "client/rank/stream.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,23 +20,81 @@
 namespace rollcall {
 namespace {
 
-// How long Close waits for the agent to end the stream.
+// How long Close waits for the agent to end the connection.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(200);
+constexpr size_t kPieceBytes = 64 << 10;
 
-absl::Status ToAbsl(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
+absl::Status StatusOf(const v1::RankEnd& end) {
+  const auto code = static_cast<absl::StatusCode>(end.code());
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+      return absl::Status(code, end.message());
+    default:
+      return absl::UnavailableError(end.message());
+  }
+}
+
+bool IsTransient(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
 }  // namespace
 
-RankStream::RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello) {
-  *outgoing_.mutable_hello() = hello;
-  stub.async()->Attend(&context_, this);
-  AddHold();
-  StartRead(&incoming_);
-  StartWrite(&outgoing_);
-  StartCall();
+RankStream::RankStream(const std::string& path, const v1::RankHello& hello,
+                       absl::Duration timeout)
+    : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (absl::Status connected = Connect(path, timeout); !connected.ok()) {
+    Finish(connected);
+    return;
+  }
+  {
+    MutexLock lock(mutex_);
+    *first_.emplace_back().mutable_hello() = hello;
+  }
+  // The training process's handlers run on its own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+RankStream::~RankStream() {
+  if (thread_.joinable()) Close();
+}
+
+absl::Status RankStream::Connect(const std::string& path,
+                                 absl::Duration timeout) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the socket's path has ", path.size(), " bytes; expected at most ",
+        sizeof(address.sun_path) - 1));
+  }
+  path.copy(address.sun_path, path.size());
+  socket_ = Fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket_.open() || !wake_fd_.open()) {
+    return absl::UnavailableError(absl::StrCat("no socket: ", strerror(errno)));
+  }
+  // Not zero, which means no limit.
+  const timeval wait = absl::ToTimeval(
+      std::clamp(timeout, absl::Milliseconds(1), absl::Hours(1)));
+  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+  if (connect(socket_.get(), reinterpret_cast<sockaddr*>(&address),
+              sizeof(address)) != 0) {
+    if (errno == EAGAIN) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the agent did not accept the connection within ",
+                       absl::FormatDuration(timeout)));
+    }
+    return absl::UnavailableError(
+        absl::StrCat("the agent is gone: ", strerror(errno)));
+  }
+  return absl::OkStatus();
 }
 
 void RankStream::WaitUntil(absl::Time until) {
@@ -36,8 +106,8 @@ void RankStream::WaitUntil(absl::Time until) {
 }
 
 absl::Status RankStream::Ended() const {
-  if (!status_.ok()) return status_;
-  return absl::UnavailableError("the agent ended the stream");
+  MutexLock lock(mutex_);
+  return status_;
 }
 
 absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
@@ -48,7 +118,7 @@ absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
     if (world_.has_value() && world_->world().generation() > after) {
       return *world_;
     }
-    if (done_) return Ended();
+    if (done_) return status_;
     if (worlds_cancelled_) {
       return absl::CancelledError("the wait for the next world was cancelled");
     }
@@ -71,7 +141,7 @@ absl::Status RankStream::AwaitAbort(uint64_t generation,
   const absl::Time until = MonotonicNow() + timeout;
   MutexLock lock(mutex_);
   while (aborted() < generation) {
-    if (done_) return Ended();
+    if (done_) return status_;
     if (MonotonicNow() >= until) {
       return absl::DeadlineExceededError(
           absl::StrCat("generation ", generation, " has not ended within ",
@@ -89,10 +159,40 @@ absl::Status RankStream::AwaitNotice(uint64_t generation) {
       return absl::AbortedError(
           absl::StrCat("generation ", generation, " has ended"));
     }
-    if (done_) return Ended();
+    if (done_) return status_;
     WaitUntil(absl::InfiniteFuture());
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RankExchanged> RankStream::Exchange(v1::RankExchange request,
+                                                       absl::Duration timeout) {
+  const absl::Time until = MonotonicNow() + timeout;
+  uint64_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    if (done_) return status_;
+    number = ++last_request_;
+    request.set_request(number);
+    exchanges_[number];
+    *first_.emplace_back().mutable_exchange() = std::move(request);
+  }
+  WakeThread();
+  MutexLock lock(mutex_);
+  const auto at = exchanges_.find(number);
+  while (!at->second.has_value() && !done_ && MonotonicNow() < until) {
+    WaitUntil(until);
+  }
+  const Answer answer = std::move(at->second);
+  exchanges_.erase(at);
+  if (answer.has_value()) return *answer;
+  if (done_) return status_;
+  // To an agent that does not read, nothing piles up.
+  std::erase_if(first_, [number](const v1::RankMessage& m) {
+    return m.has_exchange() && m.exchange().request() == number;
+  });
+  return absl::DeadlineExceededError(absl::StrCat(
+      "not all ranks gave a value within ", absl::FormatDuration(timeout)));
 }
 
 void RankStream::WhenOver(uint64_t generation, std::function<void()> wake) {
@@ -116,8 +216,7 @@ void RankStream::WhenAsked(std::function<void(v1::RankHere&)> where) {
   where_ = std::move(where);
 }
 
-// Runs on a gRPC thread, so a rank whose own threads are stuck answers too.
-void RankStream::Answer(const v1::RankWhere& asked) {
+void RankStream::AnswerWhere(const v1::RankWhere& asked) {
   std::function<void(v1::RankHere&)> where;
   {
     MutexLock lock(mutex_);
@@ -136,40 +235,28 @@ void RankStream::Answer(const v1::RankWhere& asked) {
 }
 
 void RankStream::Send(v1::RankMessage message) {
-  Next next = Next::kNothing;
   {
     MutexLock lock(mutex_);
-    if (ended_ || closing_) return;
+    if (done_ || closing_.has_value()) return;
     const v1::RankMessage::KindCase kind = message.kind_case();
     waiting_[kind] = std::move(message);
-    if (!writing_) next = NextWrite();
   }
-  Do(next);
+  WakeThread();
 }
 
 void RankStream::Close() {
-  Next next = Next::kNothing;
   {
     MutexLock lock(mutex_);
-    closing_ = true;
-    if (!writing_) next = NextWrite();
+    closing_ = MonotonicNow() + kGoodbye;
   }
-  Do(next);
-  const absl::Time until = MonotonicNow() + kGoodbye;
-  bool cancelled = false;
-  MutexLock lock(mutex_);
-  while (!done_) {
-    const absl::Duration left = until - MonotonicNow();
-    if (left > absl::ZeroDuration()) {
-      changed_.WaitFor(mutex_, left);
-    } else if (!std::exchange(cancelled, true)) {
-      mutex_.Unlock();
-      context_.TryCancel();
-      mutex_.Lock();
-    } else {
-      changed_.Wait(mutex_);
-    }
-  }
+  WakeThread();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RankStream::WakeThread() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t wrote =
+      write(wake_fd_.get(), &one, sizeof(one));
 }
 
 std::optional<v1::RankNotice> RankStream::notice() const {
@@ -182,96 +269,151 @@ std::optional<v1::RankAbort> RankStream::abort() const {
   return abort_;
 }
 
-// Decides what the write side does next; it must be idle.
-RankStream::Next RankStream::NextWrite() {
-  writing_ = true;
-  if (!ended_ && !goodbye_) {
-    outgoing_.Clear();
-    if (!waiting_.empty()) {
-      outgoing_ = std::move(waiting_.begin()->second);
+// --- The thread --------------------------------------------------------------
+
+void RankStream::Run() {
+  absl::Status status;
+  for (bool lives = true; lives;) {
+    std::optional<absl::Time> closing;
+    {
+      MutexLock lock(mutex_);
+      closing = closing_;
+    }
+    if (written_ == outgoing_.size()) {
+      outgoing_ = NextFrame();
+      written_ = 0;
+    }
+    const bool writes = !outgoing_.empty();
+    if (closing.has_value() && !writes && !std::exchange(half_closed_, true)) {
+      shutdown(socket_.get(), SHUT_WR);
+    }
+    int wait_ms = -1;
+    if (closing.has_value()) {
+      const absl::Duration left = *closing - MonotonicNow();
+      if (left <= absl::ZeroDuration()) break;
+      wait_ms = static_cast<int>(
+          absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))));
+    }
+    pollfd fds[] = {
+        {socket_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0},
+        {wake_fd_.get(), POLLIN, 0}};
+    if (poll(fds, 2, wait_ms) <= 0) continue;
+    uint64_t count = 0;
+    if (fds[1].revents != 0) {
+      [[maybe_unused]] const ssize_t got =
+          read(wake_fd_.get(), &count, sizeof(count));
+    }
+    if (fds[0].revents == 0) continue;
+    lives = Read(status);
+    if (lives && writes) Write();
+  }
+  socket_.Close();
+  Finish(status);
+}
+
+std::string RankStream::NextFrame() {
+  v1::RankMessage next;
+  {
+    MutexLock lock(mutex_);
+    if (!first_.empty()) {
+      next = std::move(first_.front());
+      first_.pop_front();
+    } else if (!waiting_.empty()) {
+      next = std::move(waiting_.begin()->second);
       waiting_.erase(waiting_.begin());
-      return Next::kWrite;
-    }
-    if (closing_) {
-      goodbye_ = true;
-      return Next::kWritesDone;
+    } else {
+      return "";
     }
   }
-  writing_ = false;
-  if (ended_ && !std::exchange(released_, true)) return Next::kRelease;
-  return Next::kNothing;
+  return FrameOf(next);
 }
 
-void RankStream::Do(Next next) {
-  switch (next) {
-    case Next::kNothing:
-      return;
-    case Next::kWrite:
-      return StartWrite(&outgoing_);
-    case Next::kWritesDone:
-      return StartWritesDone();
-    case Next::kRelease:
-      return RemoveHold();
+void RankStream::Write() {
+  const ssize_t sent =
+      send(socket_.get(), outgoing_.data() + written_,
+           outgoing_.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent >= 0) {
+    written_ += static_cast<size_t>(sent);
+  } else if (!IsTransient(errno)) {
+    // The agent does not read any more. What it said before is read next, and
+    // then the end.
+    outgoing_.clear();
+    written_ = 0;
   }
 }
 
-void RankStream::Take(const v1::AgentReply& reply) {
-  switch (reply.kind_case()) {
-    case v1::AgentReply::kWorld:
-      world_ = reply.world();
-      break;
-    case v1::AgentReply::kAbort:
-      abort_ = reply.abort();
-      aborted_.store(reply.abort().generation(), std::memory_order_release);
-      break;
-    case v1::AgentReply::kNotice:
-      notice_ = reply.notice();
-      noticed_.store(reply.notice().generation(), std::memory_order_release);
-      break;
-    case v1::AgentReply::kWhere:  // Answered without the lock.
-    case v1::AgentReply::KIND_NOT_SET:
-      break;  // From a newer agent: a kind that this rank can ignore.
+bool RankStream::Read(absl::Status& status) {
+  char piece[kPieceBytes];
+  const ssize_t got = recv(socket_.get(), piece, sizeof(piece), MSG_DONTWAIT);
+  if (got < 0 && IsTransient(errno)) return true;
+  if (got <= 0) return false;
+  reader_.Add(absl::string_view(piece, static_cast<size_t>(got)));
+  for (;;) {
+    const auto bytes = reader_.Next();
+    v1::AgentReply reply;
+    if (bytes.ok() && !bytes->has_value()) return true;
+    status = bytes.ok() ? ParseFrame(**bytes, reply) : bytes.status();
+    if (!status.ok()) {
+      status = absl::InternalError(
+          absl::StrCat("from the agent: ", status.message()));
+      return false;
+    }
+    if (!Take(reply, status)) return false;
   }
 }
 
-void RankStream::OnReadDone(bool ok) {
-  Next next = Next::kNothing;
+bool RankStream::Take(const v1::AgentReply& reply, absl::Status& status) {
+  if (reply.has_where()) {
+    AnswerWhere(reply.where());
+    return true;
+  }
+  if (reply.has_end()) {
+    status = StatusOf(reply.end());
+    return false;
+  }
   std::function<void()> wake;
   {
     MutexLock lock(mutex_);
-    if (ok) {
-      Take(incoming_);
-    } else {
-      ended_ = true;
-      if (!closing_) lost_.store(true, std::memory_order_release);
+    switch (reply.kind_case()) {
+      case v1::AgentReply::kWorld:
+        world_ = reply.world();
+        break;
+      case v1::AgentReply::kAbort:
+        abort_ = reply.abort();
+        aborted_.store(reply.abort().generation(), std::memory_order_release);
+        break;
+      case v1::AgentReply::kNotice:
+        notice_ = reply.notice();
+        noticed_.store(reply.notice().generation(), std::memory_order_release);
+        break;
+      case v1::AgentReply::kExchanged: {
+        const auto at = exchanges_.find(reply.exchanged().request());
+        if (at != exchanges_.end()) at->second = reply.exchanged();
+        break;
+      }
+      default:
+        break;  // From a newer agent: a kind that this rank can ignore.
     }
-    if (!writing_) next = NextWrite();
     wake = TakeWake();
     changed_.NotifyAll();
   }
   if (wake) wake();
-  Do(next);
-  if (ok && incoming_.has_where()) Answer(incoming_.where());
-  if (ok) StartRead(&incoming_);
+  return true;
 }
 
-void RankStream::OnWriteDone(bool) {
-  // A failed write needs no handling: the read fails as well.
-  Next next = Next::kNothing;
+void RankStream::Finish(const absl::Status& status) {
+  std::function<void()> wake;
   {
     MutexLock lock(mutex_);
-    next = NextWrite();
+    status_ = status.ok()
+                  ? absl::UnavailableError("the agent ended the connection")
+                  : status;
+    done_ = true;
+    if (!closing_.has_value()) lost_.store(true, std::memory_order_release);
+    wake = TakeWake();
+    changed_.NotifyAll();
   }
-  Do(next);
-}
-
-void RankStream::OnWritesDoneDone(bool) { OnWriteDone(true); }
-
-void RankStream::OnDone(const grpc::Status& status) {
-  MutexLock lock(mutex_);
-  status_ = ToAbsl(status);
-  done_ = true;
-  changed_.NotifyAll();
+  if (wake) wake();
 }
 
 }  // namespace rollcall

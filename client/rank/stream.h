@@ -1,45 +1,51 @@
-// RankStream: the one gRPC stream between a linked rank and its agent.
+// RankStream: the one connection between a linked rank and its agent.
 //
 // Keeps the agent's latest messages (world, abort, notice) and sends those of
-// the rank; of each kind only the latest waits to be sent, so nothing grows. It
-// does not redial: a broken stream means that the agent is gone.
+// the rank; of each kind but exchanges only the latest waits to be sent, so
+// nothing grows. It does not redial: a connection that has ended means that the
+// agent is gone, or has ended it and said why.
 //
-// Thread rule: any thread; gRPC's callbacks run on gRPC's threads. Call Close
-// once; it must return before the object is destroyed.
+// Thread rule: any thread. A thread of its own reads and writes the socket, and
+// calls what WhenOver and WhenAsked were given; so a rank whose own threads are
+// stuck answers. It blocks all signals. Call Close once, from another thread,
+// before the object is destroyed.
 //
-// Invariants:
-//   1. At most one write is under way; `outgoing_` belongs to it.
-//   2. The hold is released once, after the last read, with no write under way;
-//      so no operation starts on a call that is done.
+// Invariant: an exchange that waits is in `exchanges_` until its caller takes
+// its answer or gives up.
 #ifndef ROLLCALL_CLIENT_RANK_STREAM_H_
 #define ROLLCALL_CLIENT_RANK_STREAM_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/rank/frames.h"
+#include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
-#include "rollcall/v1/rank.grpc.pb.h"
+#include "rollcall/v1/rank.pb.h"
 
 namespace rollcall {
 
-class RankStream final
-    : public grpc::ClientBidiReactor<v1::RankMessage, v1::AgentReply> {
+class RankStream {
  public:
-  // Opens the stream and sends the hello.
-  RankStream(v1::Rank::Stub& stub, const v1::RankHello& hello);
+  // Connects to the Unix socket `path` and sends the hello. Waits for an agent
+  // that is slow to accept, at most for `timeout`.
+  RankStream(const std::string& path, const v1::RankHello& hello,
+             absl::Duration timeout);
+  ~RankStream();
+  RankStream(const RankStream&) = delete;
+  RankStream& operator=(const RankStream&) = delete;
 
   // Blocks until there is a world of a later generation than `after`.
-  // DEADLINE_EXCEEDED after `timeout`; else the status with which the agent, or
-  // the broken connection, ended the stream.
+  // DEADLINE_EXCEEDED after `timeout`; else see Ended.
   absl::StatusOr<v1::RankWorld> AwaitWorld(uint64_t after,
                                            absl::Duration timeout);
   // AwaitWorld returns CANCELLED, now and in later calls. Any thread.
@@ -52,15 +58,22 @@ class RankStream final
   // `where` fills in the answer to a RankWhere; see Rank.
   void WhenAsked(std::function<void(v1::RankHere&)> where);
 
+  // Sends the request under a number of its own, and blocks until it is
+  // answered. DEADLINE_EXCEEDED after `timeout`; else see Ended.
+  absl::StatusOr<v1::RankExchanged> Exchange(v1::RankExchange request,
+                                             absl::Duration timeout);
+
   // Queues the message; never blocks. Replaces one of its kind that still
   // waits.
   void Send(v1::RankMessage message);
 
-  // Sends what still waits, half-closes the stream, and returns when gRPC is
-  // done with this object.
+  // Sends what still waits, and ends the connection.
   void Close();
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // Once lost: why the connection ended, as the agent said (see RankEnd).
+  // UNAVAILABLE: it said nothing, or that it ends.
+  absl::Status Ended() const;
   // The generation that the agent has aborted; 0: none.
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
   // The generation that the last notice is for; 0: none.
@@ -69,18 +82,22 @@ class RankStream final
   std::optional<v1::RankAbort> abort() const;
 
  private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnWritesDoneDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
+  // An exchange that waits, and its answer.
+  using Answer = std::optional<v1::RankExchanged>;
 
-  // What to do after the lock is released.
-  enum class Next { kNothing, kWrite, kWritesDone, kRelease };
-  Next NextWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Do(Next next);
-  void Take(const v1::AgentReply& reply) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Connect(const std::string& path, absl::Duration timeout);
+  // All of the thread's work, until the connection has ended.
+  void Run();
+  // What the thread writes next; empty: nothing waits.
+  std::string NextFrame();
+  void Write();
+  // False: the connection has ended. `status` then says why, if it is known.
+  bool Read(absl::Status& status);
+  bool Take(const v1::AgentReply& reply, absl::Status& status);
   // Answers a RankWhere.
-  void Answer(const v1::RankWhere& asked);
+  void AnswerWhere(const v1::RankWhere& asked);
+  void Finish(const absl::Status& status);
+  void WakeThread();
   // The function to call now, if the generation is over; else empty.
   std::function<void()> TakeWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over(uint64_t generation) const {
@@ -88,11 +105,16 @@ class RankStream final
   }
   // Waits for the next event, or until `until`.
   void WaitUntil(absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  grpc::ClientContext context_;
-  v1::AgentReply incoming_;   // Of the read under way.
-  v1::RankMessage outgoing_;  // Of the write under way.
+  // Only of the thread, once it runs.
+  Fd socket_;
+  FrameReader reader_{kAgentReplyBytesMax};
+  std::string outgoing_;  // The frame that is being written.
+  size_t written_ = 0;    // Of outgoing_.
+  bool half_closed_ = false;
+
+  Fd wake_fd_;  // An eventfd: something waits to be sent, or Close was called.
+  std::thread thread_;
 
   std::atomic<bool> lost_{false};
   std::atomic<uint64_t> noticed_{0};
@@ -103,19 +125,21 @@ class RankStream final
   std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
-  // By kind: the message that waits to be sent.
+  // By kind: the message that waits to be sent. Exchanges wait apart, with what
+  // comes first: the hello.
   std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
       ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::RankMessage> first_ ABSL_GUARDED_BY(mutex_);
+  // By number: those that wait for their answer.
+  std::map<uint64_t, Answer> exchanges_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_request_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
   uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void(v1::RankHere&)> where_ ABSL_GUARDED_BY(mutex_);
   bool answering_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = true;  // The hello.
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool goodbye_ ABSL_GUARDED_BY(mutex_) = false;  // Writes are done.
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;    // The last read is done.
-  bool released_ ABSL_GUARDED_BY(mutex_) = false;
-  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  // When Close gives up; unset: it was not called.
+  std::optional<absl::Time> closing_ ABSL_GUARDED_BY(mutex_);
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;  // The connection has ended.
   bool worlds_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

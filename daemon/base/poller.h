@@ -21,10 +21,14 @@ class Poller {
 
   // Level-triggered reading. False: the kernel takes no more.
   bool Add(int fd, uint64_t token) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = token;
-    return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+    return Control(EPOLL_CTL_ADD, fd, token, EPOLLIN);
+  }
+
+  // From now on the token is reported when the descriptor can be read or
+  // written, as asked for here, and when its other side has gone.
+  bool Change(int fd, uint64_t token, bool reads, bool writes) {
+    return Control(EPOLL_CTL_MOD, fd, token,
+                   (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u));
   }
 
   // Before the descriptor is closed: a copy in a child that is about to execute
@@ -33,7 +37,7 @@ class Poller {
     if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   }
 
-  // The tokens of what is readable; none after `timeout` or an interruption.
+  // The tokens of what is ready; none after `timeout` or an interruption.
   std::vector<uint64_t> Wait(absl::Duration timeout) {
     epoll_event events[64];
     const int ms = static_cast<int>(absl::ToInt64Milliseconds(
@@ -46,6 +50,13 @@ class Poller {
   }
 
  private:
+  bool Control(int operation, int fd, uint64_t token, uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = token;
+    return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+  }
+
   Fd epoll_;
 };
 

@@ -56,6 +56,14 @@ class Absences(unittest.TestCase):
     def test_base_links_absl_only(self):
         self.check(layers.more_than_absl(source.tree()))
 
+    def test_a_rank_carries_no_grpc(self):
+        self.check(layers.grpc_in_rank(source.tree()))
+        # Also not through a library that it links. The control: an agent does.
+        for name, carries in ("rollcall-train", False), ("rollcall", True):
+            with open(os.path.join(BIN, name), "rb") as f:
+                self.assertEqual(b"libgrpc" in (text := f.read())
+                                 or b"grpc_channel" in text, carries, name)
+
     def test_nothing_sleeps(self):
         self.check(calls.sleeps(source.tree()))
 
@@ -212,6 +220,14 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/base/y.cc": '#include "rollcall/v1/admin.pb.h"\n',
             "daemon/base/grpc/z.cc": "#include <grpcpp/grpcpp.h>\n"}),
             "daemon/base/x.h:1", "daemon/base/y.cc:1")
+
+    def test_grpc_in_rank(self):
+        self.assert_finds(layers.grpc_in_rank({
+            "client/rank/x.h": "#include <grpcpp/grpcpp.h>\n"
+                               '#include "rollcall/v1/rank.pb.h"\n',
+            "client/rank/y.cc": '#include "rollcall/v1/rank.grpc.pb.h"\n',
+            "client/agent/z.cc": "#include <grpcpp/grpcpp.h>\n"}),
+            "client/rank/x.h:1", "client/rank/y.cc:1")
 
     def test_sleeps(self):
         self.assert_finds(calls.sleeps({

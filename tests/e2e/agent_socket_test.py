@@ -8,7 +8,6 @@ import sys
 import harness
 import wire
 from harness import E2E, Gate
-from wire import Stranger
 
 # What an agent's memory may grow by while a rank sends a message without end.
 GROWTH_MAX = 96 << 20
@@ -68,17 +67,15 @@ class AgentSocket(E2E):
                                     f"pid=$PPID.; cat {gate.path}"])
         path, agent = launcher.await_line(r"at=(\S+)\. pid=(\d+)\.").groups()
         before = harness.resident_bytes(agent)
-        connected = socket.socket(socket.AF_UNIX)
-        connected.connect(path)
-        rank = Stranger(0, connected=connected).open(
-            "/rollcall.v1.Rank/Exchange", plain=True)
-        sent = rank.send(struct.pack(">BI", 0, 1 << 30))
-        piece = b"x" * Stranger.FRAME_MAX
+        rank = wire.RankSocket(path)
+        sent = rank.send(struct.pack(">I", 1 << 30))
+        piece = b"x" * (64 << 10)
         while sent < 1 << 29 and (more := rank.send(piece)):
             sent += more
-        self.assertIsNotNone(rank.ended)
+        self.assertLess(sent, 1 << 29)
+        self.assertEqual(rank.end()[0], wire.RESOURCE_EXHAUSTED)
         self.assertLess(harness.resident_bytes(agent) - before, GROWTH_MAX)
-        connected.close()
+        rank.close()
         gate.open()
         self.assert_code(launcher, 0)
 
@@ -89,19 +86,36 @@ class AgentSocket(E2E):
                                     f"cat {gate.path}"])
         path, generation = launcher.await_line(
             r"at=(\S+) g=(\d+)\.").groups()
-        for key, code in (b"a\nb", wire.INVALID_ARGUMENT), (b"k", None):
-            with socket.socket(socket.AF_UNIX) as connected:
-                connected.connect(path)
-                call = Stranger(0, connected=connected).open(
-                    "/rollcall.v1.Rank/Exchange", plain=True)
-                call.say(wire.field(1, int(generation)) + wire.field(2, key)
-                         + wire.field(3, b"value")).half_close()
-                if code is None:
-                    # The values of all ranks: of this one.
-                    self.assertEqual(call.message(),
-                                     wire.field(1, b"value"))
-                else:
-                    self.assertEqual(call.end(), code)
+        rank = wire.RankSocket(path).hello()
+        self.assertEqual(rank.next()[0], 1)  # The world.
+        for request, key, code in ((1, b"a\nb", wire.INVALID_ARGUMENT),
+                                   (2, b"k", None)):
+            rank.say(wire.field(9, wire.field(1, request)
+                                + wire.field(2, int(generation))
+                                + wire.field(3, key)
+                                + wire.field(4, b"value")))
+            kind, answer = rank.next()
+            self.assertEqual(kind, 5)
+            answer = dict(wire.fields(answer))
+            self.assertEqual(answer[1], request)
+            self.assertEqual(answer.get(2), code)
+            if code is None:
+                # The values of all ranks: of this one.
+                self.assertEqual(answer[4], b"value")
+        rank.close()
+        gate.open()
+        self.assert_code(launcher, 0)
+
+    def test_a_rank_of_another_version_is_told(self):
+        gate = Gate(self.stage)
+        launcher = self.launch([], ["sh", "-c", "echo at=$ROLLCALL_SOCKET.; "
+                                    f"cat {gate.path}"])
+        path = launcher.await_line(r"at=(\S+)\.$")[1]
+        rank = wire.RankSocket(path).hello(version=7)
+        code, why = rank.end()
+        self.assertEqual(code, wire.FAILED_PRECONDITION)
+        self.assertIn("version 7", why)
+        rank.close()
         gate.open()
         self.assert_code(launcher, 0)
 

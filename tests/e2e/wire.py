@@ -70,6 +70,63 @@ def fields(message):
     return found
 
 
+# --- The wire between a rank and its agent (rank.proto) -----------------------
+
+class RankSocket:
+    """A rank by hand: messages after their lengths, over a Unix socket."""
+
+    def __init__(self, path, deadline_s=60):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(deadline_s)
+        self.socket.connect(path)
+        self.pending = b""
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, data):
+        """How much of the bytes the agent took; 0: it has closed."""
+        try:
+            return self.socket.send(data)
+        except OSError:
+            return 0
+
+    def say(self, message):
+        self.socket.sendall(struct.pack(">I", len(message)) + message)
+        return self
+
+    def hello(self, local_rank=0, version=1, generation=0):
+        return self.say(field(1, field(1, local_rank) + field(2, os.getpid())
+                              + field(3, generation) + field(6, version)))
+
+    def next(self):
+        """The next AgentReply as (its kind's number, that message's bytes);
+        None: the connection has ended."""
+        def take(size):
+            while len(self.pending) < size:
+                try:
+                    data = self.socket.recv(1 << 16)
+                except ConnectionError:
+                    data = b""
+                if not data:
+                    return None
+                self.pending += data
+            taken, self.pending = self.pending[:size], self.pending[size:]
+            return taken
+        header = take(4)
+        if header is None:
+            return None
+        return fields(take(struct.unpack(">I", header)[0]))[0]
+
+    def end(self):
+        """(code, message) with which the agent ends the connection."""
+        while (reply := self.next()) is not None:
+            if reply[0] == 6:
+                said = dict(fields(reply[1]))
+                return said[1], said[2].decode()
+        return None
+
+
 class Join:
     """What a join string says: endpoints, job, pin, token (id, secret)."""
 

@@ -335,13 +335,14 @@ class Script {
       }
       return;
     }
-    v1::ExchangeRequest request;
+    v1::RankExchange request;
     if (!request.ParseFromArray(bytes.data(), size) ||
         !AdmitExchangeKey(request.key()).ok() ||
         request.value().size() > Limits::exchange_value_bytes_max) {
       return;
     }
-    rig_.Exchanged(request.local_rank(), request.key(), request.value());
+    rig_.Exchanged(static_cast<uint32_t>(size) & 3, request.key(),
+                   request.value());
   }
 
   void Linked() {

@@ -62,11 +62,19 @@ void AttachedPlaces::Finished(uint32_t local_rank, uint32_t exit_code,
 }
 
 AttachedPlaces::Departure AttachedPlaces::Leave(uint32_t local_rank,
-                                                int32_t pid) {
+                                                int32_t pid,
+                                                const absl::Status& why) {
   Place& place = places_[local_rank];
   RankEnded ended;
   if (place.finished.has_value()) {
     ended = *std::move(place.finished);
+  } else if (!why.ok()) {
+    ended.gone = true;
+    ended.code = kCodeUnknown;
+    ended.error_file =
+        Printable(absl::StrCat("the agent ended the connection of process ",
+                               pid, ": ", why.ToString()),
+                  Limits::stderr_tail_bytes);
   } else {
     ended.gone = true;
     ended.code = kCodeUnknown;

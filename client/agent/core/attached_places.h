@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "client/agent/core/agent_events.h"
 
 namespace rollcall {
@@ -58,8 +59,9 @@ class AttachedPlaces {
     std::optional<RanksGone> gone;
   };
   // The connection of the process in this place has ended. `pid`: as the
-  // process gave it.
-  Departure Leave(uint32_t local_rank, int32_t pid);
+  // process gave it. `why`: with which status the agent ended it; OK: it did
+  // not.
+  Departure Leave(uint32_t local_rank, int32_t pid, const absl::Status& why);
   // The newcomer's connection has ended.
   void NewcomerLeft(uint32_t local_rank) {
     places_[local_rank].newcomer = false;

@@ -1,8 +1,6 @@
 // RankService: processes that the agent did not start (--attach). Who may enter
 // a world, and which of them the agent wants gone, is decided by
 // AttachedPlaces.
-#include <grpcpp/grpcpp.h>
-
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,35 +11,31 @@
 namespace rollcall {
 namespace {
 
-using Code = grpc::StatusCode;
-
 constexpr uint32_t kExitCodeMax = 255;
 
-grpc::Status NoPlace(uint32_t local_rank, uint32_t ranks) {
-  return grpc::Status(
-      Code::INVALID_ARGUMENT,
+absl::Status NoPlace(uint32_t local_rank, uint32_t ranks) {
+  return absl::InvalidArgumentError(
       absl::StrCat("local rank ", local_rank, ": expected less than ", ranks,
                    ", the agent's --nproc-per-node; set LOCAL_RANK"));
 }
 
-grpc::Status OtherGeneration(uint64_t named, uint64_t runs) {
-  return grpc::Status(
-      Code::ABORTED,
+absl::Status OtherGeneration(uint64_t named, uint64_t runs) {
+  return absl::AbortedError(
       absl::StrCat("generation ", named, " does not run here",
                    runs == 0 ? "" : absl::StrCat("; ", runs, " does"),
                    "; unset ROLLCALL_GENERATION to take the world that comes"));
 }
 
-grpc::Status ToldToEnd() {
-  return grpc::Status(Code::ABORTED,
-                      "this process has no place in a further world of this "
-                      "agent; start it again to attach again");
+absl::Status ToldToEnd() {
+  return absl::AbortedError(
+      "this process has no place in a further world of this "
+      "agent; start it again to attach again");
 }
 
 }  // namespace
 
-std::optional<grpc::Status> RankService::Core::GreetAttached(
-    Stream* stream, const v1::RankHello& hello) {
+absl::Status RankService::Core::GreetAttached(const StreamRef& stream,
+                                              const v1::RankHello& hello) {
   const uint32_t local_rank = hello.local_rank();
   StreamRef older;
   std::vector<v1::AgentReply> replies;
@@ -49,8 +43,8 @@ std::optional<grpc::Status> RankService::Core::GreetAttached(
   {
     MutexLock lock(mutex_);
     const uint64_t runs = open_ ? open_->world.generation() : 0;
-    if (stream->local_rank_) {
-      return grpc::Status(Code::INVALID_ARGUMENT, "a second RankHello");
+    if (stream->local_rank) {
+      return absl::InvalidArgumentError("a second RankHello");
     }
     if (local_rank >= places_->ranks()) {
       return NoPlace(local_rank, places_->ranks());
@@ -58,46 +52,44 @@ std::optional<grpc::Status> RankService::Core::GreetAttached(
     if (hello.generation() != 0 && hello.generation() != runs) {
       return OtherGeneration(hello.generation(), runs);
     }
-    stream->local_rank_ = local_rank;
-    stream->pid_ = hello.pid();
-    stream->elastic_ = hello.elastic();
+    stream->local_rank = local_rank;
+    stream->pid = hello.pid();
+    stream->elastic = hello.elastic();
     if (places_->Arrive(local_rank)) {
-      ranks_[local_rank] = streams_[stream];
+      ranks_[local_rank] = stream;
       replies.push_back(WorldFor(local_rank));
       if (open_->notice)
         *replies.emplace_back().mutable_notice() = *open_->notice;
       event = RankAttended{runs, local_rank, hello.elastic()};
     } else {
-      older = std::exchange(newcomers_[local_rank], streams_[stream]);
+      older = std::exchange(newcomers_[local_rank], stream);
       if (places_->Lives(local_rank)) {
-        event = RankDoubled{local_rank, hello.pid(), ranks_[local_rank]->pid_};
+        event = RankDoubled{local_rank, hello.pid(), ranks_[local_rank]->pid};
       }
     }
   }
   if (older != nullptr) {
-    older->End(
-        grpc::Status(Code::ABORTED, "a newer process has this local rank"));
+    older->End(absl::AbortedError("a newer process has this local rank"));
   }
-  for (v1::AgentReply& reply : replies) stream->Send(std::move(reply));
+  for (const v1::AgentReply& reply : replies) stream->Send(reply);
   if (event && !post_(*std::move(event))) {
-    return grpc::Status(Code::UNAVAILABLE, "the agent is behind with its work");
+    return absl::UnavailableError("the agent is behind with its work");
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
-bool RankService::Core::HasPlace(const Stream* stream) {
-  const auto at = ranks_.find(*stream->local_rank_);
-  return at != ranks_.end() && at->second.get() == stream;
+bool RankService::Core::HasPlace(const StreamRef& stream) {
+  const auto at = ranks_.find(*stream->local_rank);
+  return at != ranks_.end() && at->second == stream;
 }
 
-std::optional<grpc::Status> RankService::Core::NoteAttached(
-    uint32_t local_rank, const v1::RankMessage& message) {
+absl::Status RankService::Core::NoteAttached(uint32_t local_rank,
+                                             const v1::RankMessage& message) {
   MutexLock lock(mutex_);
   if (message.has_finished()) {
     const v1::RankFinished& finished = message.finished();
     if (finished.exit_code() > kExitCodeMax) {
-      return grpc::Status(
-          Code::INVALID_ARGUMENT,
+      return absl::InvalidArgumentError(
           absl::StrCat("exit_code: expected at most ", kExitCodeMax, ", got ",
                        finished.exit_code()));
     }
@@ -106,20 +98,21 @@ std::optional<grpc::Status> RankService::Core::NoteAttached(
              places_->Answered(local_rank, message.stopped().generation())) {
     return ToldToEnd();
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 std::vector<AgentEvent> RankService::Core::LeavePlace(const StreamRef& stream) {
-  const uint32_t local_rank = *stream->local_rank_;
+  const uint32_t local_rank = *stream->local_rank;
   if (const auto waits = newcomers_.find(local_rank);
       waits != newcomers_.end() && waits->second == stream) {
     newcomers_.erase(waits);
     places_->NewcomerLeft(local_rank);
     return {};
   }
-  if (!HasPlace(stream.get())) return {};
+  if (!HasPlace(stream)) return {};
   ranks_.erase(local_rank);
-  AttachedPlaces::Departure left = places_->Leave(local_rank, stream->pid_);
+  AttachedPlaces::Departure left =
+      places_->Leave(local_rank, stream->pid, stream->connection->ended());
   std::vector<AgentEvent> events;
   events.emplace_back(std::move(left.ended));
   if (left.gone) events.emplace_back(*std::move(left.gone));

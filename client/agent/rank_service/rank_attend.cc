@@ -1,7 +1,5 @@
-// RankService: the streams of linked ranks, and the worlds and notices sent to
-// them.
-#include <grpcpp/grpcpp.h>
-
+// RankService: the connections of linked ranks, and the worlds and notices sent
+// on them.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,10 +12,6 @@
 
 namespace rollcall {
 namespace {
-
-// Includes streams that have sent no hello yet, and streams of ended ranks.
-constexpr size_t kStreamsMax = size_t{4} * Limits::ranks_per_node_max;
-constexpr size_t kRepliesQueuedMax = 64;
 
 // Values that are not finite numbers are dropped, and so is a number of steps
 // that no training can have.
@@ -48,128 +42,68 @@ RankIsHere WhereItIs(uint32_t local_rank, const v1::RankHere& said) {
   return here;
 }
 
+absl::Status CheckVersion(const v1::RankHello& hello) {
+  if (hello.wire_version() == kRankWireVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the rank speaks version ", hello.wire_version(),
+                   " of rank.proto, and its agent, rollcall ", ROLLCALL_VERSION,
+                   ", version ", kRankWireVersion,
+                   "; give both the same version of rollcall"));
+}
+
 }  // namespace
 
-// --- Attend -----------------------------------------------------------------
-
-grpc::ServerBidiReactor<v1::RankMessage, v1::AgentReply>*
-RankService::Core::Attend(grpc::CallbackServerContext*) {
-  auto stream = std::make_shared<Stream>(*this);
-  bool full = false;
-  {
-    MutexLock lock(mutex_);
-    full = streams_.size() >= kStreamsMax;
-    streams_.emplace(stream.get(), stream);
-  }
-  if (full) {
-    stream->End(
-        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     absl::StrCat(kStreamsMax, " ranks attend already")));
-  }
-  return stream.get();
+void RankService::Core::Came(const RankConnectionRef& connection) {
+  MutexLock lock(mutex_);
+  streams_.emplace(connection.get(), std::make_shared<Stream>(connection));
 }
 
-void RankService::Core::Stream::Send(v1::AgentReply reply) {
-  const v1::AgentReply* first = nullptr;
-  bool too_slow = false;
-  {
-    MutexLock lock(mutex_);
-    if (finished_) return;
-    too_slow = queue_.size() >= kRepliesQueuedMax;
-    if (!too_slow) {
-      queue_.push_back(std::move(reply));
-      if (queue_.size() == 1) first = &queue_.front();
-      if (first != nullptr) ++starting_;
-    }
-  }
-  if (first != nullptr) Start(first);
-  if (too_slow) {
-    End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     "the rank does not read what its agent tells it"));
-  }
-}
-
-void RankService::Core::Stream::Start(const v1::AgentReply* reply) {
-  StartWrite(reply);
-  std::optional<grpc::Status> last;
-  {
-    MutexLock lock(mutex_);
-    if (--starting_ == 0) last.swap(last_);
-  }
-  if (last) Finish(std::move(*last));
-}
-
-void RankService::Core::Stream::End(grpc::Status status) {
-  {
-    MutexLock lock(mutex_);
-    if (finished_) return;
-    finished_ = true;
-    if (starting_ > 0) {
-      last_ = std::move(status);
-      return;
-    }
-  }
-  Finish(std::move(status));
-}
-
-void RankService::Core::Stream::OnReadDone(bool ok) {
-  if (!ok) {
-    End(grpc::Status::OK);
-    return;
-  }
-  if (auto status = core_.Hear(this, incoming_)) {
-    End(std::move(*status));
-    return;
-  }
-  StartRead(&incoming_);
-}
-
-void RankService::Core::Stream::OnWriteDone(bool ok) {
-  const v1::AgentReply* next = nullptr;
-  {
-    MutexLock lock(mutex_);
-    queue_.pop_front();
-    if (ok && !finished_ && !queue_.empty()) next = &queue_.front();
-    if (next != nullptr) ++starting_;
-  }
-  if (next != nullptr) Start(next);
-}
-
-std::optional<grpc::Status> RankService::Core::Hear(
-    Stream* stream, const v1::RankMessage& message) {
+absl::Status RankService::Core::Hear(RankConnection& connection,
+                                     const v1::RankMessage& message) {
+  StreamRef stream;
   uint32_t local_rank = 0;
   bool attached = false;
+  bool counts = true;
   {
     MutexLock lock(mutex_);
+    stream = streams_.find(&connection)->second;
     attached = places_.has_value();
     if (!message.has_hello()) {
-      if (!stream->local_rank_) {
-        return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                            "the first message must be a RankHello");
+      if (!stream->local_rank) {
+        return absl::InvalidArgumentError(
+            "the first message must be a RankHello");
       }
-      local_rank = *stream->local_rank_;
-      if (attached && !HasPlace(stream)) return std::nullopt;
+      local_rank = *stream->local_rank;
+      counts = !attached || HasPlace(stream);
     }
   }
   if (message.has_hello()) {
+    if (absl::Status fits = CheckVersion(message.hello()); !fits.ok()) {
+      return fits;
+    }
     return attached ? GreetAttached(stream, message.hello())
                     : Greet(stream, message.hello());
   }
+  if (message.has_exchange()) {
+    Exchange(stream, message.exchange());
+    return absl::OkStatus();
+  }
+  if (!counts) return absl::OkStatus();
   if (attached) {
-    if (auto status = NoteAttached(local_rank, message)) return status;
+    absl::Status status = NoteAttached(local_rank, message);
+    if (!status.ok()) return status;
   }
   return Pass(local_rank, message);
 }
 
-std::optional<grpc::Status> RankService::Core::Pass(
-    uint32_t local_rank, const v1::RankMessage& message) {
+absl::Status RankService::Core::Pass(uint32_t local_rank,
+                                     const v1::RankMessage& message) {
   bool taken = true;
   const uint64_t step =
       std::max(message.progress().step(), message.stopped().completed_step());
   if (step > Limits::step_max) {
-    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                        absl::StrCat("step: expected at most ",
-                                     Limits::step_max, ", got ", step));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step: expected at most ", Limits::step_max, ", got ", step));
   }
   switch (message.kind_case()) {
     case v1::RankMessage::kProgress:
@@ -199,60 +133,55 @@ std::optional<grpc::Status> RankService::Core::Pass(
       // library.
       break;
   }
-  if (taken) return std::nullopt;
-  return grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                      "the agent is behind with its work");
+  if (taken) return absl::OkStatus();
+  return absl::UnavailableError("the agent is behind with its work");
 }
 
-std::optional<grpc::Status> RankService::Core::Greet(
-    Stream* stream, const v1::RankHello& hello) {
-  using Code = grpc::StatusCode;
+absl::Status RankService::Core::Greet(const StreamRef& stream,
+                                      const v1::RankHello& hello) {
   StreamRef older;
   v1::AgentReply reply;
   std::optional<v1::RankNotice> notice;
   uint64_t generation = 0;
   {
     MutexLock lock(mutex_);
-    if (stream->local_rank_) {
-      return grpc::Status(Code::INVALID_ARGUMENT, "a second RankHello");
+    if (stream->local_rank) {
+      return absl::InvalidArgumentError("a second RankHello");
     }
-    if (!open_) return grpc::Status(Code::ABORTED, "there is no world yet");
+    if (!open_) return absl::AbortedError("there is no world yet");
     // A rank that was started for an older world must not replace a current
     // one.
     if (hello.generation() != 0 &&
         hello.generation() != open_->world.generation()) {
-      return grpc::Status(
-          Code::ABORTED,
-          absl::StrCat("generation ", hello.generation(),
-                       " has ended; now it is ", open_->world.generation()));
+      return absl::AbortedError(absl::StrCat("generation ", hello.generation(),
+                                             " has ended; now it is ",
+                                             open_->world.generation()));
     }
     if (hello.local_rank() >= RanksHere()) {
-      return grpc::Status(
-          Code::INVALID_ARGUMENT,
+      return absl::InvalidArgumentError(
           absl::StrCat("local rank ", hello.local_rank(), "; this node has ",
                        RanksHere(), " ranks"));
     }
-    stream->local_rank_ = hello.local_rank();
-    stream->pid_ = hello.pid();
-    older = std::exchange(ranks_[hello.local_rank()], streams_[stream]);
+    stream->local_rank = hello.local_rank();
+    stream->pid = hello.pid();
+    older = std::exchange(ranks_[hello.local_rank()], stream);
     reply = WorldFor(hello.local_rank());
     notice = open_->notice;
     generation = open_->world.generation();
   }
   if (older != nullptr) {
-    older->End(
-        grpc::Status(Code::ABORTED, "a newer process has this local rank"));
+    older->End(absl::AbortedError("a newer process has this local rank"));
   }
-  stream->Send(std::move(reply));
+  stream->Send(reply);
   if (notice) {
     v1::AgentReply told;
     *told.mutable_notice() = *std::move(notice);
-    stream->Send(std::move(told));
+    stream->Send(told);
   }
   if (!post_(RankAttended{generation, hello.local_rank(), hello.elastic()})) {
-    return grpc::Status(Code::UNAVAILABLE, "the agent is behind with its work");
+    return absl::UnavailableError("the agent is behind with its work");
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
@@ -267,23 +196,21 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
   return reply;
 }
 
-void RankService::Core::Gone(Stream* stream) {
-  StreamRef last;  // Deleted after the lock is released.
+void RankService::Core::Gone(RankConnection& connection) {
   std::vector<AgentEvent> events;
   {
     MutexLock lock(mutex_);
-    auto found = streams_.find(stream);
-    if (found == streams_.end()) return;
-    last = std::move(found->second);
+    const auto found = streams_.find(&connection);
+    const StreamRef stream = std::move(found->second);
     streams_.erase(found);
-    if (!stream->local_rank_) return;
+    if (!stream->local_rank) return;
     if (places_) {
-      events = LeavePlace(last);
+      events = LeavePlace(stream);
     } else {
-      auto rank = ranks_.find(*stream->local_rank_);
-      if (rank == ranks_.end() || rank->second != last) return;
+      const auto rank = ranks_.find(*stream->local_rank);
+      if (rank == ranks_.end() || rank->second != stream) return;
       ranks_.erase(rank);
-      events.emplace_back(RankUnlinked{*last->local_rank_});
+      events.emplace_back(RankUnlinked{*stream->local_rank});
     }
   }
   for (AgentEvent& event : events) post_(std::move(event));
@@ -293,30 +220,29 @@ void RankService::Core::SetWorld(const v1::World& world,
                                  const v1::WorldCommit& world_commit,
                                  uint32_t node_rank,
                                  const std::vector<uint32_t>& waiting) {
-  std::vector<std::pair<StreamRef, v1::AgentReply>> told;
+  Told told;
   std::vector<StreamRef> entered;
   {
     MutexLock lock(mutex_);
     open_ = Open{world, world_commit, node_rank, {}};
     for (const uint32_t local_rank : waiting) {
       const auto at = ranks_.find(local_rank);
-      // A stream that has just broken: the event of its end will reach the
-      // loop.
+      // Else its connection has just ended, and the event of that will reach
+      // the loop.
       if (at != ranks_.end()) {
         told.emplace_back(at->second, WorldFor(local_rank));
       }
     }
     if (places_) entered = OpenPlaces();
     for (const StreamRef& stream : entered) {
-      told.emplace_back(stream, WorldFor(*stream->local_rank_));
+      told.emplace_back(stream, WorldFor(*stream->local_rank));
     }
   }
-  for (auto& [stream, reply] : told) stream->Send(std::move(reply));
+  for (const auto& [stream, reply] : told) stream->Send(reply);
   for (const StreamRef& stream : entered) {
-    if (!post_(RankAttended{world.generation(), *stream->local_rank_,
-                            stream->elastic_})) {
-      stream->End(grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                               "the agent is behind with its work"));
+    if (!post_(RankAttended{world.generation(), *stream->local_rank,
+                            stream->elastic})) {
+      stream->End(absl::UnavailableError("the agent is behind with its work"));
     }
   }
 }
@@ -342,11 +268,11 @@ int32_t RankService::Core::AskWhere(uint64_t generation, uint32_t local_rank) {
     const auto at = ranks_.find(local_rank);
     if (at == ranks_.end()) return 0;
     asked = at->second;
-    pid = asked->pid_;
+    pid = asked->pid;
   }
   v1::AgentReply reply;
   reply.mutable_where()->set_generation(generation);
-  asked->Send(std::move(reply));
+  asked->Send(reply);
   return pid;
 }
 

@@ -7,17 +7,17 @@
 // run as another user, those of the socket itself (that user's, 0600).
 //
 // Thread rule: all functions from the agent's loop thread; `post` is called
-// from gRPC's threads and must only post.
+// from the socket's thread too and must only post.
 //
 // For an agent that starts no ranks (--attach) it also keeps who is in which
 // place (attached_places.h), and posts what a process watcher would: RankEnded
 // and RanksGone.
 //
 // Invariants:
-// A local rank has at most one stream: a newer one ends the older one. With
+// A local rank has at most one connection: a newer one ends the older one. With
 // --attach: at most one that was given a world, and one that waits.
-// A call that waits for a key ends with its values, with ABORTED when its
-// generation ends, or at its caller's deadline; then it is forgotten.
+// An exchange that waits for a key is answered with its values, or with ABORTED
+// when its generation ends; then, or when its connection ends, it is forgotten.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 
@@ -36,8 +36,8 @@ namespace rollcall {
 
 class RankService {
  public:
-  // False: the event cannot be accepted now; the rank's call ends with
-  // UNAVAILABLE.
+  // False: the event cannot be accepted now; the rank's connection, or its
+  // exchange, ends with UNAVAILABLE.
   using Post = std::function<bool(AgentEvent)>;
 
   // Listens on the Unix socket `path` (at most 107 bytes), for `user`; null:
@@ -48,7 +48,7 @@ class RankService {
       const std::string& path, Post post, const SystemUser* user = nullptr,
       uint32_t attached = 0);
 
-  // Ends all calls.
+  // Ends all connections.
   ~RankService();
 
   // Sets the world for ranks that attend from now on. `waiting`: local ranks
@@ -73,7 +73,8 @@ class RankService {
   // which may be never: see attached_places.h. Only with `attached`.
   void Stop(const std::vector<RankIncarnation>& ranks);
 
-  // Calls that wait for a key of this generation or an older one get ABORTED.
+  // Exchanges that wait for a key of this generation or an older one get
+  // ABORTED.
   void FailExchanges(uint64_t generation, const std::string& reason);
 
   void Answer(const v1::ExchangeOut& exchange);

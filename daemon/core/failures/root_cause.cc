@@ -144,7 +144,10 @@ std::string Describe(const v1::RootCause& cause) {
     case v1::REASON_CODE_RANK_SIGNAL:
       return absl::StrCat(who, " was ended by signal ", cause.value());
     case v1::REASON_CODE_RANK_GONE:
-      return absl::StrCat(who, " is gone: its connection to its agent ended");
+      return absl::StrCat(who, " is gone: ",
+                          cause.detail().empty()
+                              ? "its connection to its agent ended"
+                              : cause.detail());
     case v1::REASON_CODE_HANG:
       return absl::StrCat(who, " made no progress",
                           cause.detail().empty() ? "" : ": ", cause.detail());

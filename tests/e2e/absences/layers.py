@@ -179,3 +179,13 @@ def more_than_absl(files):
             if os.path.dirname(path) == "daemon/base"
             for line, name in includes(text)
             if re.match(r"grpc|rollcall/|etcd/|daemon/base/grpc/", name)]
+
+
+def grpc_in_rank(files):
+    """client/rank links no gRPC, so that a training process that has one of its
+    own meets no second."""
+    return [f"{path}:{line}: <{name}>: client/rank links no gRPC"
+            for path, text in sorted(files.items())
+            if os.path.dirname(path) == "client/rank"
+            for line, name in includes(text)
+            if re.match(r"grpc|daemon/base/grpc/|.*\.grpc\.pb\.h$", name)]

@@ -16,7 +16,7 @@ Script Running() {
 }
 
 // Nodes that try to reach each other before a world is formed.
-void Probes(Corpus& corpus) {
+void ProbedWorlds(Corpus& corpus) {
   const auto probing = [](int nodes) {
     Script script;
     script.Bytes({nodes - 1, 0, 3});
@@ -214,7 +214,7 @@ void Jobs(Corpus& corpus) {
                  .Do(JobOp::kTick, {200, 10})
                  .text());
   Changes(corpus);
-  Probes(corpus);
+  ProbedWorlds(corpus);
   v1::Hello hello;
   hello.set_job("demo");
   hello.set_node("raw");

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   rollcall::ProbeCalls(corpus);
   rollcall::Journals(corpus);
   rollcall::Agents(corpus);
+  rollcall::RankFrames(corpus);
   rollcall::Doors(corpus);
   rollcall::Secrets(corpus);
   rollcall::HostsFiles(corpus);

@@ -1,5 +1,4 @@
 // The rank service of an agent that starts no ranks, over its real Unix socket.
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -10,65 +9,44 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "client/agent/rank_service/rank_service.h"
-#include "client/rank/unix_address.h"
 #include "daemon/base/inbox.h"
-#include "rollcall/v1/rank.grpc.pb.h"
+#include "tests/unit/agent/rank_side.h"
 
 namespace rollcall {
 namespace {
 
 // A process, from its own side.
 struct Attached {
-  Attached(v1::Rank::Stub& stub, uint32_t local_rank, int32_t pid,
+  Attached(const std::string& path, uint32_t local_rank, int32_t pid,
            uint64_t generation = 0)
-      : stream(stub.Attend(&context)) {
-    v1::RankMessage message;
-    message.mutable_hello()->set_local_rank(local_rank);
-    message.mutable_hello()->set_elastic(true);
-    message.mutable_hello()->set_pid(pid);
-    message.mutable_hello()->set_generation(generation);
-    stream->Write(message);
+      : side(path) {
+    side.Hello(local_rank, true, pid, generation);
   }
-  ~Attached() {
-    // As the kernel closes the connections of a process that dies.
-    context.TryCancel();
-    if (!finished) (void)End();
-  }
-  // With which status the stream ended.
-  grpc::StatusCode End() {
-    v1::AgentReply reply;
-    while (stream->Read(&reply)) {
-    }
-    finished = true;
-    return stream->Finish().error_code();
-  }
+  // With which code the agent ended the connection; OK: with none.
+  absl::StatusCode End() { return side.Finish().code(); }
   void Stopped(uint64_t generation) {
     v1::RankMessage message;
     message.mutable_stopped()->set_generation(generation);
-    stream->Write(message);
+    side.Write(message);
   }
   void Finished(uint32_t code, const std::string& reason) {
     v1::RankMessage message;
     message.mutable_finished()->set_exit_code(code);
     message.mutable_finished()->set_reason(reason);
-    stream->Write(message);
+    side.Write(message);
   }
   // The generation of the world, or minus that of the abort, that comes next;
-  // 0: the stream has ended.
+  // 0: the connection has ended.
   int64_t Next() {
     v1::AgentReply reply;
-    if (!stream->Read(&reply)) return 0;
+    if (!side.Read(&reply)) return 0;
     return reply.has_abort()
                ? -static_cast<int64_t>(reply.abort().generation())
                : static_cast<int64_t>(reply.world().world().generation());
   }
 
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::RankMessage, v1::AgentReply>>
-      stream;
-  bool finished = false;
+  RankSide side;
 };
 
 class AttachedRanksTest : public testing::Test {
@@ -83,8 +61,7 @@ class AttachedRanksTest : public testing::Test {
         nullptr, /*attached=*/2);
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
-    stub_ = v1::Rank::NewStub(grpc::CreateChannel(
-        UnixAddress(folder_ + "/s"), grpc::InsecureChannelCredentials()));
+    path_ = folder_ + "/s";
   }
   void TearDown() override {
     service_.reset();
@@ -123,22 +100,22 @@ class AttachedRanksTest : public testing::Test {
   std::string folder_;
   Inbox<AgentEvent> inbox_{1000};
   std::unique_ptr<RankService> service_;
-  std::unique_ptr<v1::Rank::Stub> stub_;
+  std::string path_;
 };
 
 TEST_F(AttachedRanksTest, AProcessGetsItsWorldWheneverItComes) {
-  Attached early(*stub_, 1, 11);
+  Attached early(path_, 1, 11);
   OpenWorld(5);
   EXPECT_EQ(early.Next(), 5);
   EXPECT_EQ(Next<RankAttended>().local_rank, 1u);
-  Attached late(*stub_, 0, 12);
+  Attached late(path_, 0, 12);
   EXPECT_EQ(late.Next(), 5);
   EXPECT_EQ(Next<RankAttended>().local_rank, 0u);
 }
 
 TEST_F(AttachedRanksTest, AProcessThatIsGoneIsAFailedRank) {
   OpenWorld(5);
-  auto rank = std::make_unique<Attached>(*stub_, 1, 4711);
+  auto rank = std::make_unique<Attached>(path_, 1, 4711);
   ASSERT_EQ(rank->Next(), 5);
   rank.reset();
   const auto ended = Next<RankEnded>();
@@ -149,7 +126,7 @@ TEST_F(AttachedRanksTest, AProcessThatIsGoneIsAFailedRank) {
   EXPECT_TRUE(absl::StrContains(ended.stderr_tail, "4711"))
       << ended.stderr_tail;
   // The next process is for the next world.
-  Attached again(*stub_, 1, 12);
+  Attached again(path_, 1, 12);
   EndWorld(5);
   service_->Stop({{5, 1}});
   EXPECT_EQ(Next<RanksGone>().ranks[0].local_rank, 1u);
@@ -159,10 +136,10 @@ TEST_F(AttachedRanksTest, AProcessThatIsGoneIsAFailedRank) {
 
 TEST_F(AttachedRanksTest, AProcessSaysItsCode) {
   OpenWorld(5);
-  Attached rank(*stub_, 0, 11);
+  Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
   rank.Finished(3, "no data");
-  rank.stream->WritesDone();
+  rank.side.WritesDone();
   EXPECT_EQ(rank.Next(), 0);
   const auto ended = Next<RankEnded>();
   EXPECT_EQ(ended.code, 3);
@@ -172,29 +149,56 @@ TEST_F(AttachedRanksTest, AProcessSaysItsCode) {
 
 TEST_F(AttachedRanksTest, ACodeThatNoProcessHasIsRefused) {
   OpenWorld(5);
-  Attached rank(*stub_, 0, 11);
+  Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
   rank.Finished(256, "");
   EXPECT_EQ(rank.Next(), 0);
-  EXPECT_EQ(rank.End(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(Next<RankEnded>().code, 1);
+  EXPECT_EQ(rank.End(), absl::StatusCode::kInvalidArgument);
+  const auto ended = Next<RankEnded>();
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_TRUE(ended.gone);
+  // The reason is for who reads of the failure, too.
+  EXPECT_TRUE(absl::StrContains(ended.error_file, "process 11"))
+      << ended.error_file;
+  EXPECT_TRUE(absl::StrContains(ended.error_file, "exit_code: expected"))
+      << ended.error_file;
+}
+
+TEST_F(AttachedRanksTest, BytesOfAnotherProtocolAreAReason) {
+  OpenWorld(5);
+  Attached rank(path_, 0, 11);
+  ASSERT_EQ(rank.Next(), 5);
+  rank.side.WriteBytes("PRI * HTTP/2.0");
+  EXPECT_EQ(rank.End(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(Next<RankEnded>().error_file,
+                                "expected at most 16384"));
+}
+
+TEST_F(AttachedRanksTest, AProcessWithoutAPlaceIsAnswered) {
+  OpenWorld(5);
+  Attached rank(path_, 0, 11);
+  ASSERT_EQ(rank.Next(), 5);
+  Attached second(path_, 0, 12);
+  second.side.Exchange(1, 5, "k", "v");
+  v1::AgentReply reply;
+  ASSERT_TRUE(second.side.Read(&reply));
+  EXPECT_EQ(reply.exchanged().code(),
+            static_cast<uint32_t>(absl::StatusCode::kAborted));
 }
 
 TEST_F(AttachedRanksTest, AProcessThatDoesNotAnswerKeepsItsConnection) {
   OpenWorld(5);
-  auto rank = std::make_unique<Attached>(*stub_, 0, 11);
+  auto rank = std::make_unique<Attached>(path_, 0, 11);
   ASSERT_EQ(rank->Next(), 5);
   EndWorld(5);
   EXPECT_EQ(rank->Next(), -5);
   service_->Stop({{5, 0}});
   // It is fenced.
-  grpc::ClientContext context;
-  v1::ExchangeRequest request;
-  v1::ExchangeResponse response;
-  request.set_generation(5);
-  request.set_key("k");
-  EXPECT_EQ(stub_->Exchange(&context, request, &response).error_code(),
-            grpc::StatusCode::ABORTED);
+  rank->side.Exchange(1, 5, "k", "v");
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank->side.Read(&reply));
+  EXPECT_EQ(reply.exchanged().code(),
+            static_cast<uint32_t>(absl::StatusCode::kAborted));
   // Nothing is told of it before it answers or is gone.
   service_->Stop({{5, 1}});
   EXPECT_EQ(Next<RanksGone>().ranks, (std::vector<RankIncarnation>{{5, 1}}));
@@ -204,20 +208,20 @@ TEST_F(AttachedRanksTest, AProcessThatDoesNotAnswerKeepsItsConnection) {
 
 TEST_F(AttachedRanksTest, ALateAnswerEndsTheConnection) {
   OpenWorld(5);
-  Attached rank(*stub_, 0, 11);
+  Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
   EndWorld(5);
   EXPECT_EQ(rank.Next(), -5);
   service_->Stop({{5, 0}});
   rank.Stopped(5);
   EXPECT_EQ(rank.Next(), 0);
-  EXPECT_EQ(rank.End(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(rank.End(), absl::StatusCode::kAborted);
   EXPECT_EQ(Next<RanksGone>().ranks, (std::vector<RankIncarnation>{{5, 0}}));
 }
 
 TEST_F(AttachedRanksTest, AProcessThatWaitsGetsTheNextWorldOrAnEnd) {
   OpenWorld(5);
-  Attached rank(*stub_, 0, 11);
+  Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
   EndWorld(5);
   EXPECT_EQ(rank.Next(), -5);
@@ -236,21 +240,21 @@ TEST_F(AttachedRanksTest, AProcessThatWaitsGetsTheNextWorldOrAnEnd) {
 
 TEST_F(AttachedRanksTest, ASecondProcessIsNamedAndWaits) {
   OpenWorld(5);
-  Attached rank(*stub_, 0, 11);
+  Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
-  Attached second(*stub_, 0, 12);
+  Attached second(path_, 0, 12);
   const auto doubled = Next<RankDoubled>();
   EXPECT_EQ(doubled.local_rank, 0u);
   EXPECT_EQ(doubled.pid, 12);
   EXPECT_EQ(doubled.connected_pid, 11);
   // What it says counts for nothing: it does not end the first one's run.
   second.Finished(0, "");
-  second.stream->WritesDone();
+  second.side.WritesDone();
   EXPECT_EQ(second.Next(), 0);
-  Attached third(*stub_, 0, 13);
+  Attached third(path_, 0, 13);
   EXPECT_EQ(Next<RankDoubled>().pid, 13);
   rank.Finished(4, "");
-  rank.stream->WritesDone();
+  rank.side.WritesDone();
   EXPECT_EQ(Next<RankEnded>().code, 4);
   EndWorld(5);
   service_->Stop({{5, 0}});
@@ -266,14 +270,14 @@ TEST_F(AttachedRanksTest, BadHellosAreRefused) {
   struct {
     uint32_t local_rank;
     uint64_t generation;
-    grpc::StatusCode expect;
-  } const kRows[] = {{2, 0, grpc::StatusCode::INVALID_ARGUMENT},
-                     {UINT32_MAX, 0, grpc::StatusCode::INVALID_ARGUMENT},
-                     {0, 4, grpc::StatusCode::ABORTED},
-                     {0, 6, grpc::StatusCode::ABORTED}};
+    absl::StatusCode expect;
+  } const kRows[] = {{2, 0, absl::StatusCode::kInvalidArgument},
+                     {UINT32_MAX, 0, absl::StatusCode::kInvalidArgument},
+                     {0, 4, absl::StatusCode::kAborted},
+                     {0, 6, absl::StatusCode::kAborted}};
   OpenWorld(5);
   for (const auto& row : kRows) {
-    Attached rank(*stub_, row.local_rank, 11, row.generation);
+    Attached rank(path_, row.local_rank, 11, row.generation);
     EXPECT_EQ(rank.Next(), 0);
     EXPECT_EQ(rank.End(), row.expect);
   }

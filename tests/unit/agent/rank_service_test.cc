@@ -1,7 +1,6 @@
 // The rank service over its real Unix socket.
 #include "client/agent/rank_service/rank_service.h"
 
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,16 +8,14 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/rank/unix_address.h"
 #include "daemon/base/inbox.h"
 #include "daemon/core/limits.h"
-#include "rollcall/v1/rank.grpc.pb.h"
+#include "tests/unit/agent/rank_side.h"
 
 namespace rollcall {
 namespace {
@@ -26,8 +23,7 @@ namespace {
 class RankServiceTest : public testing::Test {
  protected:
   void SetUp() override {
-    // With what means something in a URI.
-    char folder[] = "/tmp/rank_service%41?a#b c\xc3\xa9.XXXXXX";
+    char folder[] = "/tmp/rank_service %41.XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
     folder_ = folder;
     auto service = RankService::Start(folder_ + "/s", [this](AgentEvent event) {
@@ -36,8 +32,7 @@ class RankServiceTest : public testing::Test {
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
     ASSERT_TRUE(std::filesystem::is_socket(folder_ + "/s"));
-    stub_ = v1::Rank::NewStub(grpc::CreateChannel(
-        UnixAddress(folder_ + "/s"), grpc::InsecureChannelCredentials()));
+    path_ = folder_ + "/s";
   }
   void TearDown() override {
     service_.reset();
@@ -61,27 +56,23 @@ class RankServiceTest : public testing::Test {
     service_->SetWorld(world, world_commit, 1, waiting);
   }
 
-  struct Answered {
-    grpc::Status status;
-    v1::ExchangeResponse response;
-  };
-  std::future<Answered> Exchange(uint64_t generation, uint32_t local_rank,
-                                 const std::string& key,
-                                 const std::string& value,
-                                 absl::Duration timeout = absl::Seconds(60)) {
-    return std::async(std::launch::async, [=, this] {
-      v1::ExchangeRequest request;
-      request.set_generation(generation);
-      request.set_local_rank(local_rank);
-      request.set_key(key);
-      request.set_value(value);
-      grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-      Answered answered;
-      answered.status = stub_->Exchange(&context, request, &answered.response);
-      return answered;
-    });
+  // Attends, and reads its world.
+  RankSide Attended(uint32_t local_rank) {
+    RankSide rank(path_);
+    rank.Hello(local_rank);
+    v1::AgentReply reply;
+    EXPECT_TRUE(rank.Read(&reply));
+    EXPECT_TRUE(reply.has_world());
+    return rank;
   }
+  // The next answer to an exchange.
+  static v1::RankExchanged Answered(RankSide& rank) {
+    v1::AgentReply reply;
+    while (rank.Read(&reply) && !reply.has_exchanged()) {
+    }
+    return reply.exchanged();
+  }
+  static int CodeOf(absl::StatusCode code) { return static_cast<int>(code); }
 
   // The next event of this kind; others before it are passed over.
   template <typename Event>
@@ -102,12 +93,13 @@ class RankServiceTest : public testing::Test {
   std::string folder_;
   Inbox<AgentEvent> inbox_{1000};
   std::unique_ptr<RankService> service_;
-  std::unique_ptr<v1::Rank::Stub> stub_;
+  std::string path_;
 };
 
 TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
   OpenWorld();
-  auto call = Exchange(5, 1, "store/a", "mine");
+  RankSide rank = Attended(1);
+  rank.Exchange(7, 5, "store/a", "mine");
   const auto event = Next<RankExchanged>();
   EXPECT_EQ(event.generation, 5u);
   EXPECT_EQ(event.local_rank, 1u);
@@ -120,115 +112,118 @@ TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
   out.set_key("store/a");
   for (const char* value : {"a", "b", "c", "mine"}) out.add_values(value);
   service_->Answer(out);
-  const Answered answered = call.get();
-  EXPECT_TRUE(answered.status.ok()) << answered.status.error_message();
-  EXPECT_EQ(answered.response.values_size(), 4);
-  EXPECT_EQ(answered.response.values(3), "mine");
+  const v1::RankExchanged answered = Answered(rank);
+  EXPECT_EQ(answered.request(), 7u);
+  EXPECT_EQ(answered.code(), 0u) << answered.error();
+  ASSERT_EQ(answered.values_size(), 4);
+  EXPECT_EQ(answered.values(3), "mine");
+  // It can fail for the daemon's reasons too.
+  rank.Exchange(8, 5, "k", "v");
+  Next<RankExchanged>();
+  out.set_key("k");
+  out.set_code(8);
+  out.set_error("too many keys");
+  service_->Answer(out);
+  const v1::RankExchanged refused = Answered(rank);
+  EXPECT_EQ(refused.request(), 8u);
+  EXPECT_EQ(refused.code(), 8u);
+  EXPECT_EQ(refused.error(), "too many keys");
+  EXPECT_EQ(refused.values_size(), 0);
 }
 
 TEST_F(RankServiceTest, TheEndOfAGenerationAbortsWhoWaits) {
   OpenWorld();
-  auto call = Exchange(5, 0, "k", "v");
+  RankSide rank = Attended(0);
+  rank.Exchange(1, 5, "k", "v");
   Next<RankExchanged>();
   service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
-  EXPECT_EQ(call.get().status.error_code(), grpc::StatusCode::ABORTED);
-  EXPECT_EQ(Exchange(5, 0, "k", "v").get().status.error_code(),
-            grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Answered(rank).code(), CodeOf(absl::StatusCode::kAborted));
+  rank.Exchange(2, 5, "k", "v");
+  EXPECT_EQ(Answered(rank).code(), CodeOf(absl::StatusCode::kAborted));
 }
 
-TEST_F(RankServiceTest, ADeadlineIsForgotten) {
+TEST_F(RankServiceTest, ANewerRequestForAKeyReplacesTheOlder) {
   OpenWorld();
-  auto call = Exchange(5, 0, "k", "v", absl::Milliseconds(50));
-  Next<RankExchanged>();
-  EXPECT_EQ(call.get().status.error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
-  // Whoever is forgotten may give another value, as soon as the service has
-  // heard of the deadline too.
-  for (;;) {
-    auto retry = Exchange(5, 0, "k", "other");
-    while (inbox_.Take(absl::Milliseconds(1)).empty()) {
-      if (retry.wait_for(std::chrono::seconds(0)) ==
-          std::future_status::ready) {
-        break;
-      }
-    }
-    v1::ExchangeOut out;
-    out.set_generation(5);
-    out.set_key("k");
-    service_->Answer(out);
-    const grpc::Status status = retry.get().status;
-    if (status.ok()) break;
-    ASSERT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  RankSide rank = Attended(0);
+  rank.Exchange(1, 5, "k", "v");
+  rank.Exchange(2, 5, "k", "v");
+  v1::RankExchanged answered = Answered(rank);
+  EXPECT_EQ(answered.request(), 1u);
+  EXPECT_EQ(answered.code(), CodeOf(absl::StatusCode::kCancelled));
+  // Another value does not.
+  rank.Exchange(3, 5, "k", "w");
+  answered = Answered(rank);
+  EXPECT_EQ(answered.request(), 3u);
+  EXPECT_EQ(answered.code(), CodeOf(absl::StatusCode::kInvalidArgument));
+  v1::ExchangeOut out;
+  out.set_generation(5);
+  out.set_key("k");
+  service_->Answer(out);
+  EXPECT_EQ(Answered(rank).request(), 2u);
+}
+
+TEST_F(RankServiceTest, ARankWaitsForSoManyKeysAlone) {
+  OpenWorld();
+  RankSide rank = Attended(0), other = Attended(1);
+  for (uint64_t i = 0; i < Limits::exchanges_open_max; ++i) {
+    rank.Exchange(i, 5, absl::StrCat("k", i), "v");
+    Next<RankExchanged>();
+  }
+  rank.Exchange(1000, 5, "one more", "v");
+  const v1::RankExchanged answered = Answered(rank);
+  EXPECT_EQ(answered.request(), 1000u);
+  EXPECT_EQ(answered.code(), CodeOf(absl::StatusCode::kResourceExhausted));
+  // It does not cost the other one anything.
+  other.Exchange(1, 5, "its key", "v");
+  EXPECT_EQ(Next<RankExchanged>().key, "its key");
+  // What waits goes with its connection, and is answered all at once.
+  service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
+  for (uint64_t i = 0; i < Limits::exchanges_open_max; ++i) {
+    EXPECT_EQ(Answered(rank).code(), CodeOf(absl::StatusCode::kAborted));
   }
 }
 
 TEST_F(RankServiceTest, BadExchangesAreRefused) {
-  EXPECT_EQ(Exchange(5, 0, "k", "v").get().status.error_code(),
-            grpc::StatusCode::ABORTED);  // No world yet.
   OpenWorld();
+  RankSide rank = Attended(0);
   struct {
     uint64_t generation;
-    uint32_t local_rank;
     std::string key, value;
-    grpc::StatusCode expect;
+    absl::StatusCode expect;
   } const rows[] = {
-      {4, 0, "k", "v", grpc::StatusCode::ABORTED},
-      {6, 0, "k", "v", grpc::StatusCode::ABORTED},
-      {5, 2, "k", "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, "", "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, std::string(Limits::exchange_key_bytes_max + 1, 'k'), "v",
-       grpc::StatusCode::INVALID_ARGUMENT},
+      {4, "k", "v", absl::StatusCode::kAborted},
+      {6, "k", "v", absl::StatusCode::kAborted},
+      {5, "", "v", absl::StatusCode::kInvalidArgument},
+      {5, std::string(Limits::exchange_key_bytes_max + 1, 'k'), "v",
+       absl::StatusCode::kInvalidArgument},
       // The daemon admits printable ASCII alone.
-      {5, 0, "a\nb", "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, std::string("a\0b", 3), "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, "caf\xc3\xa9", "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, "a\x7f", "v", grpc::StatusCode::INVALID_ARGUMENT},
-      {5, 0, "k", std::string(Limits::exchange_value_bytes_max + 1, 'v'),
-       grpc::StatusCode::INVALID_ARGUMENT},
-      // Not even kept until it is looked at.
-      {5, 0, "k", std::string(4 * Limits::exchange_value_bytes_max, 'v'),
-       grpc::StatusCode::RESOURCE_EXHAUSTED},
+      {5, "a\nb", "v", absl::StatusCode::kInvalidArgument},
+      {5, std::string("a\0b", 3), "v", absl::StatusCode::kInvalidArgument},
+      {5, "caf\xc3\xa9", "v", absl::StatusCode::kInvalidArgument},
+      {5, "a\x7f", "v", absl::StatusCode::kInvalidArgument},
+      {5, "k", std::string(Limits::exchange_value_bytes_max + 1, 'v'),
+       absl::StatusCode::kInvalidArgument},
   };
+  uint64_t request = 0;
   for (const auto& row : rows) {
-    EXPECT_EQ(Exchange(row.generation, row.local_rank, row.key, row.value)
-                  .get()
-                  .status.error_code(),
-              row.expect)
-        << row.generation << " " << row.local_rank << " '" << row.key << "'";
+    rank.Exchange(++request, row.generation, row.key, row.value);
+    const v1::RankExchanged answered = Answered(rank);
+    EXPECT_EQ(answered.request(), request);
+    EXPECT_EQ(answered.code(), CodeOf(row.expect))
+        << row.generation << " '" << row.key << "'";
   }
+  // Not even kept until it is looked at.
+  rank.Exchange(++request, 5, "k",
+                std::string(4 * Limits::exchange_value_bytes_max, 'v'));
+  EXPECT_EQ(rank.Finish().code(), absl::StatusCode::kResourceExhausted);
 }
-
-TEST_F(RankServiceTest, AnotherValueForAnOpenKeyIsRefused) {
-  OpenWorld();
-  auto first = Exchange(5, 0, "k", "v");
-  Next<RankExchanged>();
-  EXPECT_EQ(Exchange(5, 0, "k", "w").get().status.error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
-  service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "over");
-  first.get();
-}
-
-// One Attend stream from the rank's side.
-struct Attending {
-  explicit Attending(v1::Rank::Stub& stub) : stream(stub.Attend(&context)) {}
-  void Hello(uint32_t local_rank, bool elastic = false) {
-    v1::RankMessage message;
-    message.mutable_hello()->set_local_rank(local_rank);
-    message.mutable_hello()->set_elastic(elastic);
-    message.mutable_hello()->set_pid(getpid());
-    stream->Write(message);
-  }
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::RankMessage, v1::AgentReply>>
-      stream;
-};
 
 TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   OpenWorld();
-  Attending rank(*stub_);
+  RankSide rank(path_);
   rank.Hello(1);
   v1::AgentReply reply;
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.world().rank(), 3u);
   EXPECT_EQ(reply.world().world().generation(), 5u);
   EXPECT_EQ(reply.world().world_commit().master_port(), 1234u);
@@ -238,7 +233,7 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   message.mutable_progress()->set_step(17);
   message.mutable_progress()->set_loss(2.5);
   message.mutable_progress()->set_tokens_per_second(1e4);
-  rank.stream->Write(message);
+  rank.Write(message);
   const auto progressed = Next<RankProgressed>();
   EXPECT_EQ(progressed.generation, 5u);
   EXPECT_EQ(progressed.step, 17u);
@@ -246,19 +241,19 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   EXPECT_FALSE(progressed.pace.has_value());
 
   service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.abort().generation(), 5u);
-  rank.stream->WritesDone();
-  EXPECT_FALSE(rank.stream->Read(&reply));
-  EXPECT_TRUE(rank.stream->Finish().ok());
+  rank.WritesDone();
+  EXPECT_FALSE(rank.Read(&reply));
+  EXPECT_TRUE(rank.Finish().ok());
 }
 
 TEST_F(RankServiceTest, TheFirstRankTellsHowATrainingGoes) {
   OpenWorld();
-  Attending rank(*stub_);
+  RankSide rank(path_);
   rank.Hello(0);
   v1::AgentReply reply;
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   v1::RankMessage message;
   v1::RankProgress& progress = *message.mutable_progress();
   progress.set_generation(5);
@@ -275,140 +270,136 @@ TEST_F(RankServiceTest, TheFirstRankTellsHowATrainingGoes) {
                      {Limits::step_max + 1, 0}};
   for (const auto& row : kRows) {
     progress.set_steps(row.steps);
-    rank.stream->Write(message);
+    rank.Write(message);
     const auto progressed = Next<RankProgressed>();
     ASSERT_TRUE(progressed.pace.has_value());
     EXPECT_EQ(progressed.pace->loss(), 2.5);
     EXPECT_EQ(progressed.pace->steps(), row.told);
   }
-  rank.stream->WritesDone();
-  EXPECT_FALSE(rank.stream->Read(&reply));
-  EXPECT_TRUE(rank.stream->Finish().ok());
+  rank.WritesDone();
+  EXPECT_FALSE(rank.Read(&reply));
+  EXPECT_TRUE(rank.Finish().ok());
 }
 
 TEST_F(RankServiceTest, AnElasticRankIsLedFromWorldToWorld) {
   OpenWorld();
-  Attending rank(*stub_);
+  RankSide rank(path_);
   rank.Hello(1, true);
   v1::AgentReply reply;
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   const auto attended = Next<RankAttended>();
   EXPECT_EQ(attended.generation, 5u);
   EXPECT_EQ(attended.local_rank, 1u);
   EXPECT_TRUE(attended.elastic);
 
   service_->EndWorld(5, v1::REASON_CODE_GROW, "b joins");
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.abort().code(), v1::REASON_CODE_GROW);
   v1::RankMessage message;
   message.mutable_stopped()->set_generation(5);
   message.mutable_stopped()->set_completed_step(17);
   message.mutable_stopped()->set_whole_state(true);
-  rank.stream->Write(message);
+  rank.Write(message);
   const auto waits = Next<RankWaits>();
   EXPECT_EQ(waits.generation, 5u);
   EXPECT_EQ(waits.completed_step, 17u);
   EXPECT_TRUE(waits.whole_state);
 
   OpenWorld(6, {0, 1});  // Rank 0 has gone in the meantime.
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.world().world().generation(), 6u);
   EXPECT_EQ(reply.world().rank(), 3u);
-  rank.stream->WritesDone();
+  rank.WritesDone();
   EXPECT_EQ(Next<RankUnlinked>().local_rank, 1u);
 }
 
 TEST_F(RankServiceTest, ANoticeReachesWhoAttendsAndWhoAttendsLater) {
   OpenWorld();
-  Attending early(*stub_), late(*stub_);
+  RankSide early(path_), late(path_);
   v1::AgentReply reply;
   early.Hello(0, true);
-  ASSERT_TRUE(early.stream->Read(&reply));
+  ASSERT_TRUE(early.Read(&reply));
   v1::RankNotice notice;
   notice.set_notice(3);
   notice.set_generation(4);
   service_->Tell(notice);  // Of an older world: nobody's.
   notice.set_generation(5);
   service_->Tell(notice);
-  ASSERT_TRUE(early.stream->Read(&reply));
+  ASSERT_TRUE(early.Read(&reply));
   EXPECT_EQ(reply.notice().generation(), 5u);
   late.Hello(1, true);
-  ASSERT_TRUE(late.stream->Read(&reply));
+  ASSERT_TRUE(late.Read(&reply));
   EXPECT_TRUE(reply.has_world());
-  ASSERT_TRUE(late.stream->Read(&reply));
+  ASSERT_TRUE(late.Read(&reply));
   EXPECT_EQ(reply.notice().notice(), 3u);
   v1::RankMessage message;
   message.mutable_notice_seen()->set_generation(5);
-  early.stream->Write(message);
+  early.Write(message);
   EXPECT_EQ(Next<RankAtBoundary>().local_rank, 0u);
   message.mutable_leave()->set_generation(5);
-  late.stream->Write(message);
+  late.Write(message);
   EXPECT_EQ(Next<RankAskedToLeave>().local_rank, 1u);
-  early.stream->WritesDone();
-  late.stream->WritesDone();
+  early.WritesDone();
+  late.WritesDone();
 }
 
 TEST_F(RankServiceTest, ARankIsAskedWhereItIs) {
   OpenWorld();
   EXPECT_EQ(service_->AskWhere(5, 0), 0) << "nobody attends there";
-  Attending rank(*stub_);
+  RankSide rank(path_);
   rank.Hello(0);
   v1::AgentReply reply;
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   Next<RankAttended>();
   EXPECT_EQ(service_->AskWhere(5, 0), getpid());
-  ASSERT_TRUE(rank.stream->Read(&reply));
+  ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.where().generation(), 5u);
   v1::RankMessage message;
   message.mutable_here()->set_generation(5);
-  rank.stream->Write(message);
+  rank.Write(message);
   auto here = Next<RankIsHere>();
   EXPECT_EQ(here.generation, 5u);
   EXPECT_EQ(here.local_rank, 0u);
   EXPECT_FALSE(here.collective_entered.has_value());
   message.mutable_here()->set_collective_entered(9);
   message.mutable_here()->set_collective_left(0);
-  rank.stream->Write(message);
+  rank.Write(message);
   here = Next<RankIsHere>();
   EXPECT_EQ(here.collective_entered, 9u);
   EXPECT_EQ(here.collective_left, 0u);
   message.mutable_progress()->set_generation(5);
   message.mutable_progress()->set_step(3);
-  rank.stream->Write(message);
+  rank.Write(message);
   EXPECT_EQ(Next<RankProgressed>().local_rank, 0u);
-  rank.stream->WritesDone();
+  rank.WritesDone();
 }
 
 TEST_F(RankServiceTest, ANewerProcessTakesTheLocalRank) {
   OpenWorld();
-  Attending older(*stub_), newer(*stub_);
+  RankSide older(path_), newer(path_);
   v1::AgentReply reply;
   older.Hello(0);
-  ASSERT_TRUE(older.stream->Read(&reply));
+  ASSERT_TRUE(older.Read(&reply));
   newer.Hello(0);
-  ASSERT_TRUE(newer.stream->Read(&reply));
-  EXPECT_FALSE(older.stream->Read(&reply));
-  EXPECT_EQ(older.stream->Finish().error_code(), grpc::StatusCode::ABORTED);
-  newer.context.TryCancel();
-  newer.stream->Finish();
+  ASSERT_TRUE(newer.Read(&reply));
+  EXPECT_FALSE(older.Read(&reply));
+  EXPECT_EQ(older.Finish().code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(RankServiceTest, TheFirstMessageMustBeHello) {
   OpenWorld();
-  Attending rank(*stub_);
+  RankSide rank(path_);
   v1::RankMessage message;
   message.mutable_progress()->set_step(1);
-  rank.stream->Write(message);
+  rank.Write(message);
   v1::AgentReply reply;
-  EXPECT_FALSE(rank.stream->Read(&reply));
-  EXPECT_EQ(rank.stream->Finish().error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_FALSE(rank.Read(&reply));
+  EXPECT_EQ(rank.Finish().code(), absl::StatusCode::kInvalidArgument);
 
-  Attending other(*stub_);
+  RankSide other(path_);
   other.Hello(2);
-  EXPECT_FALSE(other.stream->Read(&reply));
-  EXPECT_EQ(other.stream->Finish().error_code(),
-            grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_FALSE(other.Read(&reply));
+  EXPECT_EQ(other.Finish().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(RankServiceTest, AStepBeyondAllIsRefused) {
@@ -418,19 +409,41 @@ TEST_F(RankServiceTest, AStepBeyondAllIsRefused) {
       [](auto& m) { m.mutable_stopped()->set_completed_step(UINT64_MAX); },
   };
   for (const auto& fill : rows) {
-    Attending rank(*stub_);
+    RankSide rank(path_);
     rank.Hello(0);
     v1::AgentReply reply;
-    ASSERT_TRUE(rank.stream->Read(&reply));
+    ASSERT_TRUE(rank.Read(&reply));
     v1::RankMessage message;
     fill(message);
-    rank.stream->Write(message);
-    rank.stream->WritesDone();
-    EXPECT_FALSE(rank.stream->Read(&reply));
-    const grpc::Status status = rank.stream->Finish();
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
-        << status.error_message();
+    rank.Write(message);
+    rank.WritesDone();
+    EXPECT_FALSE(rank.Read(&reply));
+    const absl::Status status = rank.Finish();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   }
+}
+
+TEST_F(RankServiceTest, AnotherVersionIsRefused) {
+  OpenWorld();
+  for (const uint32_t version : {0u, 2u, UINT32_MAX}) {
+    RankSide rank(path_);
+    v1::RankMessage message;
+    message.mutable_hello()->set_wire_version(version);
+    rank.Write(message);
+    const absl::Status status = rank.Finish();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(
+        absl::StrContains(status.message(), absl::StrCat("version ", version)))
+        << status;
+  }
+}
+
+TEST_F(RankServiceTest, AnAgentThatEndsSaysSo) {
+  OpenWorld();
+  RankSide rank = Attended(0);
+  service_.reset();
+  EXPECT_EQ(rank.Finish().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST(RankServiceStart, APathThatIsTooLongIsRefused) {

@@ -112,6 +112,14 @@ TEST(Rank, ExchangeFailsWithItsReason) {
   const std::string most(Limits::exchange_value_bytes_max + 1, 'x');
   EXPECT_EQ((*rank)->Exchange("k", most, absl::Seconds(9)).status().code(),
             Code::kInvalidArgument);
+  // Such a key would end the connection.
+  const std::string long_key(Limits::exchange_key_bytes_max + 1, 'k');
+  for (const std::string& key :
+       {std::string(), long_key, std::string("a\nb"), std::string("\xff")}) {
+    EXPECT_EQ((*rank)->Exchange(key, "v", absl::Seconds(9)).status().code(),
+              Code::kInvalidArgument);
+  }
+  EXPECT_FALSE((*rank)->lost());
   // The other rank never comes.
   EXPECT_EQ((*rank)->Exchange("k", "v", absl::Milliseconds(50)).status().code(),
             Code::kDeadlineExceeded);
@@ -280,6 +288,70 @@ TEST(Rank, WhoWaitsHearsThatItsAgentIsGone) {
   EXPECT_EQ(next.get(), Code::kUnavailable);
   EXPECT_EQ((*rank)->AwaitAbort().code(), Code::kUnavailable);
   EXPECT_EQ((*rank)->AwaitNotice().code(), Code::kUnavailable);
+}
+
+TEST(Rank, HearsWhyItsAgentEndsTheConnection) {
+  const struct {
+    uint32_t code;
+    Code expect;
+  } kRows[] = {{3, Code::kInvalidArgument},
+               {8, Code::kResourceExhausted},
+               {9, Code::kFailedPrecondition},
+               {10, Code::kAborted},
+               {14, Code::kUnavailable},
+               // What no agent sends.
+               {0, Code::kUnavailable},
+               {4, Code::kUnavailable},
+               {99, Code::kUnavailable}};
+  for (const auto& row : kRows) {
+    FakeAgent agent(2);
+    auto rank = Rank::Attend(agent.place(0));
+    ASSERT_TRUE(rank.ok()) << rank.status();
+    auto waits = std::async(std::launch::async, [&] {
+      return (*rank)->Exchange("k", "v", absl::Seconds(60)).status().code();
+    });
+    agent.Await([](const v1::RankMessage& m) { return m.has_exchange(); });
+    v1::AgentReply end;
+    end.mutable_end()->set_code(row.code);
+    end.mutable_end()->set_message("the reason");
+    agent.Send(0, end);
+    AwaitTrue([&] { return (*rank)->lost(); });
+    EXPECT_EQ((*rank)->lost_reason(), absl::Status(row.expect, "the reason"));
+    EXPECT_EQ(waits.get(), row.expect);
+    EXPECT_EQ((*rank)->NextWorld().code(), row.expect);
+  }
+}
+
+TEST(Rank, WhatNoAgentSendsEndsTheConnection) {
+  for (const std::string& bytes :
+       {std::string("\xff\xff\xff\xff"), std::string("\0\0\0\1\xff", 5)}) {
+    FakeAgent agent(1);
+    auto rank = Rank::Attend(agent.place(0));
+    ASSERT_TRUE(rank.ok()) << rank.status();
+    agent.SendBytes(0, bytes);
+    AwaitTrue([&] { return (*rank)->lost(); });
+    EXPECT_EQ((*rank)->lost_reason().code(), Code::kInternal);
+  }
+}
+
+TEST(Rank, SaysItsVersionAndIgnoresWhatItDoesNotKnow) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  EXPECT_EQ(agent.Await([](const v1::RankMessage& m) { return m.has_hello(); })
+                .hello()
+                .wire_version(),
+            1u);
+  // A kind with number 100, and the answer to no request.
+  agent.SendBytes(0, std::string("\0\0\0\3\xa2\x06\0", 7));
+  v1::AgentReply answer;
+  answer.mutable_exchanged()->set_request(99);
+  agent.Send(0, answer);
+  v1::AgentReply where;
+  where.mutable_where()->set_generation(FakeAgent::kGeneration);
+  agent.Send(0, where);
+  agent.Await([](const v1::RankMessage& m) { return m.has_here(); });
+  EXPECT_FALSE((*rank)->lost());
 }
 
 TEST(Rank, KnowsThatItsAgentIsGone) {

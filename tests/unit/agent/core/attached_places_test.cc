@@ -36,7 +36,7 @@ std::string Stop(Places& places, uint64_t born, uint32_t local_rank) {
 }
 
 std::string Leave(Places& places, uint32_t local_rank) {
-  const Places::Departure left = places.Leave(local_rank, 77);
+  const Places::Departure left = places.Leave(local_rank, 77, absl::OkStatus());
   return absl::StrCat("born ", left.ended.generation, " rank ",
                       left.ended.local_rank, " code ", left.ended.code,
                       left.ended.gone ? " unsaid" : "",
@@ -165,7 +165,7 @@ TEST(AttachedPlaces, AProcessSaysHowItEnds) {
       {NOTE(p.Finished(0, 0, "")), ""},
       {NOTE(p.Finished(1, 3, "no data")), ""},
       {DO(Leave(p, 0)), "born 1 rank 0 code 0"},
-      {DO(p.Leave(1, 77).ended.stderr_tail), "no data"},
+      {DO(p.Leave(1, 77, absl::OkStatus()).ended.stderr_tail), "no data"},
       // The next process has not said it.
       {NOTE(p.Close(1)), ""},
       {DO(Open(p, 2)), "enter "},
@@ -182,6 +182,27 @@ TEST(AttachedPlaces, AnOlderEndDoesNotCloseAWorld) {
       {NOTE(p.Close(6)), ""},
       {DO(Arrive(p, 1)), "waits"},
   });
+}
+
+TEST(AttachedPlaces, WhyTheAgentEndedTheConnectionIsTheReason) {
+  Places places(2);
+  places.Open(1);
+  ASSERT_TRUE(places.Arrive(0));
+  ASSERT_TRUE(places.Arrive(1));
+  const RankEnded ended =
+      places.Leave(0, 77, absl::InvalidArgumentError("step: too high\n")).ended;
+  EXPECT_TRUE(ended.gone);
+  EXPECT_EQ(ended.error_file,
+            "the agent ended the connection of process 77: INVALID_ARGUMENT: "
+            "step: too high?");
+  EXPECT_EQ(ended.stderr_tail, "");
+  // What the process said itself counts more.
+  places.Finished(1, 3, "no data");
+  const RankEnded said =
+      places.Leave(1, 78, absl::AbortedError("another")).ended;
+  EXPECT_FALSE(said.gone);
+  EXPECT_EQ(said.code, 3);
+  EXPECT_EQ(said.error_file, "");
 }
 
 }  // namespace

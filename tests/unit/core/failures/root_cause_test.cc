@@ -57,6 +57,11 @@ TEST(RootCause, ARankThatIsGoneIsNoExit) {
   const v1::RootCause cause = CauseOfRank("n", 5, exited);
   EXPECT_EQ(Weight(cause), 3);
   EXPECT_EQ(ExitCodeOf(cause), 1);
+  EXPECT_EQ(Describe(cause),
+            "rank 5 on n is gone: its connection to its agent ended");
+  exited.set_error_file("the agent ended it");
+  EXPECT_EQ(Describe(CauseOfRank("n", 5, exited)),
+            "rank 5 on n is gone: the agent ended it");
 }
 
 TEST(RootCause, ALostNodeIsHeaviest) {
