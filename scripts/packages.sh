@@ -40,7 +40,7 @@ build=(
 tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl util-linux
        elfutils etcd-server ccache openssh-client openssh-server
        slurm-wlm munge zsh fish python3-yaml python3-pyte python3-grpcio
-       python3-prometheus-client)
+       python3-prometheus-client mypy)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)

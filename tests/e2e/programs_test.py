@@ -274,17 +274,25 @@ class Contained(E2E):
 
 
 class Jax(E2E):
-    def test_initialize(self):
+    def check(self, *arguments):
         python = os.path.join(ENVIRONMENTS, "jax", "bin", "python3")
         if not os.access(python, os.X_OK):
             self.skipTest(f"NOT TESTED: there is no {python} here; scripts/"
                           "packages.sh programs makes it")
         launcher = self.launch(
             ["--local-workers", "2", "--max-restarts", "0"],
-            [python, f"{INTEROP}/jax_rank.py"], {"JAX_PLATFORMS": "cpu"})
+            [python, f"{INTEROP}/jax_rank.py", *arguments],
+            {"JAX_PLATFORMS": "cpu",
+             "PYTHONPATH": os.path.join(harness.PROJECT, "client", "python")})
         self.assert_code(launcher, 0)
         found = launcher.await_lines(r"jax (\d) of 3 total 6$", 3)
         self.assertEqual(sorted(m[1] for m in found), list("012"))
+
+    def test_initialize(self):
+        self.check()
+
+    def test_initialize_without_arguments(self):
+        self.check("cluster")
 
 
 class DeepSpeed(E2E):

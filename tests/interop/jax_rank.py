@@ -1,6 +1,8 @@
 """A program of JAX: the three arguments of jax.distributed.initialize are all
-that it takes from its launcher."""
+that it takes from its launcher. With an argument `cluster`: JAX takes them from
+rollcall.jax, which was imported."""
 import os
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +11,14 @@ from jax.experimental import multihost_utils
 
 def main():
     env = os.environ
-    jax.distributed.initialize(
-        coordinator_address=f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}",
-        num_processes=int(env["WORLD_SIZE"]), process_id=int(env["RANK"]))
+    if sys.argv[1:] == ["cluster"]:
+        import rollcall.jax  # noqa: F401  pylint: disable=unused-import
+        jax.distributed.initialize()
+    else:
+        jax.distributed.initialize(
+            coordinator_address=f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}",
+            num_processes=int(env["WORLD_SIZE"]),
+            process_id=int(env["RANK"]))
     ranks = multihost_utils.process_allgather(
         jnp.array([jax.process_index() + 1]))
     print(f"jax {jax.process_index()} of {jax.process_count()} "

@@ -1,0 +1,348 @@
+"""The one connection between this process and its agent.
+
+A thread of its own reads and writes the socket, so that where-am-I is answered,
+and an abort is heard, while the main thread is stuck (in a collective that
+releases the interpreter's lock). Sending never blocks: of each kind but
+exchanges only the latest message waits, so nothing grows.
+
+It does not redial: a connection that has ended means that the agent is gone, or
+has ended it and said why.
+"""
+
+import errno
+import os
+import select
+import signal
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from typing import Callable, Deque, Dict, Optional, Tuple
+
+from . import errors
+from ._wire import FrameReader, Message, WireError, Writer
+from .world import (Abort, Notice, World, parse_abort, parse_notice,
+                    parse_world)
+
+# RankMessage.
+HELLO, PROGRESS, STOPPED, NOTICE_SEEN = 1, 2, 3, 4
+LEAVE, HERE, FINISHED, EXCHANGE = 6, 7, 8, 9
+# AgentReply.
+_WORLD, _ABORT, _NOTICE, _WHERE, _EXCHANGED, _END = 1, 2, 3, 4, 5, 6
+
+_PIECE_BYTES = 64 << 10
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+# How long `close` waits for the agent to read what still waits.
+_GOODBYE_S = 0.2
+
+Where = Callable[[], Optional[Tuple[int, int]]]
+
+
+class Connection:
+    """Any thread may call any function. `changed` is notified of all news; hold
+    it to read what it guards."""
+
+    def __init__(self, path: str, hello: Writer,
+                 timeout: Optional[float]) -> None:
+        """Connects and sends the hello. errors.Lost: nothing listens."""
+        self.changed = threading.Condition()
+        # Guarded by `changed`.
+        self.world: Optional[World] = None
+        self.notice: Optional[Notice] = None
+        self.abort: Optional[Abort] = None
+        self.ended: Optional[errors.Error] = None
+        self.answers: Dict[int, Optional[Message]] = {}
+        self._last_request = 0
+        self._first: Deque[Tuple[int, bytes]] = deque()
+        self._waiting: Dict[int, bytes] = {}
+        self._closing: Optional[float] = None
+        self._where: Optional[Where] = None
+        self._wake: Optional[Callable[[], None]] = None
+        self._wake_for = 0
+
+        # Of the thread alone.
+        self._reader = FrameReader()
+        self._outgoing = b""
+
+        self._socket = self._connect(path, timeout)
+        # One end wakes the thread at the other.
+        self._bell, self._rung = socket.socketpair()
+        for end in (self._socket, self._bell, self._rung):
+            end.setblocking(False)
+        self._first.append((0, _frame(HELLO, hello)))
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name="rollcall")
+        _open.add(self)
+        self._thread.start()
+
+    @staticmethod
+    def _connect(path: str, timeout: Optional[float]) -> socket.socket:
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.settimeout(timeout)
+            connected.connect(path)
+        except OSError as error:
+            connected.close()
+            raise errors.Lost(f"no agent answers on {path}: {error}; start "
+                              "the agent first") from error
+        return connected
+
+    # --- What callers use -----------------------------------------------------
+
+    def send(self, kind: int, message: Writer) -> None:
+        """Never blocks. Replaces one of its kind that still waits."""
+        frame = _frame(kind, message)
+        with self.changed:
+            if self.ended is not None or self._closing is not None:
+                return
+            self._waiting[kind] = frame
+        self._ring()
+
+    def ask(self, make: Callable[[int], Writer]) -> int:
+        """Sends an exchange, under the number that this returns; its answer
+        comes into `answers`."""
+        with self.changed:
+            if self.ended is not None:
+                raise self.ended
+            self._last_request += 1
+            number = self._last_request
+            self.answers[number] = None
+            self._first.append((number, _frame(EXCHANGE, make(number))))
+        self._ring()
+        return number
+
+    def forget(self, number: int) -> None:
+        """No one waits for this exchange any more."""
+        with self.changed:
+            self.answers.pop(number, None)
+            # To an agent that does not read, nothing piles up.
+            self._first = deque(one for one in self._first
+                                if one[0] != number)
+
+    def wait(self, holds: Callable[[], bool], timeout: Optional[float],
+             what: str) -> None:
+        """Waits, with `changed` held, until holds() or the connection has
+        ended; errors.TimedOut after `timeout`."""
+        if not self.changed.wait_for(
+                lambda: holds() or self.ended is not None, timeout):
+            raise errors.TimedOut(f"{what} within {timeout:g} s")
+        if not holds() and self.ended is not None:
+            raise self.ended
+
+    def when_over(self, generation: int,
+                  wake: Optional[Callable[[], None]]) -> None:
+        with self.changed:
+            self._wake, self._wake_for = wake, generation
+            over = self._take_wake()
+        if over is not None:
+            over()
+
+    def when_asked(self, where: Optional[Where]) -> None:
+        with self.changed:
+            self._where = where
+
+    def close(self) -> None:
+        """Sends what still waits, and ends the connection."""
+        with self.changed:
+            if self._closing is None:
+                self._closing = time.monotonic() + _GOODBYE_S
+        self._ring()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # --- The thread -----------------------------------------------------------
+
+    def _ring(self) -> None:
+        try:
+            self._bell.send(b"x")
+        except OSError:
+            pass  # It has been rung often enough, or the thread has ended.
+
+    def _run(self) -> None:
+        # Signals are for the main thread: Ctrl-C has to interrupt what it
+        # waits in.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        ended: errors.Error = errors.Lost("the agent ended the connection")
+        try:
+            reason = self._serve()
+            ended = reason if reason is not None else ended
+        except WireError as error:
+            ended = errors.Error(f"from the agent: {error}", "INTERNAL")
+        except OSError as error:
+            if error.errno not in (errno.ECONNRESET, errno.EPIPE):
+                ended = errors.Lost(f"the agent ended the connection: {error}")
+        finally:
+            for end in (self._socket, self._bell, self._rung):
+                end.close()
+            _open.discard(self)
+            if self._closing is not None and type(ended) is errors.Lost:
+                ended = errors.Lost("this process has closed the connection")
+            self._finish(ended)
+
+    def _serve(self) -> Optional[errors.Error]:
+        """Until the end; why, if the agent said it."""
+        poll = select.poll()
+        poll.register(self._rung, select.POLLIN)
+        half_closed = False
+        while True:
+            with self.changed:
+                closing = self._closing
+                if not self._outgoing:
+                    self._outgoing = self._next_frame()
+            if closing is not None and not self._outgoing and not half_closed:
+                half_closed = True
+                self._socket.shutdown(socket.SHUT_WR)
+            left_ms = None
+            if closing is not None:
+                left_ms = (closing - time.monotonic()) * 1000
+                if left_ms <= 0:
+                    return None
+            poll.register(self._socket, select.POLLIN
+                          | (select.POLLOUT if self._outgoing else 0))
+            ready = dict(poll.poll(left_ms))
+            if ready.get(self._rung.fileno()):
+                try:
+                    self._rung.recv(_PIECE_BYTES)
+                except BlockingIOError:
+                    pass
+            if not ready.get(self._socket.fileno()):
+                continue
+            reason, over = self._read()
+            if over:
+                return reason
+            self._write()
+
+    def _next_frame(self) -> bytes:
+        if self._first:
+            return self._first.popleft()[1]
+        if self._waiting:
+            # What a process says last goes last.
+            return self._waiting.pop(min(self._waiting))
+        return b""
+
+    def _write(self) -> None:
+        if not self._outgoing:
+            return
+        try:
+            sent = self._socket.send(self._outgoing, _NO_SIGNAL)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The agent does not read any more. What it said before is read
+            # next, and then the end.
+            sent = len(self._outgoing)
+        self._outgoing = self._outgoing[sent:]
+
+    def _read(self) -> Tuple[Optional[errors.Error], bool]:
+        """(Why the agent ends the connection, whether it has ended.)"""
+        try:
+            piece = self._socket.recv(_PIECE_BYTES)
+        except BlockingIOError:
+            return None, False
+        if not piece:
+            return None, True
+        self._reader.add(piece)
+        while True:
+            reply = self._reader.next()
+            if reply is None:
+                return None, False
+            if reply.has(_END):
+                return _end_of(reply.message(_END)), True
+            self._take(reply)
+
+    def _take(self, reply: Message) -> None:
+        if reply.has(_WHERE):
+            self._answer_where(reply.message(_WHERE).uint(1))
+            return
+        with self.changed:
+            if reply.has(_WORLD):
+                self.world = parse_world(reply.message(_WORLD))
+            elif reply.has(_ABORT):
+                self.abort = parse_abort(reply.message(_ABORT))
+            elif reply.has(_NOTICE):
+                self.notice = parse_notice(reply.message(_NOTICE))
+            elif reply.has(_EXCHANGED):
+                answer = reply.message(_EXCHANGED)
+                if answer.uint(1) in self.answers:
+                    self.answers[answer.uint(1)] = answer
+            wake = self._take_wake()
+            self.changed.notify_all()
+        _call(wake)
+
+    def _answer_where(self, generation: int) -> None:
+        with self.changed:
+            where = self._where
+        here = Writer().uint(1, generation)
+        seen = None
+        if where is not None:
+            try:
+                seen = where()
+            except Exception:  # pylint: disable=broad-except
+                pass  # A program's mistake must not cost the connection.
+        if seen is not None:
+            here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
+        self.send(HERE, here)
+
+    def _take_wake(self) -> Optional[Callable[[], None]]:
+        over = self.ended is not None or (
+            self.abort is not None
+            and self.abort.generation >= self._wake_for)
+        if not over:
+            return None
+        wake, self._wake = self._wake, None
+        return wake
+
+    def _finish(self, ended: errors.Error) -> None:
+        with self.changed:
+            self.ended = ended
+            wake = self._take_wake()
+            self.changed.notify_all()
+        _call(wake)
+
+    # --- fork -----------------------------------------------------------------
+
+    def leave_to_parent(self) -> None:
+        """In a forked child (a data loader): the connection is the parent's.
+        The agent sees the end of the last copy only, so this one is closed."""
+        for end in (self._socket, self._bell, self._rung):
+            end.close()
+        # Another thread of the parent may have held it.
+        self.changed = threading.Condition()
+        self._wake = None
+        self.ended = errors.Lost(
+            "this process was forked from a rank and is none itself; only the "
+            "rank may talk to its agent")
+
+
+_open: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for connection in list(_open):
+        connection.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)
+
+
+def _frame(kind: int, message: Writer) -> bytes:
+    return Writer().message(kind, message).frame()
+
+
+def _call(wake: Optional[Callable[[], None]]) -> None:
+    if wake is None:
+        return
+    try:
+        wake()
+    except Exception:  # pylint: disable=broad-except
+        pass  # A program's mistake must not cost the connection.
+
+
+def _end_of(end: Message) -> errors.Error:
+    code, why = end.uint(1), end.text(2)
+    name = errors.CODES.get(code, "UNAVAILABLE")
+    if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED",
+                "FAILED_PRECONDITION", "ABORTED"):
+        return errors.Refused(why, name)
+    return errors.Lost(why)

@@ -1,0 +1,430 @@
+"""Rank: this process as a rank of a run."""
+
+import atexit
+import os
+import socket
+import threading
+import traceback
+import weakref
+from types import TracebackType
+from typing import Callable, List, Optional, Tuple, Type, Union
+
+from . import _wire, errors
+from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
+                          STOPPED, Connection, Where)
+from ._wire import Writer
+from .world import Abort, Notice, World, world_of_one
+
+_RANKS_PER_NODE_MAX = 64
+_ABORT_COMES_S = 1.0
+# For processes that this one starts: which process is which rank.
+_ATTACHED = "ROLLCALL_ATTACHED"
+
+
+class Rank:
+    """This process as a rank: its world, values exchanged with all ranks,
+    progress, aborts, notices, the next world.
+
+    Make it with `rollcall.attach`. Any thread may call any function, but for
+    `next_world`: while it runs, no other thread may use what it replaces.
+    Without an agent it is a rank in a world of one, which nothing ends.
+    """
+
+    def __init__(self, connection: Optional[Connection], world: World) -> None:
+        self._connection = connection
+        self._world = world
+
+    # --- The world ------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    @property
+    def alone(self) -> bool:
+        """There is no agent."""
+        return self._connection is None
+
+    # --- Values to and from all ranks -----------------------------------------
+
+    def exchange(self, key: str, value: Union[bytes, str],
+                 timeout: Optional[float] = None) -> List[bytes]:
+        """Gives `value` (at most 4 KiB; a str as UTF-8) for `key` (1 to 128
+        characters of printable ASCII), waits until all ranks of the world have
+        given theirs, and returns all of them, by rank. Every rank must call it
+        with the same key. Safe to repeat with the same value.
+
+        Aborted: the generation has ended. TimedOut: not all ranks gave a value
+        within `timeout` seconds. Lost, Refused: the agent is gone, or says
+        what is wrong.
+        """
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        if not 1 <= len(key) <= _wire.EXCHANGE_KEY_BYTES_MAX or not (
+                key.isascii() and key.isprintable()):
+            raise ValueError(f"exchange: expected a key of 1 to "
+                             f"{_wire.EXCHANGE_KEY_BYTES_MAX} characters of "
+                             f"printable ASCII, got {key!r:.200}")
+        if len(data) > _wire.EXCHANGE_VALUE_BYTES_MAX:
+            raise ValueError(f"exchange of {key!r}: the value has {len(data)} "
+                             "bytes, expected at most "
+                             f"{_wire.EXCHANGE_VALUE_BYTES_MAX}")
+        if self._connection is None:
+            return [data]
+        connection: Connection = self._connection
+        world = self._world
+        number = connection.ask(
+            lambda number: Writer().uint(1, number).uint(2, world.generation)
+            .text(3, key).data(4, data))
+        try:
+            with connection.changed:
+                connection.wait(
+                    lambda: connection.answers[number] is not None, timeout,
+                    f"exchange of {key!r}: not all {world.size} ranks gave a "
+                    "value")
+                answer = connection.answers[number]
+        finally:
+            connection.forget(number)
+        assert answer is not None
+        code = answer.uint(2)
+        if errors.CODES.get(code) == "ABORTED":
+            # The abort itself, which has the reason, may be right behind.
+            self._await_abort_on_its_way(connection)
+        if code:
+            raise _error_of(code, f"exchange of {key!r} with {world.size} "
+                            f"ranks: {answer.text(3)}")
+        values = list(answer.all_data(4))
+        if len(values) != world.size:
+            raise errors.Error(f"exchange of {key!r}: got {len(values)} values,"
+                               f" expected {world.size}", "INTERNAL")
+        return values
+
+    def _await_abort_on_its_way(self, connection: Connection) -> None:
+        with connection.changed:
+            connection.changed.wait_for(
+                lambda: self.aborted is not None or connection.ended is not None,
+                _ABORT_COMES_S)
+            aborted = self.aborted
+        if aborted is not None:
+            raise _aborted(aborted)
+
+    # --- To the agent ---------------------------------------------------------
+
+    def progress(self, step: int, loss: Optional[float] = None,
+                 tokens_per_second: Optional[float] = None,
+                 steps: int = 0) -> None:
+        """Publishes that `step` (of `steps`; 0: unknown) is done. Never blocks;
+        if several wait to be sent, only the latest is sent."""
+        if self._connection is None:
+            return
+        message = Writer().uint(1, self._world.generation).uint(
+            2, _step(step)).uint(7, _step(steps))
+        if loss is not None:
+            message.double(3, loss)
+        if tokens_per_second is not None:
+            message.double(4, tokens_per_second)
+        self._connection.send(PROGRESS, message)
+
+    def when_asked(self, where: Optional[Where]) -> None:
+        """Sets the function that answers when the agent asks where this rank
+        is, since it has made no progress for long: the numbers (1, 2, ...) of
+        the collective of this world that it entered last and of the one that it
+        left last, the same on all ranks; None: unknown. Called on another
+        thread; it must not block."""
+        if self._connection is not None:
+            self._connection.when_asked(where)
+
+    def leave(self) -> None:
+        """This process was asked to leave (SIGTERM, SIGUSR1), so its node
+        leaves too: a notice follows. Never blocks."""
+        self._send(LEAVE, Writer().uint(1, self._world.generation))
+
+    def finish(self, code: int = 0, reason: str = "") -> None:
+        """This process is about to end with this exit code (0 to 255), and
+        why. Needed only where the agent did not start the process (`join
+        --attach`): there, a rank that ends without it counts as killed. `with
+        rollcall.attach() as rank` calls it. Then call `close`."""
+        text = reason.encode("utf-8", "replace")[-_wire.REASON_BYTES_MAX:]
+        self._send(FINISHED, Writer().uint(1, self._world.generation)
+                   .uint(2, code & 0xFF)
+                   .text(3, text.decode("utf-8", "ignore")))
+
+    def _send(self, kind: int, message: Writer) -> None:
+        if self._connection is not None:
+            self._connection.send(kind, message)
+
+    # --- From the agent -------------------------------------------------------
+
+    @property
+    def lost(self) -> Optional[errors.Error]:
+        """Why the connection to the agent has ended; None: it has not. A rank
+        without its agent is supervised by nobody: end."""
+        return None if self._connection is None else self._connection.ended
+
+    @property
+    def aborted(self) -> Optional[Abort]:
+        """Set once the generation has ended."""
+        connection = self._connection
+        abort = None if connection is None else connection.abort
+        if abort is None or abort.generation < self._world.generation:
+            return None
+        return abort
+
+    @property
+    def notice(self) -> Optional[Notice]:
+        """Set once a step boundary was asked for in this generation: agree with
+        the other ranks on a step, stop after it, call `notice_seen`, and then
+        `next_world`."""
+        connection = self._connection
+        notice = None if connection is None else connection.notice
+        if notice is None or notice.generation != self._world.generation:
+            return None
+        return notice
+
+    def check(self) -> None:
+        """Raises Aborted if the generation has ended, and Lost or Refused if
+        the connection has. Cheap: a training loop may call it at each step."""
+        aborted, lost = self.aborted, self.lost
+        if aborted is not None:
+            raise _aborted(aborted)
+        if lost is not None:
+            raise lost
+
+    def when_over(self, wake: Optional[Callable[[], None]]) -> None:
+        """Calls `wake` once, on another thread, when this generation ends or
+        the agent is lost; at once if that has happened. It must not block; use
+        it to wake code that waits (a collective). The function given last
+        counts, and only until `next_world`."""
+        if self._connection is not None:
+            self._connection.when_over(self._world.generation, wake)
+
+    def await_abort(self, timeout: Optional[float] = None) -> Abort:
+        """Waits until this generation ends."""
+        connection = self._there("await_abort")
+        with connection.changed:
+            connection.wait(lambda: self.aborted is not None, timeout,
+                            f"generation {self._world.generation} has not "
+                            "ended")
+            abort = self.aborted
+        assert abort is not None
+        return abort
+
+    def await_notice(self, timeout: Optional[float] = None) -> Notice:
+        """Waits until there is a notice. Aborted: the generation has ended
+        first."""
+        connection = self._there("await_notice")
+        with connection.changed:
+            connection.wait(
+                lambda: self.notice is not None or self.aborted is not None,
+                timeout, "no notice came")
+            aborted, notice = self.aborted, self.notice
+        if aborted is not None:
+            raise _aborted(aborted)
+        assert notice is not None
+        return notice
+
+    # --- From world to world (elastic) ----------------------------------------
+
+    def notice_seen(self, step: int) -> None:
+        """Answers the notice: this rank is at the boundary after `step`."""
+        notice = self.notice
+        if notice is not None:
+            self._send(NOTICE_SEEN, Writer().uint(1, notice.number)
+                       .uint(2, notice.generation).uint(3, _step(step)))
+
+    def stopped(self, step: int, whole_state: bool) -> None:
+        """Answers an abort: the communicator is torn down, and this rank has
+        the training state after `step`, or (not `whole_state`) a part of it."""
+        self._send(STOPPED, Writer().uint(1, self._world.generation)
+                   .uint(2, _step(step)).uint(3, int(whole_state)))
+
+    def next_world(self, step: int = 0, whole_state: bool = False,
+                   timeout: Optional[float] = None) -> World:
+        """Waits for the end of this generation, answers it as `stopped` does,
+        and waits for the next world, which `world` is from then on. Its
+        `state_source` says whose state counts.
+
+        Only for a rank that attached with elastic=True: the agent stops any
+        other. Lost, Refused: there is no next world for this process.
+        """
+        connection = self._there("next_world")
+        generation = self._world.generation
+        self.await_abort(timeout)
+        self.stopped(step, whole_state)
+        with connection.changed:
+            connection.wait(
+                lambda: connection.world is not None
+                and connection.world.generation > generation, timeout,
+                f"no world came after generation {generation}")
+            world = connection.world
+        assert world is not None
+        self._world = world
+        return world
+
+    def _there(self, what: str) -> Connection:
+        if self._connection is None:
+            raise errors.Lost(f"{what}: this process runs alone, without an "
+                              "agent, and its world does not end; start it by "
+                              "`rollcall launch`")
+        return self._connection
+
+    # --- The end --------------------------------------------------------------
+
+    def close(self) -> None:
+        """Sends what still waits, and ends the connection. To an agent that did
+        not start this process that is its end. Safe to repeat."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def __enter__(self) -> "Rank":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]],
+                 error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        """Says with which code the process ends, if this exception, or none,
+        ends it."""
+        code, reason = 0, ""
+        if isinstance(error, SystemExit):
+            code, reason = _exit_code(error)
+        elif isinstance(error, KeyboardInterrupt):
+            code, reason = 130, "interrupted"
+        elif error is not None:
+            code = 1
+            reason = "".join(traceback.format_exception(kind, error, trace))
+        self.finish(code, reason)
+        self.close()
+
+
+def _exit_code(error: SystemExit) -> Tuple[int, str]:
+    if error.code is None:
+        return 0, ""
+    if isinstance(error.code, int):
+        return error.code & 0xFF, ""
+    return 1, str(error.code)
+
+
+def _step(step: int) -> int:
+    if not 0 <= step <= _wire.STEP_MAX:
+        raise ValueError(f"expected a step of 0 to 2^53, got {step}")
+    return step
+
+
+def _aborted(abort: Abort) -> errors.Aborted:
+    return errors.Aborted(f"generation {abort.generation} has ended: "
+                          f"{abort.reason}")
+
+
+def _error_of(code: int, text: str) -> errors.Error:
+    name = errors.CODES.get(code, "UNKNOWN")
+    if name == "ABORTED":
+        return errors.Aborted(text)
+    if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
+        return errors.Refused(text, name)
+    return errors.Error(text, name)
+
+
+# --- attach -------------------------------------------------------------------
+
+_lock = threading.Lock()
+_attached: Optional[Rank] = None
+_attached_elastic = False
+
+
+def attach(elastic: bool = False, timeout: Optional[float] = None) -> Rank:
+    """Makes this process a rank of the agent that the environment names, and
+    waits until the world is known, at most `timeout` seconds.
+
+    `elastic`: the process stays alive over a change of world (`next_world`).
+    Without it the agent stops the process instead, and a new one is started.
+
+    Without ROLLCALL_SOCKET there is no agent: the process is a world of one. A
+    second call returns the same Rank, while that one is not closed.
+
+    ValueError: a variable has a value that no agent sets, or the process that
+    started this one is the rank. Lost: the agent is
+    gone. Refused: it does not take this process, and says why. TimedOut.
+    """
+    global _attached, _attached_elastic  # pylint: disable=global-statement
+    with _lock:
+        if _attached is not None and _attached.lost is None:
+            if elastic != _attached_elastic:
+                raise ValueError("attach: this process has attached already, "
+                                 f"with elastic={_attached_elastic}")
+            return _attached
+        rank = _attach(elastic, timeout)
+        _attached, _attached_elastic = rank, elastic
+        return rank
+
+
+def current() -> Optional[Rank]:
+    """What `attach` returned in this process; None: it was not called, or the
+    connection has ended."""
+    rank = _attached
+    return rank if rank is not None and rank.lost is None else None
+
+
+def _attach(elastic: bool, timeout: Optional[float]) -> Rank:
+    path = os.environ.get("ROLLCALL_SOCKET", "")
+    if not path:
+        return Rank(None, world_of_one(socket.gethostname()))
+    local_rank = _number("LOCAL_RANK", _RANKS_PER_NODE_MAX - 1)
+    place = f":{local_rank}:{path}"
+    _check_no_child_of_the_rank(place)
+    hello = (Writer().uint(1, local_rank)
+             .uint(2, os.getpid())
+             # An agent that started no process has set none.
+             .uint(3, _number("ROLLCALL_GENERATION", (1 << 64) - 1)
+                   if "ROLLCALL_GENERATION" in os.environ else 0)
+             .uint(5, int(elastic)).uint(6, _wire.VERSION))
+    connection = Connection(path, hello, timeout)
+    try:
+        with connection.changed:
+            connection.wait(lambda: connection.world is not None, timeout,
+                            f"no world came from the agent on {path}")
+            world = connection.world
+    except BaseException:
+        connection.close()
+        raise
+    assert world is not None
+    os.environ[_ATTACHED] = f"{os.getpid()}{place}"
+    rank = Rank(connection, world)
+    # What the last lines of a program sent goes out.
+    atexit.register(_close_at_exit, weakref.ref(rank))
+    return rank
+
+
+def _check_no_child_of_the_rank(place: str) -> None:
+    """A data loader's process, say, that runs the whole script again would take
+    the place of the rank that started it."""
+    attached = os.environ.get(_ATTACHED, "")
+    rank = attached[:-len(place)]
+    if not attached.endswith(place) or not rank.isdigit() or (
+            int(rank) == os.getpid()):
+        return
+    try:
+        os.kill(int(rank), 0)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        pass
+    raise ValueError(
+        f"attach: process {rank}, which is this rank, has started this process "
+        f"({os.getpid()}); only one of them can be the rank. Call attach under "
+        'if __name__ == "__main__", or unset ' + _ATTACHED)
+
+
+def _close_at_exit(rank: "weakref.ref[Rank]") -> None:
+    alive = rank()
+    if alive is not None:
+        alive.close()
+
+
+def _number(name: str, most: int) -> int:
+    text = os.environ.get(name, "")
+    if text.isascii() and text.isdigit() and int(text) <= most:
+        return int(text)
+    raise ValueError(
+        f"{name}={text!r}: expected a number of at most {most}, as "
+        "ROLLCALL_SOCKET is set; start this process by `rollcall launch` or "
+        "`rollcall join`, or set LOCAL_RANK yourself for an agent with "
+        "--attach")
