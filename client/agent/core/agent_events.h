@@ -90,8 +90,8 @@ struct RankAttended {
   bool elastic = false;
 };
 
-// The rank's stream has ended and no newer one replaced it. From now on it is
-// treated as a plain rank.
+// The rank's connection has ended and no newer one replaced it. From now on it
+// is treated as a plain rank.
 struct RankUnlinked {
   uint32_t local_rank;
 };
@@ -119,7 +119,7 @@ struct RankAtBoundary {
   uint32_t local_rank;
 };
 
-// A linked rank gives a value for a key (Rank.Exchange).
+// A linked rank gives a value for a key (v1::RankExchange).
 struct RankExchanged {
   uint64_t generation;
   uint32_t local_rank;

@@ -1,5 +1,5 @@
 // NodeExchanges: the values that this node's ranks exchange with all others, in
-// the running world (Rank.Exchange). The counterpart of daemon/core/exchange.h.
+// the running world (RankExchange). The counterpart of daemon/core/exchange.h.
 //
 // A key is complete here when each rank of the node has given its value. The
 // values then go to the daemon, which answers with those of all ranks. Answers

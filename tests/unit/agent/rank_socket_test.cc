@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -20,7 +21,8 @@ namespace {
 
 using Code = absl::StatusCode;
 
-// Answers each progress with `answer`, and a message `leave` with an end.
+// A message `leave` is refused; at `stopped` the connection is ended as another
+// thread may end it.
 class RankSocketTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +41,10 @@ class RankSocketTest : public testing::Test {
     events.came = [this](const RankConnectionRef& connection) {
       came_.PostAlways(connection);
     };
-    events.heard = [](RankConnection&, const v1::RankMessage& message) {
+    events.heard = [this](RankConnection& connection,
+                          const v1::RankMessage& message) {
+      ++heard_;
+      if (message.has_stopped()) connection.End(absl::AbortedError("stopped"));
       return message.has_leave() ? absl::AbortedError("left")
                                  : absl::OkStatus();
     };
@@ -65,6 +70,7 @@ class RankSocketTest : public testing::Test {
   }
 
   std::string folder_, path_;
+  std::atomic<int> heard_{0};
   Inbox<RankConnectionRef> came_{1000};
   Inbox<absl::Status> gone_{1000};
   std::unique_ptr<RankSocket> socket_;
@@ -133,7 +139,9 @@ TEST_F(RankSocketTest, OneThatDoesNotReadIsEnded) {
     rank.Hello(0);
     const RankConnectionRef connection = Came();
     // More than the kernel holds.
-    while (connection->ended().ok()) connection->Send(Reply(1 << 20));
+    int sent = 0;
+    for (; connection->ended().ok(); ++sent) connection->Send(Reply(1 << 20));
+    EXPECT_LE(sent, 10);
     EXPECT_EQ(connection->ended().code(), Code::kResourceExhausted);
     // It does not read that, either.
     EXPECT_EQ(Gone().code(), Code::kResourceExhausted);
@@ -176,6 +184,18 @@ TEST_F(RankSocketTest, WhatIsNoMessageIsEnded) {
     EXPECT_EQ(rank.Finish().code(), row.expect);
     EXPECT_EQ(Gone().code(), row.expect);
   }
+}
+
+TEST_F(RankSocketTest, NothingIsHeardAfterTheEnd) {
+  Listen();
+  RankSide rank(path_);
+  v1::RankMessage stopped, here;
+  stopped.mutable_stopped();
+  here.mutable_here();
+  rank.WriteBytes(FrameOf(here) + FrameOf(stopped) + FrameOf(here));
+  EXPECT_EQ(rank.Finish().code(), Code::kAborted);
+  EXPECT_EQ(Gone().code(), Code::kAborted);
+  EXPECT_EQ(heard_, 2);
 }
 
 TEST_F(RankSocketTest, ARankThatEndsIsGone) {
