@@ -44,8 +44,8 @@ struct DeviceOffer {
 struct DeviceChoice {
   std::optional<std::string> gpu;  // Its UUID; none: the CPU.
   // The rank sees GPUs, but other ranks have them all. A world in which nobody
-  // holds or demands a GPU is then trained on CPUs; so is one that ranks on CPUs
-  // have begun.
+  // holds or demands a GPU is then trained on CPUs; so is one that ranks on
+  // CPUs have begun.
   bool all_taken = false;
 };
 

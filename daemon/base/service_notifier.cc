@@ -50,8 +50,7 @@ absl::StatusOr<ServiceNotifier> ServiceNotifier::FromEnvironment() {
   int64_t pid = 0;
   notifier.has_watchdog_ =
       !watchdog.empty() &&
-      (watched.empty() ||
-       (absl::SimpleAtoi(watched, &pid) && pid == getpid()));
+      (watched.empty() || (absl::SimpleAtoi(watched, &pid) && pid == getpid()));
   return notifier;
 }
 

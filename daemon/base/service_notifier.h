@@ -21,8 +21,8 @@ class ServiceNotifier {
   // fits into an address.
   static absl::StatusOr<ServiceNotifier> FromEnvironment();
 
-  // Sends lines such as "READY=1\nSTATUS=listening". Does not block, and ignores
-  // a service manager that has gone.
+  // Sends lines such as "READY=1\nSTATUS=listening". Does not block, and
+  // ignores a service manager that has gone.
   void Tell(absl::string_view lines) const;
 
   // Whether the unit has WatchdogSec=: the service is killed unless it sends

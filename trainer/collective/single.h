@@ -1,5 +1,5 @@
-// SingleCollective: a world of one rank, in which nothing has to be sent. What it
-// copies (AllGather, ReduceScatter, SendReceive) must be in host memory.
+// SingleCollective: a world of one rank, in which nothing has to be sent. What
+// it copies (AllGather, ReduceScatter, SendReceive) must be in host memory.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_
 

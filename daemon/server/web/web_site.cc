@@ -36,9 +36,9 @@ std::string ListText(const std::vector<SharedStatus>& jobs) {
   for (const SharedStatus& job : jobs) {
     const nlohmann::ordered_json all = StatusJson(*job);
     nlohmann::ordered_json one;
-    for (const char* field : {"job", "run", "state", "generation", "world_size",
-                              "nodes_min", "nodes_max", "waited_s", "step",
-                              "steps"}) {
+    for (const char* field :
+         {"job", "run", "state", "generation", "world_size", "nodes_min",
+          "nodes_max", "waited_s", "step", "steps"}) {
       one[field] = all[field];
     }
     list.push_back(std::move(one));

@@ -261,17 +261,27 @@ TEST(CheckFlags, AreParsed) {
 
 TEST(CheckFlags, RefuseAndNameTheFlag) {
   const std::vector<std::pair<std::string, std::string>> kRows = {
-      {"--min-bytes", "0"},     {"--min-bytes", "3"},
-      {"--min-bytes", "-8"},    {"--min-bytes", "8X"},
-      {"--min-bytes", "K"},     {"--max-bytes", "65G"},
-      {"--max-bytes", "1e6"},   {"--max-bytes", "99999999999999999999"},
+      {"--min-bytes", "0"},
+      {"--min-bytes", "3"},
+      {"--min-bytes", "-8"},
+      {"--min-bytes", "8X"},
+      {"--min-bytes", "K"},
+      {"--max-bytes", "65G"},
+      {"--max-bytes", "1e6"},
+      {"--max-bytes", "99999999999999999999"},
       {"--max-bytes", "4"},  // Below --min-bytes.
-      {"--step-factor", "1"},   {"--step-factor", "-2"},
-      {"--iters", "0"},         {"--iters", "many"},
-      {"--warmup-iters", "-1"}, {"--pings", "0"},
-      {"--min-busbw", "nan"},   {"--min-busbw", "0"},
-      {"--max-latency", "inf"}, {"--max-latency", "-1"},
-      {"--link-outlier", "x"},  {"--require-net", "tcp"},
+      {"--step-factor", "1"},
+      {"--step-factor", "-2"},
+      {"--iters", "0"},
+      {"--iters", "many"},
+      {"--warmup-iters", "-1"},
+      {"--pings", "0"},
+      {"--min-busbw", "nan"},
+      {"--min-busbw", "0"},
+      {"--max-latency", "inf"},
+      {"--max-latency", "-1"},
+      {"--link-outlier", "x"},
+      {"--require-net", "tcp"},
       {"--require-net", "InfiniBand"}};
   for (const auto& [flag, value] : kRows) {
     const Parsed parsed = Parse({"--check", flag + "=" + value});
