@@ -107,6 +107,9 @@ class EmulatedDevice final : public CudaDevice {
   absl::Status ComputeAfterCommunication() override { return absl::OkStatus(); }
   absl::StatusOr<bool> ComputeIsDone() override { return true; }
   absl::StatusOr<bool> CommunicationIsDone() override { return true; }
+  absl::Status Count(Counter) override { return absl::OkStatus(); }
+  uint64_t Begun(Counter) const override { return 0; }
+  uint64_t Counted(Counter) const override { return 0; }
   bool IsOnDevice(const void*) const override { return false; }
   absl::StatusOr<char*> Room(size_t) override { return nullptr; }
   absl::Status CopyIn(char*, absl::Span<const char>) override {
