@@ -68,16 +68,18 @@ absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
 
 // A rank that waits in NCCL and a rank that waits in Gloo would wait forever.
 // If one rank is the source of the state, only the ranks whose device kind
-// differs from the source's fail for good.
+// differs from the source's fail for good; without a source, those that had no
+// device before (not `held`).
 absl::Status CheckSameKind(const Rank& rank,
                            const std::vector<DeviceChoice>& choices,
-                           const RankDevice& device) {
+                           const RankDevice& device, bool held) {
   const std::string mine = NameOf(choices[rank.rank()]);
   const v1::WorldCommit& world_commit = rank.world().world_commit();
   const bool like_source =
-      world_commit.has_state_source() &&
-      world_commit.state_source().rank() < choices.size() &&
-      NameOf(choices[world_commit.state_source().rank()]) == mine;
+      world_commit.has_state_source()
+          ? world_commit.state_source().rank() < choices.size() &&
+                NameOf(choices[world_commit.state_source().rank()]) == mine
+          : held;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (NameOf(choices[i]) == mine) continue;
     const std::string what = absl::StrCat(
@@ -155,6 +157,7 @@ absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
   if (!offers.ok()) return offers.status();
   const std::vector<DeviceChoice> choices = ChooseDevices(*offers);
   const size_t mine = choices.size() == 1 ? 0 : rank->rank();
+  const bool held = !device.offer().held.empty();
   if (choices[mine].all_taken && device.offer().wanted == DeviceKind::kCuda) {
     return absl::FailedPreconditionError(absl::StrCat(
         RankName(rank->world().world(), static_cast<int>(mine)), ": the ",
@@ -165,7 +168,7 @@ absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
   if (absl::Status s = device.Take(choices[mine]); !s.ok()) return s;
   if (choices.size() == 1) return absl::OkStatus();
   if (mine == 0 && !choices[mine].gpu.has_value()) TellOfTaken(*rank, choices);
-  return CheckSameKind(*rank, choices, device);
+  return CheckSameKind(*rank, choices, device, held);
 }
 
 absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,

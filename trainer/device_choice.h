@@ -45,7 +45,7 @@ struct DeviceChoice {
   std::optional<std::string> gpu;  // Its UUID; none: the CPU.
   // The rank sees GPUs, but other ranks have them all. A world in which nobody
   // holds or demands a GPU is then trained on CPUs; so is one that ranks on
-  // CPUs have begun.
+  // CPUs have begun, unless a rank demands a GPU.
   bool all_taken = false;
 };
 

@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Find(DeviceKind kind,
   std::unique_ptr<RankDevice> found(new RankDevice());
   found->offer_.wanted = kind;
   if (kind == DeviceKind::kCpu) return found;
-  absl::StatusOr<std::vector<std::string>> gpus = CudaDevice::List();
+  absl::StatusOr<std::vector<CudaDevice::Known>> gpus = CudaDevice::List();
   absl::Status status = gpus.status();
   absl::StatusOr<NcclLibrary> nccl;
   if (status.ok()) {
@@ -73,7 +73,10 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Find(DeviceKind kind,
     found->reason_ = std::string(status.message());
     return found;
   }
-  found->offer_.gpus = *std::move(gpus);
+  found->known_ = *std::move(gpus);
+  for (const CudaDevice::Known& gpu : found->known_) {
+    found->offer_.gpus.push_back(gpu.uuid);
+  }
   const char* host = std::getenv("NCCL_HOSTID");
   if (host != nullptr) found->offer_.host = host;
   // Must precede NCCL's first call.
@@ -93,10 +96,14 @@ absl::Status RankDevice::Take(const DeviceChoice& choice) {
     offer_.held = DeviceOffer::kHeldCpu;
     return absl::OkStatus();
   }
-  const auto number =
-      std::find(offer_.gpus.begin(), offer_.gpus.end(), *choice.gpu);
+  const auto known = std::find_if(
+      known_.begin(), known_.end(),
+      [&](const CudaDevice::Known& gpu) { return gpu.uuid == *choice.gpu; });
+  if (known == known_.end()) {
+    return absl::InternalError("a GPU was chosen that this rank did not offer");
+  }
   absl::StatusOr<std::unique_ptr<CudaDevice>> gpu =
-      CudaDevice::Choose(static_cast<int>(number - offer_.gpus.begin()));
+      CudaDevice::Choose(known->number);
   if (!gpu.ok()) return gpu.status();
   gpu_ = *std::move(gpu);
   offer_.held = *choice.gpu;

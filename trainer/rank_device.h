@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/rank/rank.h"
@@ -55,6 +56,7 @@ class RankDevice {
   RankDevice() = default;
 
   DeviceOffer offer_;
+  std::vector<CudaDevice::Known> known_;  // Those of the offer.
   std::unique_ptr<CudaDevice> gpu_;
   std::unique_ptr<NcclLibrary> nccl_;
   std::unique_ptr<NcclLog> log_;

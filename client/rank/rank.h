@@ -59,8 +59,13 @@ class Rank {
   // Attends the agent that the environment names, and blocks until the world
   // is known. FAILED_PRECONDITION: no agent started this process; it is then a
   // world of its own; or the agent is of another version. UNAVAILABLE: the
-  // agent is gone; the only error that may be retried. ABORTED: a newer process
-  // has this local rank; end.
+  // agent is gone; it may be retried. DEADLINE_EXCEEDED: no world came within
+  // the options' timeout; likewise. ABORTED: a newer process has this local
+  // rank, or there is no world that it was started for; end. INVALID_ARGUMENT,
+  // RESOURCE_EXHAUSTED: the agent does not take it, and says why.
+  //
+  // A forked child cannot use the object, nor destroy it: it has to execute
+  // another program or _exit.
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
       const RankOptions& options = RankOptions());
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(

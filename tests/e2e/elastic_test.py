@@ -169,7 +169,8 @@ class Elastic(E2E):
     def test_a_newcomer_may_be_told_its_device(self):
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
                                ["w1"])
-        self.command += ["--device", "cpu"]
+        self.command = ["auto" if word == "cpu" else word
+                        for word in self.command]
         for agent in (launcher, self.agents["w1"], self.add("w2")):
             self.await_world(agent, 3, 2)
         self.end(launcher)

@@ -290,6 +290,20 @@ with rollcall.attach() as rank:
     %s
 """
 
+# A program's mistakes, and its own end.
+CAREFUL = """
+import os, sys, rollcall
+with rollcall.attach() as rank:
+    for where in (lambda: (-1, -1), lambda: (1,), lambda: sys.exit(1)):
+        rank.when_asked(where)
+        rank._connection._answer_where(rank.world.generation)
+    rank.exchange("k", b"")
+    rank.when_over(lambda: print("over", flush=True))
+    assert os.environ["ROLLCALL_ATTACHED"].startswith(f"{os.getpid()}:")
+assert "ROLLCALL_ATTACHED" not in os.environ
+print("lost:", rank.lost, flush=True)
+"""
+
 # A child that lives on, as a data loader's may.
 FORKS = """
 import os, time, rollcall
@@ -397,6 +411,14 @@ class RankPython(E2E):
             if says is not None:
                 self.launcher.await_line(says)
 
+    def test_a_programs_mistakes_do_not_cost_the_connection(self):
+        rank = self.attached(CAREFUL)
+        self.assert_code(rank, 0)
+        self.assert_code(self.launcher, 0)
+        rank.await_line("lost: this process has closed the connection")
+        # Its own end is not that of the generation.
+        self.assertIsNone(rank.find("^over"))
+
     def test_why_the_agent_ends_a_connection_is_the_root_cause(self):
         # What the package itself would refuse.
         rank = self.attached(FAILS % (
@@ -442,17 +464,23 @@ class RankPython(E2E):
         self.assert_code(self.launcher, 130)
 
 
-# Stands for JAX: what a ClusterEnv is asked for.
+# Stands for JAX: what a ClusterEnv is asked for. JAX takes the first that is
+# present, and knows those of Slurm and Open MPI before ours.
 FAKE_JAX = """
 class ClusterEnv:
-    kinds = []
+    _cluster_types = []
     def __init_subclass__(cls, **_):
-        ClusterEnv.kinds.append(cls)
+        ClusterEnv._cluster_types.append(cls)
+
+class Slurm(ClusterEnv):
+    @classmethod
+    def is_env_present(cls):
+        return True
 """
 ASKS_AS_JAX = """
 import rollcall.jax
 from jax._src.clusters import ClusterEnv
-(env,) = [kind for kind in ClusterEnv.kinds if kind.is_env_present()]
+env = next(kind for kind in ClusterEnv._cluster_types if kind.is_env_present())
 print("jax", env.get_coordinator_address(5), env.get_process_count(),
       env.get_process_id(), env.get_local_process_id(),
       env.get_coordinator_address(5, "7"), flush=True)

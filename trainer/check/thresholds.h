@@ -36,8 +36,9 @@ inline constexpr double kThresholdMin = 1e-9, kThresholdMax = 1e12;
 inline constexpr char kAnyNet[] = "any";
 inline constexpr size_t kNetNameMax = 32;
 
-// In any case. INVALID_ARGUMENT: not 1 to kNetNameMax printable characters, or
-// one of those that a transport's name has between networks.
+// In any case. INVALID_ARGUMENT: not 1 to kNetNameMax printable characters
+// other than '+' and '/'; or tcp, infiniband or roce, as NCCL calls none of its
+// networks.
 absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text);
 
 // Parses one JSON object with any of "require-net", "min-busbw", "max-latency"

@@ -39,6 +39,10 @@ std::vector<std::string> NetworksOf(absl::string_view transport) {
 }
 
 bool IsNet(absl::string_view name, absl::string_view required) {
+  // Those of NVIDIA's own plugin: IBext, IBext_v8.
+  if (required == "ib" && absl::StartsWithIgnoreCase(name, "IBext")) {
+    return true;
+  }
   // The names of two generations of Amazon's plugin.
   if (required == "efa") {
     return absl::EqualsIgnoreCase(name, "AWS Libfabric") ||

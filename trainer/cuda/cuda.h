@@ -28,9 +28,13 @@ absl::Status CudaAvailable();
 
 class CudaDevice : public Streams {
  public:
-  // The UUIDs of the GPUs that this process sees, in CUDA's order. Errors:
-  // CudaAvailable's.
-  static absl::StatusOr<std::vector<std::string>> List();
+  struct Known {
+    int number;  // In CUDA's order.
+    std::string uuid;
+  };
+  // The GPUs that this process sees and the kernels run on, at least one.
+  // Errors: CudaAvailable's; FAILED_PRECONDITION if the kernels run on none.
+  static absl::StatusOr<std::vector<Known>> List();
   // Opens the GPU of that number in CUDA's order. Errors: CudaAvailable's, and
   // FAILED_PRECONDITION if the kernels do not run on it.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Choose(int number);

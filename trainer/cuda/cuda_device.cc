@@ -65,6 +65,14 @@ absl::StatusOr<int> CountDevices() {
   return count;
 }
 
+absl::Status TooOld(int device, const cudaDeviceProp& properties) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "GPU %d, %s, is of compute capability %d.%d: expected %d.0 or newer, for "
+      "products in bf16; train with --device cpu",
+      device, properties.name, properties.major, properties.minor,
+      kComputeMin));
+}
+
 class Gpu final : public CudaDevice {
  public:
   ~Gpu() override {
@@ -90,12 +98,7 @@ class Gpu final : public CudaDevice {
     if (!status_.ok()) return status_;
     name_ = properties.name;
     memory_bytes_ = properties.totalGlobalMem;
-    if (properties.major < kComputeMin) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "GPU %d, %s, is of compute capability %d.%d: expected %d.0 or newer, "
-          "for products in bf16; train with --device cpu",
-          device, name_, properties.major, properties.minor, kComputeMin));
-    }
+    if (properties.major < kComputeMin) return TooOld(device, properties);
     // The host sleeps while it waits for the device. If the driver does not
     // support that, the host spins.
     if (cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync) != cudaSuccess) {
@@ -274,21 +277,28 @@ absl::Status CudaAvailable() {
   return BlasLibrary::Open().status();
 }
 
-absl::StatusOr<std::vector<std::string>> CudaDevice::List() {
+absl::StatusOr<std::vector<CudaDevice::Known>> CudaDevice::List() {
   if (absl::Status s = CudaAvailable(); !s.ok()) return s;
   const absl::StatusOr<int> count = CountDevices();
   if (!count.ok()) return count.status();
-  std::vector<std::string> uuids;
+  std::vector<Known> known;
+  absl::Status too_old;
   for (int i = 0; i < *count; ++i) {
     cudaDeviceProp properties{};
     const absl::Status status =
         CudaStatus(cudaGetDeviceProperties(&properties, i),
                    "cudaGetDeviceProperties", absl::StrCat("GPU ", i));
     if (!status.ok()) return status;
-    uuids.push_back(absl::BytesToHexString(
-        {properties.uuid.bytes, sizeof(properties.uuid.bytes)}));
+    if (properties.major < kComputeMin) {
+      too_old.Update(TooOld(i, properties));
+      continue;
+    }
+    known.push_back(
+        {i, absl::BytesToHexString(
+                {properties.uuid.bytes, sizeof(properties.uuid.bytes)})});
   }
-  return uuids;
+  if (known.empty()) return too_old;
+  return known;
 }
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Choose(int number) {

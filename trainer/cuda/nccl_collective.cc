@@ -15,11 +15,16 @@ namespace {
 // Time between two polls: doubles each time.
 constexpr absl::Duration kPauseMin = absl::Microseconds(20);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
+// How often a wait passes NCCL's warnings on.
+constexpr absl::Duration kLogEach = absl::Seconds(1);
 
-// Only these two mean that a peer, or the way to it, has failed. The others are
-// this rank's own: another attempt in another world would fail again.
+// These mean that a peer, or the way to it, has failed; an internal error does
+// too, since NCCL's proxy returns it when the connection to another process of
+// the host closes. The others are this rank's own: another attempt in another
+// world would fail again.
 absl::StatusCode NcclStatusCode(int code) {
-  return code == nccl::kSystemError || code == nccl::kRemoteError
+  return code == nccl::kSystemError || code == nccl::kInternalError ||
+                 code == nccl::kRemoteError
              ? absl::StatusCode::kUnavailable
              : absl::StatusCode::kInternal;
 }
@@ -71,7 +76,7 @@ class NcclCollective final : public Collective {
                              static_cast<int>(ids.size()), ids.data(), &config)
                        : library_.init(&communicator_, options_.size, ids[0],
                                        options_.rank, &config);
-    return AwaitNccl(code, "the initialization");
+    return Logged(AwaitNccl(code, "the initialization"));
   }
 
   int rank() const override { return options_.rank; }
@@ -165,7 +170,7 @@ class NcclCollective final : public Collective {
   absl::Status Finish() override {
     if (absl::Status s = Wait(); !s.ok()) return s;
     absl::Status status =
-        AwaitNccl(library_.finalize(communicator_), "the end");
+        Logged(AwaitNccl(library_.finalize(communicator_), "the end"));
     if (!status.ok()) return status;
     library_.destroy(std::exchange(communicator_, nullptr));
     failed_ = absl::FailedPreconditionError("the collective has finished");
@@ -331,6 +336,10 @@ class NcclCollective final : public Collective {
           " ranks: ", absl::FormatDuration(options_.timeout),
           " without completion; NCCL does not say which rank is silent")));
     }
+    if (MonotonicNow() >= log_due_) {
+      log_due_ = MonotonicNow() + kLogEach;
+      ReadLog();
+    }
     nap_->Take(watch.pause);
     watch.pause = std::min(2 * watch.pause, kPauseMax);
     return absl::OkStatus();
@@ -357,9 +366,17 @@ class NcclCollective final : public Collective {
   // The communicator is unusable: its work on the device ends.
   absl::Status Fail(absl::Status why) {
     failed_ = why;
-    if (options_.log != nullptr) options_.log->ReadOn();
+    ReadLog();
     Abort();
     return why;
+  }
+
+  void ReadLog() {
+    if (options_.log != nullptr) options_.log->ReadOn();
+  }
+  absl::Status Logged(absl::Status status) {
+    ReadLog();
+    return status;
   }
 
   void Abort() {
@@ -376,6 +393,7 @@ class NcclCollective final : public Collective {
   // The counters of the streams when this communicator began.
   const std::array<uint64_t, 2> begun_before_;
   bool sums_begun_ = false;  // Since the last Wait.
+  absl::Time log_due_ = absl::InfinitePast();
 };
 
 }  // namespace

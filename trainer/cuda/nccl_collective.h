@@ -56,9 +56,9 @@ struct NcclOptions {
 
 // Initializes a communicator of all ranks. FAILED_PRECONDITION: ranks have
 // different versions of NCCL; both are named. UNAVAILABLE: a peer or the
-// network has failed (NCCL's remote and system errors). INTERNAL: any other
-// error of NCCL (its arguments, its memory, CUDA), which is this rank's own.
-// Both have NCCL's text. DEADLINE_EXCEEDED: not all ranks came. ABORTED:
+// network has failed (NCCL's remote, system and internal errors). INTERNAL: any
+// other error of NCCL (its arguments, its memory, CUDA), which is this rank's
+// own. Both have NCCL's text. DEADLINE_EXCEEDED: not all ranks came. ABORTED:
 // interrupted. Otherwise the exchange's own error. Not to be retried within a
 // generation.
 //

@@ -108,7 +108,10 @@ std::unique_ptr<NcclLog> NcclLog::Catch() {
   return std::unique_ptr<NcclLog>(new NcclLog(fd, warns));
 }
 
-NcclLog::~NcclLog() { close(fd_); }
+NcclLog::~NcclLog() {
+  ReadOn();
+  close(fd_);
+}
 
 void NcclLog::ReadOn() {
   std::vector<char> buffer(kReadBytes);

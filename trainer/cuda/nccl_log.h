@@ -50,7 +50,10 @@ class NcclLog {
   // One thread at a time.
   void ReadOn();
   // Forgets the transports, for a new communicator.
-  void Forget() { transports_ = {}; }
+  void Forget() {
+    ReadOn();
+    transports_ = {};
+  }
 
  private:
   NcclLog(int fd, bool warns) : fd_(fd), warns_(warns) {}

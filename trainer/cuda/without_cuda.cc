@@ -10,7 +10,7 @@ absl::Status CudaAvailable() {
       "again, or train with --device cpu");
 }
 
-absl::StatusOr<std::vector<std::string>> CudaDevice::List() {
+absl::StatusOr<std::vector<CudaDevice::Known>> CudaDevice::List() {
   return CudaAvailable();
 }
 

@@ -288,7 +288,9 @@ void RankSocket::Admit(Fd fd) {
   if (full || !poller_.Add(fd.get(), token)) {
     // Fits into the buffer of a new socket.
     const std::string why = EndFrame(absl::ResourceExhaustedError(
-        absl::StrCat(limits_.connections_max, " ranks are connected already")));
+        full ? absl::StrCat("the agent has ", limits_.connections_max,
+                            " connections already")
+             : std::string("the agent cannot watch another connection")));
     [[maybe_unused]] const ssize_t sent =
         send(fd.get(), why.data(), why.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return;
@@ -318,6 +320,9 @@ void RankSocket::Read(const RankConnectionRef& connection) {
       status = events_.heard(*connection, message);
     }
     if (!status.ok()) return connection->End(status);
+    // A rank that reads is not ended for the answers to what it sent at once.
+    Write(connection);
+    if (!connection->fd_.open()) return;
   }
 }
 

@@ -5,8 +5,9 @@
 // Bounded: the number of connections; the bytes and messages that wait to be
 // sent on one; the time until its first message; what is held of one that is
 // not whole yet. A connection beyond a bound is ended with the reason. A rank
-// that is stopped (SIGSTOP) reads and sends nothing and is no failure: silence
-// alone ends no connection.
+// that is stopped (SIGSTOP) reads and sends nothing and is no failure: after
+// its first message, silence ends no connection until too much waits to be
+// sent.
 //
 // Thread rule: Listen and the destructor on one thread; RankConnection's
 // functions on any. A thread of its own reads and writes, and calls `heard` and

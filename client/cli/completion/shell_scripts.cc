@@ -23,7 +23,7 @@ _rollcall_jobs() {
   for folder in "${XDG_STATE_HOME:-$HOME/.local/state}/rollcall" \
       "${TMPDIR:-/tmp}/rollcall-state-$UID"; do
     [[ -O $folder ]] || continue
-    LC_ALL=C command find "$folder" -mindepth 1 -maxdepth 1 \
+    LC_ALL=C command find "$folder/" -mindepth 1 -maxdepth 1 \
       ! -name '*[!a-z0-9-]*' -printf '%f\n' | command grep -xE '.{1,63}'
   done
 }
@@ -117,7 +117,7 @@ function __rollcall_jobs
     set -q TMPDIR; and set roots[2] $TMPDIR/rollcall-state-(id -u)
     for root in $roots
         test -O $root; or continue
-        env LC_ALL=C find $root -mindepth 1 -maxdepth 1 \
+        env LC_ALL=C find $root/ -mindepth 1 -maxdepth 1 \
             ! -name '*[!a-z0-9-]*' -printf '%f\n' |
             string match -r '^.{1,63}$'
     end

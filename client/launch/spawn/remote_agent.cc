@@ -251,6 +251,7 @@ class RemoteAgent {
     LineRelay err(ssh->err_fd(), quiet ? -1 : STDERR_FILENO, options_.live_bell,
                   kErrorBytesMax);
     bool writes = true;
+    if (stays_open && usr2_) input.push_back(kHandoffUsr2);
     while (out.open() || err.open()) {
       if (writes && input.empty() && !stays_open) {
         ssh->CloseIn();
@@ -263,7 +264,9 @@ class RemoteAgent {
           {err.fd(), POLLIN, 0}};
       poll(fds, 4, -1);
       while (const int signal = signals_.Read()) {
-        if (signal == SIGUSR2) {
+        if (signal == SIGUSR2 && !stays_open) {
+          usr2_ = true;
+        } else if (signal == SIGUSR2) {
           input.push_back(kHandoffUsr2);
         } else if (stays_open) {
           input.push_back(kHandoffTerm);
@@ -292,6 +295,8 @@ class RemoteAgent {
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGUSR2}};
   // SIGTERM came before the agent was started.
   bool ended_ = false;
+  // So did SIGUSR2: it follows the agent's handoff.
+  bool usr2_ = false;
 };
 
 }  // namespace

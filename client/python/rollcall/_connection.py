@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import threading
 import time
 import weakref
@@ -80,8 +81,17 @@ class Connection:
     def _connect(path: str, timeout: Optional[float]) -> socket.socket:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connected.settimeout(timeout)
+            # The socket option, since Python's own timeout makes the socket
+            # non-blocking, and that fails at once while the agent is busy.
+            if timeout is not None:
+                connected.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_SNDTIMEO,
+                    struct.pack("ll", *_seconds_and_microseconds(timeout)))
             connected.connect(path)
+        except BlockingIOError as error:
+            connected.close()
+            raise errors.TimedOut(f"the agent on {path} took no connection "
+                                  f"within {timeout:g} s") from error
         except OSError as error:
             connected.close()
             raise errors.Lost(f"no agent answers on {path}: {error}; start "
@@ -97,7 +107,7 @@ class Connection:
             if self.ended is not None or self._closing is not None:
                 return
             self._waiting[kind] = frame
-        self._ring()
+            self._ring()
 
     def ask(self, make: Callable[[int], Writer]) -> int:
         """Sends an exchange, under the number that this returns; its answer
@@ -109,7 +119,7 @@ class Connection:
             number = self._last_request
             self.answers[number] = None
             self._first.append((number, _frame(EXCHANGE, make(number))))
-        self._ring()
+            self._ring()
         return number
 
     def forget(self, number: int) -> None:
@@ -147,17 +157,20 @@ class Connection:
         with self.changed:
             if self._closing is None:
                 self._closing = time.monotonic() + _GOODBYE_S
-        self._ring()
+            self._ring()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     # --- The thread -----------------------------------------------------------
 
     def _ring(self) -> None:
+        """Wakes the thread; with `changed` held, as the thread closes its end."""
+        if self.ended is not None:
+            return
         try:
             self._bell.send(b"x")
         except OSError:
-            pass  # It has been rung often enough, or the thread has ended.
+            pass  # It has been rung often enough.
 
     def _run(self) -> None:
         # Signals are for the main thread: Ctrl-C has to interrupt what it
@@ -172,12 +185,10 @@ class Connection:
         except OSError as error:
             if error.errno not in (errno.ECONNRESET, errno.EPIPE):
                 ended = errors.Lost(f"the agent ended the connection: {error}")
+        except Exception as error:  # pylint: disable=broad-except
+            ended = errors.Error(f"a bug of rollcall's package: {error!r}",
+                                 "INTERNAL")
         finally:
-            for end in (self._socket, self._bell, self._rung):
-                end.close()
-            _open.discard(self)
-            if self._closing is not None and type(ended) is errors.Lost:
-                ended = errors.Lost("this process has closed the connection")
             self._finish(ended)
 
     def _serve(self) -> Optional[errors.Error]:
@@ -274,14 +285,13 @@ class Connection:
         with self.changed:
             where = self._where
         here = Writer().uint(1, generation)
-        seen = None
-        if where is not None:
-            try:
-                seen = where()
-            except Exception:  # pylint: disable=broad-except
-                pass  # A program's mistake must not cost the connection.
-        if seen is not None:
-            here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
+        try:
+            seen = None if where is None else where()
+            if seen is not None:
+                here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
+        except BaseException:  # pylint: disable=broad-except
+            # A program's mistake must not cost the connection.
+            here = Writer().uint(1, generation)
         self.send(HERE, here)
 
     def _take_wake(self) -> Optional[Callable[[], None]]:
@@ -295,7 +305,16 @@ class Connection:
 
     def _finish(self, ended: errors.Error) -> None:
         with self.changed:
+            if self._closing is not None:
+                # The program's own doing: nothing is over but what was before.
+                if type(ended) is errors.Lost:
+                    ended = errors.Lost(
+                        "this process has closed the connection")
+                self._wake = None
             self.ended = ended
+            for end in (self._socket, self._bell, self._rung):
+                end.close()
+            _open.discard(self)
             wake = self._take_wake()
             self.changed.notify_all()
         _call(wake)
@@ -326,6 +345,12 @@ def _leave_all_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
+def _seconds_and_microseconds(timeout: float) -> Tuple[int, int]:
+    """At least a microsecond: zero is for ever."""
+    microseconds = max(1, int(timeout * 1e6))
+    return microseconds // 1_000_000, microseconds % 1_000_000
+
+
 def _frame(kind: int, message: Writer) -> bytes:
     return Writer().message(kind, message).frame()
 
@@ -335,7 +360,7 @@ def _call(wake: Optional[Callable[[], None]]) -> None:
         return
     try:
         wake()
-    except Exception:  # pylint: disable=broad-except
+    except BaseException:  # pylint: disable=broad-except
         pass  # A program's mistake must not cost the connection.
 
 

@@ -56,7 +56,9 @@ class Rank:
 
         Aborted: the generation has ended. TimedOut: not all ranks gave a value
         within `timeout` seconds. Lost, Refused: the agent is gone, or says
-        what is wrong.
+        what is wrong. Error: of code UNAVAILABLE, the agent is not in this
+        generation yet, and the call can be repeated; of code CANCELLED, another
+        call of this process with the same key has taken its place.
         """
         data = value.encode() if isinstance(value, str) else bytes(value)
         if not 1 <= len(key) <= _wire.EXCHANGE_KEY_BYTES_MAX or not (
@@ -112,8 +114,9 @@ class Rank:
     def progress(self, step: int, loss: Optional[float] = None,
                  tokens_per_second: Optional[float] = None,
                  steps: int = 0) -> None:
-        """Publishes that `step` (of `steps`; 0: unknown) is done. Never blocks;
-        if several wait to be sent, only the latest is sent."""
+        """Publishes that `step` is done. `steps` in all (0: unknown) and the
+        loss are shown only where `loss` and `tokens_per_second` are both given.
+        Never blocks; if several wait to be sent, only the latest is sent."""
         if self._connection is None:
             return
         message = Writer().uint(1, self._world.generation).uint(
@@ -274,6 +277,9 @@ class Rank:
         not start this process that is its end. Safe to repeat."""
         if self._connection is not None:
             self._connection.close()
+            # What this process starts from now on may be the rank.
+            if os.environ.get(_ATTACHED, "").startswith(f"{os.getpid()}:"):
+                del os.environ[_ATTACHED]
 
     def __enter__(self) -> "Rank":
         return self
@@ -328,6 +334,15 @@ def _error_of(code: int, text: str) -> errors.Error:
 _lock = threading.Lock()
 _attached: Optional[Rank] = None
 _attached_elastic = False
+
+
+def _forget_lock() -> None:
+    """In a forked child: another thread of the parent may have held it."""
+    global _lock  # pylint: disable=global-statement
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def attach(elastic: bool = False, timeout: Optional[float] = None) -> Rank:

@@ -1,7 +1,8 @@
 """JAX under rollcall: `import rollcall.jax`, and `jax.distributed.initialize()`
 needs no arguments.
 
-Importing this module is enough: JAX asks each ClusterEnv that it knows. The
+Importing this module is enough: JAX asks each ClusterEnv that it knows, and this
+one first, since an agent may itself run under Slurm or Open MPI. The
 coordinator is node rank 0's reserved port. Where an agent has started the
 process, all comes from its environment; a process that runs beside its agent
 (`rollcall join --attach`) is attached, see `rollcall.attach`.
@@ -43,6 +44,12 @@ class RollcallCluster(clusters.ClusterEnv):
     def get_local_process_id(cls) -> Optional[int]:
         return int(_places()[4])
 
+
+# JAX takes the first that is present, in the order of their declaration.
+_kinds: Any = getattr(clusters.ClusterEnv, "_cluster_types", None)
+if isinstance(_kinds, list) and RollcallCluster in _kinds:
+    _kinds.remove(RollcallCluster)
+    _kinds.insert(0, RollcallCluster)
 
 _VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK")
 

@@ -103,6 +103,8 @@ TEST(Verdict, NetsOfTransports) {
       {"AWS Libfabric/GDRDMA+P2P", "Libfabric", "efa", VerdictLevel::kOk},
       {"Socket", "Libfabric", "efa", VerdictLevel::kFatal},
       {"IBext_v8/GDRDMA", "IBext_v8", "ibext_v8", VerdictLevel::kOk},
+      {"IBext_v8/GDRDMA+P2P", "IB", "ib", VerdictLevel::kOk},
+      {"IB", "IBext_v8", "ibext_v8", VerdictLevel::kFatal},
       {"CollNet+IB", "IB", "ib", VerdictLevel::kOk},
       {"NCCL", "IB", "ib", VerdictLevel::kFatal},
       {"NCCL", "NCCL", "any", VerdictLevel::kOk},

@@ -344,8 +344,7 @@ TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
   }
 }
 
-// --- Counters
-// -----------------------------------------------------------------
+// --- Counters ---------------------------------------------------------------
 
 // A device that is held up in `communication` has not come to what follows.
 TEST(CudaDeviceTest, CountsWhatItHasComeTo) {

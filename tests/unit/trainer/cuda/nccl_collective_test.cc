@@ -344,7 +344,7 @@ TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
   } kRows[] = {
       {nccl::kUnhandledCudaError, absl::StatusCode::kInternal},
       {nccl::kSystemError, absl::StatusCode::kUnavailable},
-      {nccl::kInternalError, absl::StatusCode::kInternal},
+      {nccl::kInternalError, absl::StatusCode::kUnavailable},
       {nccl::kInvalidArgument, absl::StatusCode::kInternal},
       {nccl::kInvalidUsage, absl::StatusCode::kInternal},
       {nccl::kRemoteError, absl::StatusCode::kUnavailable},
