@@ -273,7 +273,7 @@ while not ends:
 # Rank 1 stops before the collective that rank 0 waits in; both are stuck in
 # code that never comes back, and the answer comes from another thread.
 STUCK = """
-import os, rollcall
+import os, sys, rollcall
 rank = rollcall.attach()
 rank.when_asked(lambda: (9 - rank.world.rank, 8))
 for step in range(1, 4):
@@ -281,6 +281,7 @@ for step in range(1, 4):
     rank.progress(step)
 if rank.world.generation == 1:
     os.read(os.pipe()[0], 1)
+open(sys.argv[1]).read()
 """
 
 FAILS = """
@@ -380,11 +381,15 @@ class RankPython(E2E):
         self.finish(launcher)
 
     def test_it_says_where_it_is_while_it_is_stuck(self):
+        # A world that ends at once may be over before the launcher tells of it.
+        seen = Gate(self.stage)
         launcher = self.launch(
             ["--nproc-per-node", "2", "--hang-timeout", "2s", "--name", "w0",
-             "--max-restarts", "1"], self.command(STUCK), ENVIRONMENT)
-        self.assert_code(launcher, 0)
+             "--max-restarts", "9"], self.command(STUCK, seen.path),
+            ENVIRONMENT)
         launcher.await_line("rank 1 on w0 made no progress")
+        seen.open()
+        self.assert_code(launcher, 0)
 
     # --- Under --attach -------------------------------------------------------
 
