@@ -43,9 +43,9 @@ struct DeviceOffer {
 
 struct DeviceChoice {
   std::optional<std::string> gpu;  // Its UUID; none: the CPU.
-  // The rank sees GPUs, but other ranks have them all. A world in which nobody
-  // holds or demands a GPU is then trained on CPUs; so is one that ranks on
-  // CPUs have begun, unless a rank demands a GPU.
+  // The rank sees GPUs, but other ranks have them all. If no rank holds or
+  // demands a GPU, all ranks then take the CPU. They also do if a rank holds
+  // the CPU already and none holds or demands a GPU.
   bool all_taken = false;
 };
 

@@ -40,8 +40,8 @@ std::string FailedText(const v1::JobStatus& status);
 // for 3 more; missing: node3`, and the nodes that attend but get no seat.
 std::string WaitingText(const v1::JobStatus& status);
 
-// Whom a forming world waits for: `forming generation 2; not prepared yet: b,
-// c`; empty: the job is not forming, or all members have prepared.
+// The nodes that a forming world waits for: `forming generation 2; not prepared
+// yet: b, c`; empty: the job is not forming, or all members have prepared.
 std::string UnpreparedText(const v1::JobStatus& status);
 
 // The nodes that have not finished while others have; empty: none has finished.

@@ -158,7 +158,7 @@ class Readmes(E2E):
                         wrong.append(f"{path}: {line}: {problem}")
         self.assertEqual(wrong, [])
         self.assertGreater(seen, 60)
-        # What is wrong is seen.
+        # The check can fail.
         for line in ("rollcall lunch -- true", "rollcall token mint",
                      "rollcall join X --hostfile h", "rollcalld --nodes 2",
                      "rollcall launch -- rollcall-train --dat x"):
@@ -317,7 +317,7 @@ class FirstRun(E2E):
         lab = Lab(self.stage, 2)
         launcher = lab.start(1, shlex.split(launch[2:]))
         token = launcher.await_line(JOIN_STRING.pattern, "err")[0]
-        # What is printed in one piece.
+        # One block of text.
         launcher.await_line("worker.join", "err")
         example = re.compile(r"rc1\.[\w-]+\.*")
         self.assertIn("rc1.", "\n".join(shown))
