@@ -24,6 +24,8 @@ constexpr absl::Duration kNeverRanPatience = absl::Milliseconds(500);
 // If the launcher's own agent fails while the job goes on, the job is ended.
 // The daemon gets this time to notice the failure itself.
 constexpr absl::Duration kAgentPatience = absl::Seconds(2);
+// A daemon that does not say whether ranks run is asked again after this time.
+constexpr absl::Duration kJudgeAgain = absl::Seconds(1);
 
 }  // namespace
 
@@ -37,7 +39,7 @@ absl::Duration Supervisor::Timeout() const {
   const absl::Time until =
       std::min({daemon_.restart_at(), daemon_.beats_due(), stop_again_at_,
                 overdue_.term_at, overdue_.kill_at, overdue_.tell_at,
-                agent_failed_at_, story_.NextShow(now)});
+                agent_failed_at_, judge_hosts_at_, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -99,6 +101,7 @@ void Supervisor::OnTimers() {
            false);
     }
   }
+  if (now >= judge_hosts_at_) JudgeHosts();
   if (now >= stop_again_at_) SendStop();
   if (now >= overdue_.term_at) {
     overdue_.term_at = absl::InfiniteFuture();
@@ -242,22 +245,36 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   }
 }
 
-// If too few hosts are left to begin with, the run ends: no other node is
-// expected.
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
-  const bool failed = ExitCodeOf(*agent.wait_status) != 0;
   const bool submits = agent.name == kSubmitName;
-  if (!failed || ran_ || stop_ || (options_.hosts.empty() && !submits) ||
+  if (ExitCodeOf(*agent.wait_status) == 0 ||
+      (options_.hosts.empty() && !submits) ||
       agents_.size() >= options_.settings.nodes_min()) {
     return;
   }
-  const std::string why = absl::StrCat(
+  too_few_ = absl::StrCat(
       submits ? "not all workers are submitted"
               : absl::StrCat("no agent runs on ", agent.name),
       ", and the ", agents_.size(), " that are left are fewer than --nodes ",
       options_.settings.nodes_min());
-  story_.Say(why);
-  Stop(kExitRendezvous, why, /*now=*/true);
+  judge_hosts_at_ = MonotonicNow();
+}
+
+// If too few hosts are left to begin with, the run ends: no other node is
+// expected. What the feed has delivered may be older than the failure: once
+// ranks run, a connection that breaks ends nothing.
+void Supervisor::JudgeHosts() {
+  judge_hosts_at_ = absl::InfiniteFuture();
+  if (ran_ || stop_) return;
+  const auto status = AdminClient(address_).Status(kStatusTimeout);
+  if (!status.ok()) {
+    judge_hosts_at_ = MonotonicNow() + kJudgeAgain;
+    return;
+  }
+  ran_ = status->generation() > 0;
+  if (ran_) return;
+  story_.Say(too_few_);
+  Stop(kExitRendezvous, too_few_, /*now=*/true);
 }
 
 }  // namespace rollcall

@@ -44,6 +44,7 @@ class Supervisor {
   int Run(Found found);
 
  private:
+  static constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
   // The longest that a stopped run may take in addition to its ranks' grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
@@ -92,8 +93,9 @@ class Supervisor {
   // It has died or could not be restarted; `how` says which.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
-  // An agent on another host ended before the first world was proposed.
+  // An agent on another host has ended.
   void HostFailed(const LocalAgents::Ended& agent);
+  void JudgeHosts();
   bool Done() const;
 
   // --- The end (supervisor_end.cc) ---
@@ -146,6 +148,10 @@ class Supervisor {
   Overdue overdue_;
   // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
+  // Why the run ends if no ranks run, and when the daemon is asked whether they
+  // do.
+  std::string too_few_;
+  absl::Time judge_hosts_at_ = absl::InfiniteFuture();
   std::string gave_up_;
   int gave_up_code_ = kExitRendezvous;
   // The run to be continued could not be adopted and is left unchanged.

@@ -21,7 +21,6 @@ namespace {
 // SIGKILL is faster than this unless the kernel is stuck; then the new daemon
 // reports which process holds its state.
 constexpr int kKillPatienceMs = 10000;
-constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
 // A worker may be started again by its scheduler.
 constexpr uint32_t kUsesPerWorker = 4;
 

@@ -1,4 +1,6 @@
 """What /proc says of processes."""
+import contextlib
+import ctypes
 import os
 
 
@@ -46,3 +48,34 @@ def resident_bytes(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         return next(int(line.split()[1]) << 10 for line in f
                     if line.startswith("VmRSS:"))
+
+
+@contextlib.contextmanager
+def threads_held(pid):
+    """Holds all threads of a process but its first one, within this context.
+
+    Like a machine on which they do not get a turn. Threads that the process
+    starts meanwhile run.
+    """
+    seize, interrupt, detach, wall = 0x4206, 0x4207, 17, 0x40000000
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long] * 4
+
+    def trace(request, thread):
+        if libc.ptrace(request, thread, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"ptrace {request:#x}")
+
+    held = []
+    try:
+        for name in os.listdir(f"/proc/{pid}/task"):
+            if int(name) == pid:
+                continue
+            trace(seize, int(name))
+            held.append(int(name))
+            trace(interrupt, int(name))
+            os.waitpid(int(name), wall)
+        yield
+    finally:
+        for thread in held:
+            with contextlib.suppress(OSError):
+                trace(detach, thread)

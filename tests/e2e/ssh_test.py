@@ -219,6 +219,35 @@ class Ssh(E2E):
         self.assert_code(launcher, 0)
         self.assert_clean()
 
+    def test_a_connection_that_breaks_before_the_launcher_knows_of_ranks(self):
+        self.make(3)
+        connect, gate = Gate(self.stage), Gate(self.stage)
+        wrapper = self.stage.path("ssh")
+        with open(wrapper, "w", encoding="utf-8") as f:
+            f.write(f'#!/bin/sh\ncat {connect.path}\n'
+                    f'exec {self.sshd.ssh} "$@"\n')
+        os.chmod(wrapper, 0o700)
+        self.sshd.ssh = wrapper
+        launcher = self.start(
+            ["--hostfile", self.hostfile("lab1", "lab2", "lab3")],
+            ["sh", "-c", f"echo up; cat {gate.path}"])
+        launcher.await_line("missing: lab2, lab3")
+        # What the daemon says reaches the launcher late.
+        with proc.threads_held(launcher.inner_pid()):
+            connect.open()
+            launcher.await_lines(r"\] up$", 3)
+            clients, relays = ([pid for pid, words in self.commands(1)
+                                if words[place:place + 1] == [word]]
+                               for place, word in ((0, "ssh"), (1, "remote")))
+            self.assertEqual((len(clients), len(relays)), (2, 2))
+            for pid in clients:
+                os.kill(pid, signal.SIGKILL)
+            self.stage.await_gone(clients + relays, "the ssh clients")
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assertIsNone(launcher.find("no agent runs on"))
+        self.assert_clean()
+
     def kill_launcher(self):
         launcher = self.running()
         pid = launcher.inner_pid()

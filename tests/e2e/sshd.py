@@ -8,7 +8,7 @@ SSHD = "/usr/sbin/sshd"
 
 class Sshd:
     """sshd on these hosts of `lab`. `ssh`: the command for a client on any host
-    of the lab; a host is called labN."""
+    of the lab; a host is called labN. `servers`: the process of each."""
 
     def __init__(self, stage, lab, hosts):
         if os.getuid() != 0:
@@ -18,6 +18,7 @@ class Sshd:
                 f"there is no {SSHD}; scripts/packages.sh test installs it")
         self.stage = stage
         self.homes = {}
+        self.servers = []
         for name in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "",
                             "-f", stage.path(name)], check=True)
@@ -58,3 +59,4 @@ class Sshd:
             "/etc/passwd && mkdir -p /run/sshd && "
             f"exec {SSHD} -D -e -f {self.stage.path(f'sshd_config{host}')}"])
         server.await_line("Server listening", "err")
+        self.servers.append(server)
