@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 # runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch
-       programs slurm rdma_vm quickstart bookworm trixie trixie_quickstart)
+       programs slurm page rdma_vm quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once per commit.
@@ -47,7 +47,7 @@ e2e() {
 benches() {
   local bin=build/release/bin
   scripts/build.sh release && $bin/loss 8 1 && $bin/formation 8 16 &&
-    $bin/nccl_id && $bin/plan
+    $bin/nccl_id && $bin/plan && $bin/web 64
 }
 
 fresh_quickstart() {
@@ -92,6 +92,8 @@ do_step() {
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.TorchrunPerNode &&
       e2e specs_test.Schemas && e2e podman_test ;;
     slurm) ROLLCALL_TEST_SLURM=1 e2e slurm_test ;;
+    page) scripts/packages.sh pictures && scripts/screenshots.sh &&
+      e2e web_test.Web.test_the_page_names_who_is_waited_for ;;
     # Class by class: the module also has a test that needs no virtual machine.
     # If that one passed, a run of the module would hide that the others were
     # skipped.

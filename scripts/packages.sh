@@ -17,7 +17,8 @@
 #                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
 #                       Debian's torch, and kubernetes-validate, for end-to-end
 #                       tests with them
-#   packages.sh pictures  installs Chromium, for scripts/screenshots.sh
+#   packages.sh pictures  installs Chromium, for scripts/screenshots.sh, and
+#                       Node.js, for the end-to-end test of the page's script
 #   packages.sh rdma_vm unpacks a kernel with soft-RoCE, qemu and the programs
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
@@ -46,7 +47,7 @@ check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
 torch=(python3 python3-venv python3-torch python3-numpy)
 programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
           catatonit busybox-static openssh-client openssh-server)
-pictures=(python3 iproute2 chromium fonts-dejavu-core)
+pictures=(python3 iproute2 chromium fonts-dejavu-core nodejs)
 # If a package is installed, the test uses its installed files. Only the
 # kernel's package (the first) is always unpacked.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils

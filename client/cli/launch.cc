@@ -1,6 +1,7 @@
 // `rollcall launch`: converts flags into the supervisor's options.
 #include "client/launch/launch.h"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,6 +73,12 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
   return to;
 }
 
+// The name of the user that this process runs as, or its number.
+std::string OwnUser() {
+  const passwd* const user = getpwuid(geteuid());
+  return user == nullptr ? absl::StrCat(geteuid()) : user->pw_name;
+}
+
 // The hosts of --hostfile. This machine's own entry gets the name of its node;
 // `here`: whether there is one.
 absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
@@ -100,6 +107,14 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
   for (auto host = hosts->begin(); host != hosts->end(); ++host) {
     if (!IsThisMachine(*host, hostname)) continue;
     here = true;
+    const size_t at = host->target.rfind('@');
+    const std::string user =
+        at == std::string::npos ? "" : host->target.substr(0, at);
+    if (const std::string own = OwnUser(); !user.empty() && user != own) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          from, ": ", host->target, " is this machine, where ranks run as ",
+          own, "; leave the user out, or give --rank-user ", user));
+    }
     if (flags.no_worker) {
       hosts->erase(host);
       break;

@@ -52,6 +52,7 @@ int RunSubmitCommand(SubmitFlags& flags) {
   options.file = flags.file;
   options.command = flags.command;
   options.workers = flags.workers;
+  options.workers_min = flags.workers_min;
   for (const std::string& value : flags.values) {
     const size_t end = value.find('=');
     options.values[value.substr(0, end)] = value.substr(end + 1);

@@ -35,7 +35,7 @@ bool Overridden(const std::string& flag, const std::set<std::string>& given) {
 }  // namespace
 
 absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags) {
-  const auto text = ReadUpTo(flags.file, kYamlBytesMax + 1);
+  const auto text = ReadUpTo(flags.file, kYamlBytesMax);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--spec: ", text.status().message()));

@@ -188,7 +188,8 @@ std::string StoppedLauncher(const std::string& folder) {
   pid_t pid = 0;
   const std::string holder =
       LastLines(absl::StrCat(folder, "/", kLauncherLock), 1);
-  if (!absl::SimpleAtoi(holder, &pid) || !RunsCommand(pid, "launch") ||
+  if (!absl::SimpleAtoi(holder, &pid) ||
+      !(RunsCommand(pid, "launch") || RunsCommand(pid, "run")) ||
       !IsStopped(pid)) {
     return "";
   }
@@ -244,6 +245,12 @@ absl::StatusOr<std::string> ReadUpTo(const std::string& path,
   std::string text(bytes_max, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() == bytes_max &&
+      file.peek() != std::ifstream::traits_type::eof()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read ", path, ": expected at most ", bytes_max,
+                     " bytes, found more"));
+  }
   return text;
 }
 

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "client/launch/start_plan.h"
+
 namespace rollcall {
 
 absl::Status LocalAgents::Start(const std::string& name, bool own,
@@ -23,6 +25,14 @@ void LocalAgents::Adopt(const std::string& name, bool own,
   const pid_t pid = process.pid();
   const ProcessId id = process.id();
   agents_[pid] = {{name, own, id}, std::move(process)};
+}
+
+size_t LocalAgents::size() const {
+  size_t count = 0;
+  for (const auto& [pid, agent] : agents_) {
+    count += agent.record.name == kSubmitName ? 0 : 1;
+  }
+  return count;
 }
 
 std::vector<AgentRecord> LocalAgents::Records() const {
@@ -61,12 +71,20 @@ std::optional<LocalAgents::Ended> LocalAgents::Reaped(pid_t pid,
 }
 
 void LocalAgents::Kill(int signal) const {
+  for (const auto& [pid, agent] : agents_) Kill(pid, agent, signal);
+}
+
+void LocalAgents::KillNamed(const std::string& name, int signal) const {
   for (const auto& [pid, agent] : agents_) {
-    if (agent.adopted) {
-      agent.adopted->Kill(signal);
-    } else {
-      kill(pid, signal);
-    }
+    if (agent.record.name == name) Kill(pid, agent, signal);
+  }
+}
+
+void LocalAgents::Kill(pid_t pid, const Agent& agent, int signal) {
+  if (agent.adopted) {
+    agent.adopted->Kill(signal);
+  } else {
+    kill(pid, signal);
   }
 }
 

@@ -39,7 +39,8 @@ class LocalAgents {
   void Adopt(const std::string& name, bool own, KnownProcess process);
 
   bool empty() const { return agents_.empty(); }
-  size_t size() const { return agents_.size(); }
+  // How many agents; the submit command, kSubmitName, is none.
+  size_t size() const;
   std::vector<AgentRecord> Records() const;
 
   // Adds the descriptors that signal the end of adopted agents.
@@ -50,6 +51,8 @@ class LocalAgents {
   std::optional<Ended> Reaped(pid_t pid, int wait_status);
 
   void Kill(int signal) const;
+  // Does nothing if there is none of this name.
+  void KillNamed(const std::string& name, int signal) const;
 
  private:
   struct Agent {
@@ -57,6 +60,8 @@ class LocalAgents {
     // nullopt: it is our child; its pid stays valid until we reap it.
     std::optional<KnownProcess> adopted;
   };
+
+  static void Kill(pid_t pid, const Agent& agent, int signal);
 
   StartGate gate_;
   std::map<pid_t, Agent> agents_;

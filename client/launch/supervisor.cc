@@ -27,6 +27,12 @@ constexpr absl::Duration kAgentPatience = absl::Seconds(2);
 // A daemon that does not say whether ranks run is asked again after this time.
 constexpr absl::Duration kJudgeAgain = absl::Seconds(1);
 
+// Whether a world was committed: only then are there ranks.
+bool HasRun(const v1::JobStatus& status) {
+  return status.history().commits() > 0 ||
+         status.state() == v1::JOB_STATE_RUNNING;
+}
+
 }  // namespace
 
 bool Supervisor::Done() const {
@@ -56,7 +62,7 @@ void Supervisor::Wait() {
   if (fds[4].revents != 0) story_.Rung();
   if (auto status = feed_.Take()) {
     job_ended_ = status->has_exit_code();
-    ran_ = ran_ || status->generation() > 0;
+    ran_ = ran_ || HasRun(*status);
     story_.Heard(*std::move(status), MonotonicNow());
   }
   if (daemon_.fd() >= 0 && daemon_.Read()) DaemonListens();
@@ -165,6 +171,7 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
   TellNews();
   if (daemon_.end()) {
     story_.Quiet();
+    agents_.KillNamed(kSubmitName, SIGTERM);
     // Agents that know of the end may still give their ranks their grace.
     // Without a world there are no ranks, and an agent that had not attended
     // yet redials a daemon that is gone.
@@ -246,17 +253,18 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
 }
 
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
-  const bool submits = agent.name == kSubmitName;
-  if (ExitCodeOf(*agent.wait_status) == 0 ||
-      (options_.hosts.empty() && !submits) ||
-      agents_.size() >= options_.settings.nodes_min()) {
+  if (ExitCodeOf(*agent.wait_status) == 0) return;
+  const uint32_t nodes_min = options_.settings.nodes_min();
+  if (agent.name == kSubmitName) {
+    too_few_ = absl::StrCat("too few workers could be submitted for --nodes ",
+                            nodes_min);
+  } else if (!options_.hosts.empty() && agents_.size() < nodes_min) {
+    too_few_ = absl::StrCat(
+        "no agent runs on ", agent.name, ", and the ", agents_.size(),
+        " that are left are fewer than --nodes ", nodes_min);
+  } else {
     return;
   }
-  too_few_ = absl::StrCat(
-      submits ? "not all workers are submitted"
-              : absl::StrCat("no agent runs on ", agent.name),
-      ", and the ", agents_.size(), " that are left are fewer than --nodes ",
-      options_.settings.nodes_min());
   judge_hosts_at_ = MonotonicNow();
 }
 
@@ -271,7 +279,7 @@ void Supervisor::JudgeHosts() {
     judge_hosts_at_ = MonotonicNow() + kJudgeAgain;
     return;
   }
-  ran_ = status->generation() > 0;
+  ran_ = HasRun(*status);
   if (ran_) return;
   story_.Say(too_few_);
   Stop(kExitRendezvous, too_few_, /*now=*/true);

@@ -93,7 +93,7 @@ class Supervisor {
   // It has died or could not be restarted; `how` says which.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
-  // An agent on another host has ended.
+  // An agent on another host has ended, or the submit command.
   void HostFailed(const LocalAgents::Ended& agent);
   void JudgeHosts();
   bool Done() const;
@@ -136,8 +136,7 @@ class Supervisor {
   bool told_unstartable_ = false;
   // By its latest state; the daemon may still linger.
   bool job_ended_ = false;
-  // A world has been proposed, or may have been to agents of an earlier
-  // launcher.
+  // A world was committed, or may have been to agents of an earlier launcher.
   bool ran_ = false;
   std::optional<int> own_exit_;
 

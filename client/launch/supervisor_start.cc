@@ -208,7 +208,8 @@ void Supervisor::StartAgents() {
 }
 
 void Supervisor::SubmitWorkers(const std::vector<std::string>& endpoints) {
-  const uint32_t workers = options_.settings.nodes_max() - 1;
+  const v1::JobSettings& settings = options_.settings;
+  const uint32_t workers = settings.nodes_max() - 1;
   const auto token = TokenForWorkers(workers);
   const auto master = ParseHostPort(endpoints.front());
   if (!token.ok() || !master.ok()) {
@@ -225,6 +226,8 @@ void Supervisor::SubmitWorkers(const std::vector<std::string>& endpoints) {
                      options_.submit.command,
                      "--workers",
                      absl::StrCat(workers),
+                     "--workers-min",
+                     absl::StrCat(settings.nodes_min() - 1),
                      "--value",
                      absl::StrCat("MASTER_ADDR=", master->host)};
   for (const auto& [name, value] : options_.submit.values) {
@@ -240,7 +243,7 @@ void Supervisor::SubmitWorkers(const std::vector<std::string>& endpoints) {
 
 absl::StatusOr<v1::JoinToken> Supervisor::TokenForWorkers(
     uint32_t workers) const {
-  // Derived from the secret, as everybody's.
+  // With a shared secret, every worker derives the same token from it.
   if (wire_.options.secret) return worker_token_;
   v1::CreateTokenRequest request;
   request.set_job(options_.job);
@@ -270,7 +273,7 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
     spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
   };
   if (agent.own) add({"--launcher"});
-  // Not to another host.
+  // The descriptor of the bell exists on this host alone.
   if (agent.target.empty()) PassBell(spawn);
   if (!agent.target.empty()) add({"--remote"});
   std::vector<std::string> flags = options_.agent_flags;

@@ -34,8 +34,8 @@ constexpr char kServe[] = "--serve";
 constexpr char kNoPin[] = "plain";
 
 // Says where, and waits for the end of stdin, which is the parent's.
-void ServeOn(int port, const std::string& pin) {
-  std::printf("%d %s\n", port,
+void ServeOn(int port, int http_port, const std::string& pin) {
+  std::printf("%d %d %s\n", port, http_port,
               pin.empty() ? kNoPin : absl::BytesToHexString(pin).c_str());
   std::fflush(stdout);
   char byte;
@@ -68,6 +68,7 @@ int ServeRollcall(const Serving& serving) {
   options.state_dir = state.path();
   options.tokens = {{BenchToken(), v1::ROLE_WORKER, "of a benchmark"}};
   options.insecure = !serving.tls;
+  if (serving.http) options.http = "127.0.0.1:0";
   options.job = kJob;
   options.settings.set_nodes_min(serving.nodes);
   options.settings.set_nodes_max(serving.nodes);
@@ -93,14 +94,15 @@ int ServeRollcall(const Serving& serving) {
     std::fprintf(stderr, "bench: %s\n", server.status().ToString().c_str());
     return 1;
   }
-  ServeOn((*server)->port(), (*server)->pin());
+  ServeOn((*server)->port(), serving.http ? (*server)->http_port() : 0,
+          (*server)->pin());
   return 0;
 }
 
 int ServeBare(const Serving& serving) {
   const BareServer server(serving.tls, serving.nodes, serving.answer_bytes,
                           serving.tells_loss);
-  ServeOn(server.port(), server.pin());
+  ServeOn(server.port(), /*http_port=*/0, server.pin());
   return 0;
 }
 
@@ -119,14 +121,15 @@ std::optional<int> ServeIfAsked(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "none", /*overwrite=*/0);
   // As the daemon does, for the crowd and for the bare server: see there.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  if (argc != 8 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
+  if (argc != 9 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
   Serving serving;
   serving.bare = std::strcmp(argv[2], "bare") == 0;
   serving.tls = std::strcmp(argv[3], "tls") == 0;
   if (!absl::SimpleAtoi(argv[4], &serving.nodes) ||
       !absl::SimpleAtoi(argv[5], &serving.answer_bytes) ||
       !absl::SimpleAtob(argv[6], &serving.tells_loss) ||
-      !absl::SimpleAtoi(argv[7], &serving.lease_ms)) {
+      !absl::SimpleAtoi(argv[7], &serving.lease_ms) ||
+      !absl::SimpleAtob(argv[8], &serving.http)) {
     return 2;
   }
   return serving.bare ? ServeBare(serving) : ServeRollcall(serving);
@@ -148,7 +151,8 @@ ServedDaemon::ServedDaemon(const Serving& serving) {
                          absl::StrCat(serving.nodes),
                          absl::StrCat(serving.answer_bytes),
                          absl::StrCat(serving.tells_loss),
-                         absl::StrCat(serving.lease_ms)};
+                         absl::StrCat(serving.lease_ms),
+                         absl::StrCat(serving.http)};
   char* argv[std::size(words) + 1] = {};
   for (size_t i = 0; i < std::size(words); ++i) argv[i] = words[i].data();
   const int failed =
@@ -159,7 +163,8 @@ ServedDaemon::ServedDaemon(const Serving& serving) {
   lifeline_ = in[1];
   FILE* said = fdopen(out[0], "r");
   char pin[65] = {};
-  if (failed != 0 || std::fscanf(said, "%d %64s", &port_, pin) != 2) {
+  if (failed != 0 ||
+      std::fscanf(said, "%d %d %64s", &port_, &http_port_, pin) != 3) {
     std::fprintf(stderr, "bench: the %s daemon did not come up\n",
                  words[2].c_str());
     std::exit(1);

@@ -25,6 +25,8 @@ struct Serving {
   bool tells_loss = false;
   // Of rollcall's; 0: so long that nobody needs to send heartbeats.
   int lease_ms = 0;
+  // Of rollcall's: its HTTP port too, on 127.0.0.1, without TLS.
+  bool http = false;
 };
 
 class ServedDaemon {
@@ -37,6 +39,8 @@ class ServedDaemon {
   ServedDaemon& operator=(const ServedDaemon&) = delete;
 
   int port() const { return port_; }
+  // 0: none.
+  int http_port() const { return http_port_; }
   // What its clients know it by.
   const Trust& trust() const { return trust_; }
   // KiB that are resident.
@@ -48,6 +52,7 @@ class ServedDaemon {
   pid_t pid_ = -1;
   int lifeline_ = -1;
   int port_ = 0;
+  int http_port_ = 0;
   Trust trust_;
 };
 

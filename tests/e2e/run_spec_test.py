@@ -84,7 +84,7 @@ class RunSpec(E2E):
                 "file": "worker.tpl",
                 "submit": f"{sys.executable} {script} {self.stage.folder}"}})
         launcher = lab.start(1, [harness.ROLLCALL, "launch", "--spec", path])
-        launcher.await_line("submitted")
+        launcher.await_line("mode .* submitted")
         with open(self.stage.path("worker-0.yaml"), encoding="utf-8") as f:
             join = yaml.safe_load(f)["join"]
         worker = lab.start(2, [harness.ROLLCALL, "join", "--", "sh", "-c",
@@ -112,6 +112,11 @@ class RunSpec(E2E):
         self.refused("max-restarts: -3\ncommand: [x]",
                      "{}:1:15: max-restarts: expected a number of 0 or more, "
                      "got '-3'")
+        self.refused("state: etcd://127.0.0.1:1\nlog-dir: ~/logs\n"
+                     "listen: foo\nhttp: 8080\nname: a b\ncommand: [x]",
+                     "{}:1:8: state: expected a path of this machine",
+                     "{}:2:10: log-dir: expected a path of this machine",
+                     "{}:3:9: listen: ", "{}:4:7: http: ", "{}:5:7: name: ")
         self.refused('command: [x, "a\\0b"]', "{}:1:14: ", "NUL byte")
         self.refused("job: a", "{}: expected the key command")
         self.refused("command: [torchrun, x]\nnproc-per-node: 2", "{}: ",

@@ -65,6 +65,17 @@ class Ssh(E2E):
         self.assertIsNotNone(launcher.find("rank 1 on lab3 exited with code 9"))
         self.assert_clean()
 
+    def test_a_rank_with_the_exit_code_of_ssh(self):
+        self.make(2)
+        launcher = self.start(
+            ["--hostfile", self.hostfile("lab1", "lab2"), "--max-restarts",
+             "0"], ["sh", "-c", "test $RANK = 0 || exit 255; sleep 1000"])
+        self.assert_code(launcher, 255)
+        self.assertIsNotNone(
+            launcher.find("rank 1 on lab2 exited with code 255"))
+        self.assertIsNone(launcher.find("ssh failed"), launcher.text())
+        self.assert_clean()
+
     def test_a_host_that_cannot_be_reached_is_named(self):
         self.make(3, with_sshd=[2])
         launcher = self.start(
@@ -114,6 +125,12 @@ class Ssh(E2E):
             self.assertEqual(len(found), 1, found)
             pushed.append(os.stat(found[0]).st_ino)
         self.assertEqual(pushed[0], pushed[1])
+        # One that was cut off on its way is copied again.
+        size = os.path.getsize(found[0])
+        os.truncate(found[0], size // 10)
+        launcher = self.start([*flags, "--push"], SAYS, "/run/own/rollcall")
+        self.assert_code(launcher, 0)
+        self.assertEqual(os.path.getsize(found[0]), size)
         self.assert_clean()
 
     def test_another_version_is_refused(self):
@@ -173,7 +190,13 @@ class Ssh(E2E):
         for flags, lines, expect in (
                 (["--no-worker"], ["localhost"], "name the hosts that train"),
                 (["--name", "b"], ["localhost", "b"], "are both named b"),
-                (["--insecure"], ["b"], "--hostfile needs TLS")):
+                (["--insecure"], ["b"], "--hostfile needs TLS"),
+                ([], ["nobody@localhost"], "where ranks run as root; leave "
+                 "the user out, or give --rank-user nobody"),
+                (["--ssh", "ssh -o 'X Y'"], ["b"],
+                 "--ssh: expected words separated by spaces"),
+                ([], ["a", "#" * (4 << 20), "b"],
+                 "expected at most 4194304 bytes, found more")):
             process = self.stage.run([
                 harness.ROLLCALL, "launch", *flags, "--hostfile",
                 self.hostfile(*lines), "--", "true"])

@@ -1,12 +1,14 @@
 """`--worker-template` and `--submit`: workers that a scheduler starts."""
 import os
 import shlex
+import signal
 import sys
 
 import yaml
 
 import harness
-from harness import E2E, Lab
+import proc
+from harness import E2E, Gate, Lab
 
 SPECS = os.path.join(harness.PROJECT, "specs")
 
@@ -107,7 +109,9 @@ class Submit(E2E):
                 ("<<JOIN>>", [], "give --nodes"),
                 ("<<JOIN>> <<GPUS_PER_NODE>>",
                  ["--nodes", "2", "--nproc-per-node", "auto"],
-                 "<<GPUS_PER_NODE>> has no value")):
+                 "<<GPUS_PER_NODE>> has no value"),
+                ("<<JOIN>>" + " " * (1 << 20), ["--nodes", "2"],
+                 "expected at most 1048576 bytes, found more")):
             process = self.stage.run([
                 harness.ROLLCALL, "launch", *flags, "--worker-template",
                 self.template(text), "--submit", self.submit, "--", "true"])
@@ -121,4 +125,41 @@ class Submit(E2E):
         self.assert_code(launcher, 69)
         self.assertIsNotNone(launcher.find(
             "worker 1 is not submitted: `false` exited with code 1"))
-        self.assertIsNotNone(launcher.find("not all workers are submitted"))
+        self.assertIsNotNone(launcher.find(
+            "too few workers could be submitted for --nodes 2"))
+
+    def test_a_worker_that_cannot_be_submitted_is_left_out(self):
+        refuses, kept = self.stage.path("refuses"), self.stage.path("kept")
+        with open(refuses, "w", encoding="utf-8") as f:
+            f.write('#!/bin/sh\ngrep -q "rank 1$" "${1#--spec=}" && exit 3\n'
+                    f'cp "${{1#--spec=}}" {kept} && echo submitted\n')
+        os.chmod(refuses, 0o700)
+        launcher = self.launch(
+            ["--nodes", "2:3", "--job", "fewer", "--worker-template",
+             self.template("<<JOIN>>\nrank <<NODE_RANK>>\n"),
+             "--submit", f"{refuses} --spec={{}}"], ["true"])
+        launcher.await_line("^submitted$")
+        with open(kept, encoding="utf-8") as f:
+            join = f.readline().strip()
+        worker = self.join(join, ["--name", "w2"], ["true"])
+        for node in launcher, worker:
+            self.assert_code(node, 0)
+        self.assertIsNotNone(launcher.find("worker 1 is not submitted"))
+        self.assertIsNone(launcher.find("enough to begin"))
+
+    def test_ctrl_c_ends_the_command_and_removes_the_file(self):
+        waits, gate = self.stage.path("waits"), Gate(self.stage)
+        with open(waits, "w", encoding="utf-8") as f:
+            f.write(f'#!/bin/sh\necho "submits $1 by $$"\ncat {gate.path}\n')
+        os.chmod(waits, 0o700)
+        launcher = self.launch(
+            ["--nodes", "2", "--worker-template", self.template("<<JOIN>>"),
+             "--submit", waits], ["true"])
+        told = launcher.await_line(r"submits (\S+) by (\d+)$")
+        path, pid = told[1], int(told[2])
+        self.assertTrue(os.path.exists(path))
+        below = proc.descendants(pid)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+        self.assertFalse(os.path.exists(path))
+        self.stage.await_gone([pid, *below], "the submit command")

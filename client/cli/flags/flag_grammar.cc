@@ -303,7 +303,9 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   AddState(*status, to.status.where.state);
   status->add_flag("--json", to.status.json, "as JSON");
   CLI::Option* watch = status->add_flag("--watch", to.status.watch,
-                                        "print each change until the job ends");
+                                        "show the job until it ends: a full "
+                                        "screen on a terminal,\nelse each "
+                                        "change as a line");
   status
       ->add_flag("--pings", to.status.pings,
                  "also show how long connecting took between the nodes at "
@@ -351,6 +353,7 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
   submit->add_option("--command", to.submit.command, "");
   submit->add_option("--value", to.submit.values, "");
   submit->add_option("--workers", to.submit.workers, "");
+  submit->add_option("--workers-min", to.submit.workers_min, "");
   submit->add_option("--start-fd", to.submit.start_fd, "");
   submit->add_option("--secret-fd", to.submit.secret_fd, "");
   CLI::App* hosted = app.add_subcommand("hosted", "")->group("");

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/admin/addresses.h"
 #include "client/agent/node_files/run_folder.h"
 #include "client/cli/flags/command_words.h"
 #include "client/cli/flags/flags_text.h"
@@ -220,6 +221,26 @@ absl::Status CheckOneSocket(const LaunchFlags& launch) {
       "leave it out, so that each makes its own and prints its path");
 }
 
+// Words are separated by spaces alone: quotes would reach the program.
+absl::Status CheckWords(absl::string_view flag, const std::string& words) {
+  if (words.find_first_of("'\"\\") == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag,
+      ": expected words separated by spaces, found a quote "
+      "or a backslash in '",
+      words, "'; put the command into a script, and give its path"));
+}
+
+absl::Status CheckAddress(absl::string_view flag, const std::string& address) {
+  if (address.empty()) return absl::OkStatus();
+  const auto parsed = ParseHostPort(address);
+  if (parsed.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": ", parsed.status().message()));
+}
+
 absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   if (absl::Status good = CheckCommand("launch", args, to.launch.local);
       !good.ok()) {
@@ -247,6 +268,10 @@ absl::StatusOr<Invocation> Launch(const Argv& args, TypedFlags& to) {
   launch.settings.set_nodes_max(here);
   read = CheckHosts(launch);
   if (read.ok()) read = CheckOneSocket(launch);
+  if (read.ok()) read = CheckWords("--submit", launch.submit);
+  if (read.ok()) read = CheckWords("--ssh", launch.ssh);
+  if (read.ok()) read = CheckAddress("--listen", launch.listen);
+  if (read.ok()) read = CheckAddress("--http", launch.http.listen);
   if (read.ok()) read = ReadSettings(to.launch_settings, launch.settings);
   if (read.ok()) read = CheckTls(launch.tls);
   if (read.ok()) read = ReadTokenTtl(to.token_ttl, launch.token_ttl);

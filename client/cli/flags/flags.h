@@ -197,6 +197,7 @@ struct SubmitFlags {
   std::string command;
   std::vector<std::string> values;  // NAME=VALUE
   uint32_t workers = 0;
+  uint32_t workers_min = 0;
   // See JoinFlags.
   int start_fd = -1;
   int secret_fd = -1;

@@ -239,8 +239,8 @@ absl::Status TakeJobSetAttempt(const NodeEnvironment& environment,
 // count nor an address. Its hostname is JOB-INDEX; with a headless service the
 // hosts file gives the domain, so the launcher's name follows.
 Detected DetectKubernetes(const NodeEnvironment& environment) {
-  // Set by specs/kubernetes through the downward API: a JobSet of several jobs
-  // repeats JOB_COMPLETION_INDEX in each of them.
+  // Set by users through the downward API: a JobSet of several Jobs repeats
+  // JOB_COMPLETION_INDEX in each of them. It counts Jobs, not pods.
   const char* const kGlobal = "JOBSET_JOB_GLOBAL_INDEX";
   const bool several = Has(environment, kGlobal);
   const char* const rank = several ? kGlobal : "JOB_COMPLETION_INDEX";
@@ -250,16 +250,29 @@ Detected DetectKubernetes(const NodeEnvironment& environment) {
   absl::Status read = TakeVariables(environment, {.node_rank = rank}, evidence);
   read.Update(TakeJobSetAttempt(environment, evidence.attempt));
   if (!read.ok()) return read;
+  const std::string pod = Value(environment, "JOB_COMPLETION_INDEX");
+  if (several && !pod.empty() && pod != "0") {
+    evidence.obstacle = absl::StrCat(
+        From("JOB_COMPLETION_INDEX", pod), " beside ", evidence.node_rank.from,
+        ": expected Jobs of one pod each, because ", kGlobal,
+        " counts Jobs and not pods; leave it out if there is one Job, else "
+        "give each pod its own ROLLCALL_NODE_RANK");
+    return evidence;
+  }
   const std::string& host = environment.hostname;
   const std::string index =
-      absl::StrCat("-", several ? Value(environment, "JOB_COMPLETION_INDEX")
-                                : Value(environment, rank));
+      absl::StrCat("-", several ? pod : Value(environment, rank));
   if (!absl::EndsWith(host, index)) return evidence;
   std::string job = host.substr(0, host.size() - index.size());
   if (several) {
-    // JOBSET-GROUP-JOBINDEX: its first job is GROUP-0.
+    // JOBSET-GROUP-JOBINDEX: the first Job of the group is GROUP-0. If this
+    // index is not the global one, the launcher is in a group that is not
+    // known.
     const size_t end = job.rfind('-');
-    if (end == std::string::npos) return evidence;
+    if (end == std::string::npos ||
+        job.substr(end + 1) != absl::StrCat(evidence.node_rank.value)) {
+      return evidence;
+    }
     job = job.substr(0, end);
   }
   evidence.job = {JobIdOf(job), absl::StrCat("the hostname ", host)};

@@ -13,11 +13,10 @@ namespace {
 constexpr uint32_t kRankMax = Limits::nodes_max - 1;
 constexpr uint32_t kAttemptMax = 1u << 30;
 
-// "0" counts as unset: the GPUs of a node that has none, for example.
 void TakeText(const NodeEnvironment& environment, const char* name,
               Known<std::string>& to) {
   const std::string* text = Find(environment, name);
-  if (text != nullptr && *text != "0") to = {*text, From(name, *text)};
+  if (text != nullptr) to = {*text, From(name, *text)};
 }
 
 absl::Status TakeNumber(const NodeEnvironment& environment, const char* name,
@@ -65,6 +64,8 @@ absl::Status TakeVariables(const NodeEnvironment& environment,
   take(names.nodes, to.nodes);
   take(names.address, to.address);
   take(names.ranks, to.ranks);
+  // The GPUs of a node that has none.
+  if (to.ranks.value == "0") to.ranks = {};
   if (names.hosts != nullptr) TakeHosts(environment, names.hosts, to.launcher);
   take(names.launcher, to.launcher);
   if (names.job != nullptr) TakeJob(environment, names.job, to.job);

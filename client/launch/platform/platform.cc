@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/launch/platform/detectors.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -62,7 +63,10 @@ absl::Status CheckAgreement(const std::vector<Evidence>& all,
 }
 
 PlatformRole RoleOf(const Evidence& place) {
-  const bool one_node = !place.nodes.known() || place.nodes.value == "1";
+  uint32_t nodes = 0;
+  const bool one_node =
+      !place.nodes.known() ||
+      (absl::SimpleAtoi(MaxOf(place.nodes.value), &nodes) && nodes == 1);
   if (place.node_rank.known()) {
     if (place.node_rank.value != 0) return PlatformRole::kWorker;
     return place.nodes.known() && one_node ? PlatformRole::kAlone
@@ -73,6 +77,23 @@ PlatformRole RoleOf(const Evidence& place) {
                                 : PlatformRole::kWorker;
   }
   return one_node ? PlatformRole::kAlone : PlatformRole::kUnknown;
+}
+
+absl::Status CheckNodes(const Known<std::string>& nodes) {
+  if (!nodes.known()) return absl::OkStatus();
+  const std::string least = nodes.value.substr(0, nodes.value.find(':'));
+  uint32_t min = 0;
+  uint32_t max = 0;
+  if (absl::SimpleAtoi(least, &min) &&
+      absl::SimpleAtoi(MaxOf(nodes.value), &max) && min >= 1 && min <= max &&
+      max <= Limits::nodes_max &&
+      (nodes.value == least ||
+       nodes.value == absl::StrCat(least, ":", MaxOf(nodes.value)))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      nodes.from, ": expected a number of nodes from 1 to ", Limits::nodes_max,
+      ", or MIN:MAX; correct it, or give --nodes"));
 }
 
 absl::Status CheckRank(const Evidence& place) {
@@ -121,7 +142,8 @@ absl::StatusOr<Platform> DetectPlatform(const NodeEnvironment& environment,
   }
   if (placed) platform.place.obstacle.clear();
   platform.role = RoleOf(platform.place);
-  absl::Status fits = CheckRank(platform.place);
+  absl::Status fits = CheckNodes(platform.place.nodes);
+  fits.Update(CheckRank(platform.place));
   if (!fits.ok()) return fits;
   return platform;
 }

@@ -167,6 +167,8 @@ spec:
 inline constexpr char kLeaderWorkerSetText[] =
     R"spec(# One rollcall job as a LeaderWorkerSet: a leader, which launches, and
 # @WORKERS@ workers. The set tells each pod its index, the size and the leader's address.
+# Its pods are always started again, also after they exit 0: delete the set when the job
+# is done (`kubectl delete -f leaderworkerset.yaml`), or use a JobSet, which ends.
 #
 #   kubectl create secret generic @SECRET@ \
 #     --from-literal=secret="$(rollcall token secret)"

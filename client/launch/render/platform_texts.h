@@ -95,7 +95,7 @@ inline constexpr char kSystemdText[] =
     R"spec(# A standing daemon for many jobs. Agents join with `rollcall join --endpoint
 # HOST:29400 --job ID --secret-file FILE`; the daemon's README says more.
 #
-#   install -m 600 /dev/stdin /etc/rollcall/secret <<<"$(rollcall token secret)"
+#   install -D -m 600 /dev/stdin /etc/rollcall/secret <<<"$(rollcall token secret)"
 #   systemctl enable --now rollcalld
 [Unit]
 Description=rollcall rendezvous daemon

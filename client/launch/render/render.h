@@ -1,8 +1,8 @@
 // Render: the run spec of a platform as text, from the values of flags.
 //
-// The files in specs/ are what it makes from its defaults, so that there is one
-// source of them. A word of the command reaches the program as it is, through
-// YAML, shells and what the platform expands.
+// The files in specs/ of these platforms are what it makes from its defaults,
+// so that there is one source of them. A word of the command reaches the
+// program as it is, through YAML, shells and what the platform expands.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RENDER_RENDER_H_

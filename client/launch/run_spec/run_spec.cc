@@ -193,6 +193,18 @@ class SpecReader {
                                        : absl::StrCat(folder_, "/", path);
   }
 
+  // A shell's ~ and a place that is not a file would become folders.
+  bool ExpectPath(const YamlNode& node, const std::string& key) {
+    if (!ExpectText(node, key, "a path")) return false;
+    if (!absl::StartsWith(node.text, "~") &&
+        !absl::StrContains(node.text, "://")) {
+      return true;
+    }
+    Expected(node, key,
+             "a path of this machine, from / or from this file's folder");
+    return false;
+  }
+
   // `key`: for messages. The flag's own check decides.
   void Value(const std::string& key, const std::string& flag,
              const YamlNode& node) {
@@ -200,7 +212,7 @@ class SpecReader {
     if (absl::Status good = check_(flag, node.text); !good.ok()) {
       const std::string named =
           absl::StrReplaceAll(good.message(), {{flag, key}});
-      Add(node.place, absl::StrContains(named, key)
+      Add(node.place, absl::StartsWith(named, key)
                           ? named
                           : absl::StrCat(key, ": ", named));
       return;
@@ -227,7 +239,7 @@ class SpecReader {
         return Switch(key.name, flag, node);
       case Form::kPath:
       case Form::kInput:
-        if (!ExpectText(node, key.name, "a path")) return;
+        if (!ExpectPath(node, key.name)) return;
         return AddFlag(flag,
                        key.form == Form::kInput && node.text == "-"
                            ? "-"
@@ -236,7 +248,7 @@ class SpecReader {
       case Form::kPathList:
         if (!ExpectList(node, key.name, "a list of paths")) return;
         for (const YamlNode& path : node.children) {
-          if (!ExpectText(path, key.name, "a path")) continue;
+          if (!ExpectPath(path, key.name)) continue;
           AddFlag(flag, Path(path.text), path.place);
         }
         return;
@@ -397,8 +409,9 @@ class SpecReader {
             [this, &in, &found](const std::string& key, const YamlNode& at) {
               found.insert(key);
               const bool file = key == "file";
-              if (!ExpectText(at, absl::StrCat(in, ".", key),
-                              file ? "a path" : "a command")) {
+              const std::string name = absl::StrCat(in, ".", key);
+              if (file ? !ExpectPath(at, name)
+                       : !ExpectText(at, name, "a command")) {
                 return;
               }
               AddFlag(file ? "--worker-template" : "--submit",
@@ -413,16 +426,17 @@ class SpecReader {
 
   // What contradicts each other.
   void CheckTogether() {
-    std::set<std::string> told;
+    // The first of each name: there may be thousands of hosts.
+    std::map<std::string, TextPlace> before;
     for (const SpecFlag& one : spec.flags) {
-      for (const SpecFlag& before : spec.flags) {
-        if (&before == &one) break;
-        if (!ExcludesFlag(one.name, before.name)) continue;
-        if (!told.insert(one.name).second) continue;
+      if (!before.emplace(one.name, one.place).second) continue;
+      for (const auto& [name, place] : before) {
+        if (!ExcludesFlag(one.name, name)) continue;
         Add(one.place,
-            absl::StrCat("expected either ", KeyOf(before.name), " or ",
+            absl::StrCat("expected either ", KeyOf(name), " or ",
                          KeyOf(one.name), ", found both; the other is in line ",
-                         before.place.line));
+                         place.line));
+        break;
       }
       if (one.name == "--worker-template" && environment_place_) {
         Add(*environment_place_,

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/launch/spawn/handoff.h"
 #include "client/launch/spawn/spawn.h"
+#include "client/launch/spawn/ssh_process.h"
 #include "daemon/base/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/security/wipe.h"
@@ -101,13 +102,15 @@ class Relay {
     }
   }
 
-  // The agent's exit code.
+  // The agent's exit code, but not ssh's own: the launcher learns from the
+  // daemon how a rank has ended.
   int Run() {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
     for (;;) {
       int status = 0;
       if (waitpid(agent_, &status, WNOHANG) == agent_) {
-        return ExitCodeOf(status);
+        const int code = ExitCodeOf(status);
+        return code == kSshFailed ? 1 : code;
       }
       poll(fds, 2, -1);
       while (const int signal = signals_.Read()) {

@@ -28,8 +28,6 @@
 namespace rollcall {
 namespace {
 
-// ssh's own errors; an agent could only have this code from a rank.
-constexpr int kSshFailed = 255;
 constexpr size_t kErrorBytesMax = 1024;
 // Of what `ssh -G` prints.
 constexpr size_t kConfigBytesMax = 64 << 10;
@@ -174,7 +172,7 @@ class RemoteAgent {
                           /*stays_open=*/true);
     if (!ended.ok()) return Fail(ended.status().message());
     if (ended->code != kSshFailed) return ended->code;
-    return Fail(absl::StrCat("ssh failed", Suffix(ended->errors)));
+    return Fail(SshFailed(*ended).message());
   }
 
  private:
@@ -188,12 +186,16 @@ class RemoteAgent {
     return errors.empty() ? "" : absl::StrCat(": ", errors);
   }
 
+  absl::Status SshFailed(const Ended& ended) const {
+    return absl::UnavailableError(
+        absl::StrCat("ssh failed", Suffix(ended.errors), "; `", options_.ssh,
+                     " -o BatchMode=yes ", options_.target,
+                     " true` must work without a question"));
+  }
+
   int Fail(absl::string_view why) {
-    WriteAll(
-        STDERR_FILENO,
-        absl::StrCat("rollcall: ", options_.name, " (", options_.target,
-                     "): ", why, "; `", options_.ssh, " -o BatchMode=yes ",
-                     options_.target, " true` must work without a question\n"));
+    WriteAll(STDERR_FILENO, absl::StrCat("rollcall: ", options_.name, " (",
+                                         options_.target, "): ", why, "\n"));
     return kExitRendezvous;
   }
 
@@ -217,24 +219,29 @@ class RemoteAgent {
     auto binary = ReadBinary();
     if (!binary.ok()) return binary.status();
     const std::string path = PushedPath(*binary);
-    auto there = Converse(ForAnyShell(absl::StrCat("test -x ", path)), "",
-                          /*stays_open=*/false);
+    // A copy that was cut off must never be started.
+    const auto whole = [&binary](absl::string_view file) {
+      return absl::StrCat("[ $(wc -c <", file, ") -eq ", binary->size(), " ]");
+    };
+    auto there = Converse(
+        ForAnyShell(absl::StrCat("test -x ", path, " && ", whole(path))), "",
+        /*stays_open=*/false);
     if (!there.ok() || there->code == 0) {
       return there.ok() ? absl::StatusOr<std::string>(path) : there.status();
     }
-    if (there->code == kSshFailed) {
-      return absl::UnavailableError(
-          absl::StrCat("ssh failed", Suffix(there->errors)));
-    }
+    if (there->code == kSshFailed) return SshFailed(*there);
     const std::string folder = path.substr(0, path.rfind('/'));
     auto copied =
         Converse(ForAnyShell(absl::StrCat(
-                     "umask 077; mkdir -p ", folder, " && cat > ", path,
-                     ".$$ && chmod 700 ", path, ".$$ && mv ", path, ".$$ ",
-                     path, " || { rm -f ", path, ".$$; exit 1; }")),
+                     "umask 077; mkdir -p ", folder, " && t=$(mktemp ", path,
+                     ".XXXXXX) && { cat >$t && ", whole("$t"),
+                     " && chmod 700 $t && mv $t ", path,
+                     "; } || { rm -f $t; echo the copy is not whole >&2; "
+                     "exit 1; }")),
                  *binary, /*stays_open=*/false);
     if (!copied.ok()) return copied.status();
     if (copied->code == 0) return path;
+    if (copied->code == kSshFailed) return SshFailed(*copied);
     return absl::UnavailableError(absl::StrCat("cannot copy rollcall to ~/",
                                                path, Suffix(copied->errors)));
   }

@@ -18,6 +18,9 @@
 
 namespace rollcall {
 
+// What ssh exits with where it has failed itself, and not the command.
+inline constexpr int kSshFailed = 255;
+
 class SshProcess {
  public:
   // Runs `ssh[0] ssh[1]... TARGET COMMAND`; the host's shell splits COMMAND.

@@ -2,26 +2,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/facts/system.h"
+#include "client/launch/launch_folder.h"
 #include "client/launch/spawn/spawn.h"
+#include "daemon/base/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
 
 extern char** environ;
 
 namespace rollcall {
 namespace {
+
+// A command that was signalled has this time to end.
+constexpr int kKillAfterMs = 5000;
 
 int FailFor(uint32_t worker, const std::string& why, int code) {
   std::fprintf(stderr, "rollcall: worker %u is not submitted: %s\n", worker,
@@ -53,61 +59,100 @@ class SpecFile {
   bool whole_ = false;
 };
 
-// The wait status, or -1 and errno.
-int RunCommand(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t pid = -1;
-  errno = posix_spawnp(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
-  if (errno != 0) return -1;
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+// The submit command, in a process group of its own, so that a signal reaches
+// all that it started.
+class Commands {
+ public:
+  // The wait status, or -1 and errno.
+  int Run(std::vector<std::string> words) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    pid_t pid = -1;
+    const int failed =
+        posix_spawnp(&pid, argv[0], nullptr, &attributes, argv.data(), environ);
+    posix_spawnattr_destroy(&attributes);
+    errno = failed;
+    if (failed != 0) return -1;
+    int status = 0;
+    pid_t ended;
+    while ((ended = waitpid(pid, &status, WNOHANG)) != pid) {
+      if (ended < 0 && errno != EINTR) return -1;
+      pollfd signal{signals_.fd(), POLLIN, 0};
+      const bool kills =
+          poll(&signal, 1, signal_ == 0 ? -1 : kKillAfterMs) == 0;
+      const int got = signals_.Read();
+      if (got != 0 && got != SIGCHLD) signal_ = got;
+      if (kills || (got != 0 && got != SIGCHLD)) {
+        kill(-pid, kills ? SIGKILL : signal_);
+      }
+    }
+    return status;
   }
-  return status;
+
+  // The signal that ended it; 0: none.
+  int signal() const { return signal_; }
+
+ private:
+  SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGCHLD}};
+  int signal_ = 0;
+};
+
+// 0, or an exit code that is not.
+int SubmitOne(const SubmitOptions& options, const std::string& text,
+              uint32_t worker, Commands& commands) {
+  TemplateValues values = options.values;
+  values["NODE_RANK"] = absl::StrCat(worker);
+  const auto spec = RenderTemplate(text, values);
+  if (!spec.ok()) {
+    return FailFor(worker, std::string(spec.status().message()),
+                   kExitRendezvous);
+  }
+  const SpecFile file(*spec);
+  if (!file.whole()) {
+    return FailFor(
+        worker,
+        absl::StrCat("cannot write ", file.path(), ": ", strerror(errno)),
+        kExitRendezvous);
+  }
+  std::vector<std::string> words =
+      absl::StrSplit(options.command, ' ', absl::SkipEmpty());
+  bool named = false;
+  for (std::string& word : words) {
+    named = absl::StrReplaceAll({{"{}", file.path()}}, &word) > 0 || named;
+  }
+  if (!named) words.push_back(file.path());
+  const int status = commands.Run(words);
+  if (commands.signal() != 0) return 128 + commands.signal();
+  if (status < 0) {
+    return FailFor(
+        worker, absl::StrCat("cannot start ", words[0], ": ", strerror(errno)),
+        kExitRendezvous);
+  }
+  if (status == 0) return 0;
+  return FailFor(worker,
+                 absl::StrCat("`", options.command, "` ", DescribeExit(status)),
+                 ExitCodeOf(status));
 }
 
 }  // namespace
 
 int RunSubmit(const SubmitOptions& options) {
-  // The launcher has read and checked it.
-  const std::string text = ReadSmallFile(options.file, kTemplateBytesMax);
+  // The launcher has checked it.
+  const auto text = ReadUpTo(options.file, kTemplateBytesMax);
+  if (!text.ok()) {
+    return FailFor(1, std::string(text.status().message()), kExitRendezvous);
+  }
+  Commands commands;
+  uint32_t failed = 0;
   for (uint32_t worker = 1; worker <= options.workers; ++worker) {
-    TemplateValues values = options.values;
-    values["NODE_RANK"] = absl::StrCat(worker);
-    const auto spec = RenderTemplate(text, values);
-    if (!spec.ok()) {
-      return FailFor(worker, std::string(spec.status().message()),
-                     kExitRendezvous);
-    }
-    const SpecFile file(*spec);
-    if (!file.whole()) {
-      return FailFor(
-          worker,
-          absl::StrCat("cannot write ", file.path(), ": ", strerror(errno)),
-          kExitRendezvous);
-    }
-    std::vector<std::string> words =
-        absl::StrSplit(options.command, ' ', absl::SkipEmpty());
-    const auto place = std::find(words.begin(), words.end(), "{}");
-    if (place == words.end()) {
-      words.push_back(file.path());
-    } else {
-      *place = file.path();
-    }
-    const int status = RunCommand(words);
-    if (status < 0) {
-      return FailFor(
-          worker,
-          absl::StrCat("cannot start ", words[0], ": ", strerror(errno)),
-          kExitRendezvous);
-    }
-    if (status != 0) {
-      return FailFor(
-          worker,
-          absl::StrCat("`", options.command, "` ", DescribeExit(status)),
-          ExitCodeOf(status));
-    }
+    const int code = SubmitOne(options, *text, worker, commands);
+    if (code == 0) continue;
+    if (commands.signal() != 0) return code;
+    if (options.workers - ++failed < options.workers_min) return code;
   }
   return 0;
 }

@@ -16,17 +16,22 @@ struct SubmitOptions {
   // The file of the worker template.
   std::string file;
   // A program and its arguments, separated by spaces; the path of the filled-in
-  // file takes the place of the word {}, or comes last.
+  // file takes the place of {}, or comes last.
   std::string command;
   // All but NODE_RANK.
   TemplateValues values;
   // Workers 1 to `workers` are submitted, one after the other.
   uint32_t workers = 0;
+  // So many are enough for a run; each that cannot be submitted is named, and
+  // the next one is tried while enough are left.
+  uint32_t workers_min = 0;
 };
 
-// Returns 0, or the exit code of the first command that failed, whose worker a
-// message names; 69 if one cannot be started. The filled-in files, which may
-// hold a join string, are 0600 and removed after their command. Blocks.
+// Returns 0 if enough workers are submitted, else the exit code of the last
+// command that failed; 69 if it cannot be started or the template cannot be
+// read; 128 and the signal if SIGTERM, SIGINT or SIGHUP came, which end the
+// command too. The filled-in files, which may hold a join string, are 0600 and
+// removed after their command. Blocks.
 int RunSubmit(const SubmitOptions& options);
 
 }  // namespace rollcall

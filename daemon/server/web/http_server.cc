@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/web/http_connection.h"
 
@@ -68,7 +69,8 @@ class HttpServer::Core {
   Core(Options options, Handler handler)
       : options_(std::move(options)),
         handler_(std::move(handler)),
-        accepts_left_(options_.limits.accepts_burst) {}
+        budget_(options_.limits.handshakes,
+                options_.limits.handshakes_per_network) {}
   ~Core() { Stop(); }
 
   absl::Status Start() {
@@ -114,8 +116,8 @@ class HttpServer::Core {
         io_->run();
         return;
       } catch (const std::exception&) {
-        // An operation failed, for lack of memory most likely; its connection
-        // has lost its last owner and is closed. The others go on.
+        // An operation failed, for lack of memory most likely. Its connection
+        // does nothing more, and is closed once its room is needed.
       }
     }
   }
@@ -154,40 +156,26 @@ class HttpServer::Core {
     return absl::OkStatus();
   }
 
+  // At once, so that no network's connections keep others waiting in the
+  // kernel's queue.
   void Accept(Acceptor& acceptor) {
-    const absl::Duration pause = Pause();
-    if (pause > absl::ZeroDuration()) return AcceptLater(acceptor, pause);
     acceptor.async_accept(
         [this, &acceptor](error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted) return;
-          if (error) return AcceptLater(acceptor, kDescriptorPause);
-          --accepts_left_;
-          Arrive(std::move(socket));
+          if (error) return AcceptLater(acceptor);
+          // First, so that one that cannot be taken in is not the last.
           Accept(acceptor);
+          Arrive(std::move(socket));
         });
   }
 
-  void AcceptLater(Acceptor& acceptor, absl::Duration pause) {
+  // For lack of descriptors.
+  void AcceptLater(Acceptor& acceptor) {
     auto timer = std::make_shared<asio::steady_timer>(
-        *io_, absl::ToChronoNanoseconds(pause));
+        *io_, absl::ToChronoNanoseconds(kDescriptorPause));
     timer->async_wait([this, &acceptor, timer](error_code error) {
       if (!error) Accept(acceptor);
     });
-  }
-
-  // How long to wait until the next connection may be accepted.
-  absl::Duration Pause() {
-    const auto now = std::chrono::steady_clock::now();
-    const double grown =
-        std::chrono::duration<double>(now - refilled_).count() *
-        options_.limits.accepts_per_second;
-    refilled_ = now;
-    accepts_left_ =
-        std::min<double>(accepts_left_ + grown, options_.limits.accepts_burst);
-    if (accepts_left_ >= 1) return absl::ZeroDuration();
-    return absl::Seconds((1 - accepts_left_) /
-                         options_.limits.accepts_per_second) +
-           absl::Milliseconds(1);
   }
 
   void Arrive(tcp::socket socket) {
@@ -197,19 +185,33 @@ class HttpServer::Core {
     socket.set_option(tcp::no_delay(true), error);
     const std::string address = AddressText(peer.address());
     const std::string network = NetworkOf(address);
+    if (options_.certificate && !budget_.Take(network, MonotonicNow())) return;
     if (!MakeRoom(network)) return;
     open_.push_back({nullptr, network});
     ++by_network_[network];
     const auto at = std::prev(open_.end());
-    if (!options_.certificate) {
-      return Begin<PlainStream>(at, address, std::move(socket));
+    try {
+      if (!options_.certificate) {
+        return Begin<PlainStream>(at, address, std::move(socket));
+      }
+      if (std::chrono::steady_clock::now() - certificate_at_ >=
+          absl::ToChronoNanoseconds(kCertificateEvery)) {
+        (void)TakeCertificate();
+      }
+      // OpenSSL counts the references to the context.
+      Begin<TlsStream>(at, address, std::move(socket), *tls_);
+    } catch (const std::exception&) {
+      // For lack of memory, of OpenSSL too.
+      if (at->connection == nullptr) return Forget(at);
+      // Close erases the entry, so the connection is kept until it returns.
+      const std::shared_ptr<OpenConnection> connection = at->connection;
+      connection->Close();
     }
-    if (std::chrono::steady_clock::now() - certificate_at_ >=
-        absl::ToChronoNanoseconds(kCertificateEvery)) {
-      (void)TakeCertificate();
-    }
-    // OpenSSL counts the references to the context.
-    Begin<TlsStream>(at, address, std::move(socket), *tls_);
+  }
+
+  void Forget(OpenList::iterator at) {
+    if (--by_network_[at->network] == 0) by_network_.erase(at->network);
+    open_.erase(at);
   }
 
   template <typename Stream, typename... Args>
@@ -221,10 +223,7 @@ class HttpServer::Core {
         io_,
         handler_,
         address,
-        [this, at] {
-          if (--by_network_[at->network] == 0) by_network_.erase(at->network);
-          open_.erase(at);
-        },
+        [this, at] { Forget(at); },
         [this, at] { open_.splice(open_.end(), open_, at); }};
     auto connection = std::make_shared<Connection>(std::move(options),
                                                    std::forward<Args>(args)...);
@@ -272,9 +271,7 @@ class HttpServer::Core {
   std::chrono::steady_clock::time_point certificate_at_;
   OpenList open_;
   std::map<std::string, size_t> by_network_;
-  double accepts_left_;
-  std::chrono::steady_clock::time_point refilled_ =
-      std::chrono::steady_clock::now();
+  HandshakeBudget budget_;
   std::thread thread_;
 };
 

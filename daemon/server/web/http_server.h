@@ -31,6 +31,7 @@
 #include "absl/time/time.h"
 #include "daemon/security/authority.h"
 #include "daemon/server/connections/listening_socket.h"
+#include "daemon/server/web/handshake_budget.h"
 #include "daemon/server/web/routes.h"
 
 namespace rollcall {
@@ -39,9 +40,10 @@ struct HttpLimits {
   size_t connections_max = 128;
   // Of one IPv4 address or IPv6 /64; on loopback all are of one.
   size_t connections_per_network_max = 32;
-  // How many connections are accepted in a second, and in one burst.
-  int accepts_per_second = 100;
-  int accepts_burst = 64;
+  // TLS handshakes, which cost a processor's time: in a second and in one
+  // burst, of all together and of one network. More are closed at once.
+  HandshakeRate handshakes = {100, 64};
+  HandshakeRate handshakes_per_network = {50, 32};
   // Two requests of one connection begin at least this far apart.
   absl::Duration request_interval = absl::Milliseconds(20);
   size_t header_bytes_max = 8 << 10;

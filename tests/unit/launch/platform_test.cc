@@ -240,6 +240,32 @@ TEST(Detect, APodOfAJobSet) {
                 "js-workers-3-0", "js-workers-3-0.js.ns.svc.cluster.local"))),
             "kubernetes worker 3 at js-workers-0-0.js.ns.svc.cluster.local job "
             "js-workers");
+  // Of another group than the first: what launches is not known.
+  EXPECT_EQ(Describe(DetectPlatform(Pod(
+                {"JOB_COMPLETION_INDEX=0", "JOBSET_JOB_GLOBAL_INDEX=3"},
+                "js-workers-2-0", "js-workers-2-0.js.ns.svc.cluster.local"))),
+            "kubernetes worker 3");
+  // Of several pods, whose global index is the same.
+  const auto second =
+      Pod({"JOB_COMPLETION_INDEX=1", "JOBSET_JOB_GLOBAL_INDEX=0"},
+          "js-workers-0-1", "js-workers-0-1.js.ns.svc.cluster.local");
+  EXPECT_TRUE(absl::StrContains(DetectPlatform(second)->place.obstacle,
+                                "expected Jobs of one pod each"));
+}
+
+TEST(Detect, ANumberOfNodesThatIsNone) {
+  for (const char* nodes :
+       {"0", "abc", "-1", "2:1", "0:2", "1:2:3", ":", "1:", "99999999"}) {
+    const auto found = DetectPlatform(
+        VariablesOf({absl::StrCat("ROLLCALL_NODES=", nodes).c_str()}));
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument)
+        << nodes;
+    EXPECT_TRUE(absl::StrContains(found.status().message(),
+                                  "expected a number of nodes from 1 to"))
+        << nodes;
+  }
+  EXPECT_EQ(Describe(DetectPlatform(VariablesOf({"ROLLCALL_NODES=1:1"}))),
+            "none alone/1:1");
 }
 
 TEST(Detect, TheNameWithADomainFromTheHostsFile) {
