@@ -10,8 +10,8 @@
 #                       analyse it, and to try it on other releases
 #   packages.sh torch   makes a Python environment outside of the clone, in
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
-#                       transformers from PyPI over Debian's torch, for one
-#                       end-to-end test
+#                       transformers and accelerate from PyPI over Debian's
+#                       torch, for two end-to-end tests
 #   packages.sh programs  installs podman and pdsh, and makes three Python
 #                       environments in ROLLCALL_PROGRAMS_VENVS (default
 #                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
@@ -140,14 +140,14 @@ make_programs_environments() {
 make_torch_environment() {
   local folder=${ROLLCALL_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/torch}
   local python=$folder/bin/python3 versions
-  if "$python" -c 'import torch, transformers' 2>/dev/null; then
+  if "$python" -c 'import torch, transformers, accelerate' 2>/dev/null; then
     echo "packages: $folder is there"
     return
   fi
   # The newest versions that work with torch 1 (Debian 12) and numpy 1.
   case $(/usr/bin/python3 -c 'import torch; print(torch.__version__)') in
-    1.*) versions=(transformers==4.30.2 'numpy<2') ;;
-    *) versions=('transformers>=4.48,<5') ;;
+    1.*) versions=(transformers==4.30.2 accelerate==0.20.3 'numpy<2') ;;
+    *) versions=('transformers>=4.48,<5' 'accelerate>=1,<2') ;;
   esac
   if [ -e "$folder" ] && [ ! -e "$folder/pyvenv.cfg" ]; then
     echo "packages.sh: $folder is not a Python environment; remove it, or set" \
@@ -158,7 +158,7 @@ make_torch_environment() {
   rm -rf "$folder"
   /usr/bin/python3 -m venv --system-site-packages "$folder"
   if ! { "$folder/bin/pip" install -q "${versions[@]}" &&
-         "$python" -c 'import torch, transformers'; }; then
+         "$python" -c 'import torch, transformers, accelerate'; }; then
     rm -rf "$folder"
     echo "packages.sh: cannot make $folder" >&2
     exit 1

@@ -432,13 +432,9 @@ class InTransformers(Saving):
     In a virtual environment that `scripts/packages.sh torch` makes; without it
     the test is skipped.
     """
-    FOLDER = os.environ.get("ROLLCALL_TORCH_VENV", os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
-        "rollcall", "torch"))
-
     def setUp(self):
         super().setUp()
-        self.python = os.path.join(self.FOLDER, "bin", "python3")
+        self.python = os.path.join(harness.TORCH_VENV, "bin", "python3")
         if not os.access(self.python, os.X_OK):
             raise unittest.SkipTest(
                 f"NOT TESTED: there is no {self.python} here; scripts/"

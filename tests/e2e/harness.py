@@ -10,7 +10,7 @@ import socket
 import unittest
 
 from lab import Lab
-from paths import BIN, LAB, PROJECT, ROLLCALL
+from paths import BIN, LAB, PROJECT, ROLLCALL, TORCH_VENV
 from proc import command_line, descendants, resident_bytes, start_ticks
 from stage import DEADLINE_S, Gate, Stage
 

@@ -6,4 +6,8 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
 BIN = os.path.abspath(os.environ.get(
     "ROLLCALL_BIN", os.path.join(PROJECT, "build", "dev", "bin")))
 ROLLCALL = os.path.join(BIN, "rollcall")
+# What `scripts/packages.sh torch` makes.
+TORCH_VENV = os.environ.get("ROLLCALL_TORCH_VENV", os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+    "rollcall", "torch"))
 LAB = os.path.join(PROJECT, "scripts", "lab.sh")

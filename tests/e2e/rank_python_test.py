@@ -8,6 +8,7 @@ import sys
 import unittest
 
 import harness
+import proc
 from harness import E2E, PROJECT, ROLLCALL, Gate
 
 PACKAGE = os.path.join(PROJECT, "client", "python")
@@ -531,6 +532,138 @@ class Jax(E2E):
             [PYTHON, "-c", "import rollcall.jax as j; "
              "print(j.RollcallCluster.is_env_present())"], self.env)
         self.assertEqual(tried.out(), ["False"])
+
+
+
+# Stands for Hugging Face's Trainer: what it asks of a callback, in its order. It
+# goes on from the step in argv[1], and then ends after three steps more.
+FAKE_TRANSFORMERS = "class TrainerCallback:\n    pass\n"
+TRAINS = """
+import os, sys
+from types import SimpleNamespace
+from rollcall.transformers import Callback
+callback, path = Callback(), sys.argv[1]
+rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+state = SimpleNamespace(global_step=0, max_steps=10**9)
+if os.path.exists(path):
+    with open(path) as f:
+        state.global_step = int(f.read())
+    state.max_steps = state.global_step + 3
+control = SimpleNamespace(should_save=False, should_training_stop=False)
+print("begins", rank, size, state.global_step, flush=True)
+callback.on_train_begin(None, state, control)
+while state.global_step < state.max_steps and not control.should_training_stop:
+    state.global_step += 1
+    state.num_input_tokens_seen = 100 * state.global_step
+    callback.on_step_end(None, state, control)
+    callback.on_log(None, state, control, logs={"loss": 2.5})
+    if control.should_save and rank == "0":
+        with open(path, "w") as f:
+            f.write(str(state.global_step))
+callback.on_train_end(None, state, control)
+print("ends", rank, size, state.global_step, flush=True)
+"""
+
+
+class Transformers(E2E):
+    def setUp(self):
+        super().setUp()
+        folder = self.stage.path("fake")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "transformers.py"), "w",
+                  encoding="ascii") as f:
+            f.write(FAKE_TRANSFORMERS)
+        self.env = {**ENVIRONMENT, "PYTHONPATH": f"{PACKAGE}:{folder}"}
+        self.saved = self.stage.path("saved")
+
+    def start(self, *flags):
+        command = [PYTHON, "-c", TRAINS, self.saved]
+        launcher = self.launch(["--job", "hf", *flags], command, self.env)
+        join = self.join_string(launcher)
+        worker = self.join(join, ["--name", "w"], command, self.env)
+        return launcher, worker, join
+
+    def test_a_notice_saves_one_step_and_the_next_world_goes_on(self):
+        launcher, worker, join = self.start("--nodes", "1:2", "--join-timeout",
+                                            "60s", "--max-restarts", "0")
+        launcher.await_line("begins 0 2 0")
+        state = self.await_status(
+            join, lambda s: s["loss"]
+            and all(n["step"] > 1 for n in s["nodes"]), "steps and a loss")
+        self.assertEqual(state["loss"], 2.5)
+        self.assertGreater(state["tokens_per_second"], 0)
+        worker.signal(signal.SIGTERM)
+        self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
+        saved = [node.await_line(r"saved step (\d+) for a notice", "err")[1]
+                 for node in (launcher, worker)]
+        self.assertEqual(saved[0], saved[1])
+        self.assertIsNotNone(launcher.find(f"begins 0 1 {saved[0]}$"))
+        self.assertIsNotNone(launcher.find(f"ends 0 1 {int(saved[0]) + 3}$"))
+
+    def test_a_peer_that_dies_ends_the_others_at_once(self):
+        launcher, worker, join = self.start("--nodes", "2", "--max-restarts",
+                                            "1")
+        self.await_status(
+            join, lambda s: s["generation"] == 1
+            and all(n["step"] > 1 for n in s["nodes"]), "steps")
+        with open(self.saved, "w", encoding="ascii") as f:
+            f.write("7")
+        killed = proc.descendants(worker.pid)
+        killed = [pid for pid in killed
+                  if proc.command_line(pid)[:1] == [PYTHON]]
+        self.assertEqual(len(killed), 1)
+        os.kill(killed[0], signal.SIGKILL)
+        for node in (launcher, worker):
+            self.assert_code(node, 0)
+        # Both went on from there in the next world.
+        for node, rank in ((launcher, 0), (worker, 1)):
+            self.assertIsNotNone(node.find(f"ends {rank} 2 10$"))
+
+    def test_without_an_agent_it_does_nothing(self):
+        with open(self.saved, "w", encoding="ascii") as f:
+            f.write("7")
+        run = self.stage.run([PYTHON, "-c", TRAINS, self.saved],
+                             {**self.env, "RANK": "0", "WORLD_SIZE": "1"})
+        self.assertEqual(run.out(), ["begins 0 1 7", "ends 0 1 10"])
+
+
+
+class InTransformers(E2E):
+    """The callback in Hugging Face's Trainer itself, over Gloo.
+
+    In the virtual environment that `scripts/packages.sh torch` makes; without it
+    the test is skipped.
+    """
+
+    def test_a_notice_saves_and_the_next_world_goes_on(self):
+        python = os.path.join(harness.TORCH_VENV, "bin", "python3")
+        if not os.access(python, os.X_OK):
+            raise unittest.SkipTest(
+                f"NOT TESTED: there is no {python} here; scripts/packages.sh "
+                "torch makes it, in ROLLCALL_TORCH_VENV if set")
+        command = [python, "-B", os.path.join(
+            os.path.dirname(os.path.abspath(__file__)),
+            "transformers_train.py"), self.stage.path("saved")]
+        env = {**ENVIRONMENT, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+               "CUDA_VISIBLE_DEVICES": ""}
+        launcher = self.launch(
+            ["--job", "hf", "--nodes", "1:2", "--join-timeout", "60s",
+             "--notice-time", "60s", "--max-restarts", "0"], command, env)
+        join = self.join_string(launcher)
+        worker = self.join(join, ["--name", "w"], command, env)
+        self.await_status(
+            join, lambda s: s["world_size"] == 2
+            and all(n["step"] > 1 for n in s["nodes"]), "steps")
+        worker.signal(signal.SIGTERM)
+        self.assert_code(worker, 0)
+        self.assert_code(launcher, 0)
+        saved = [int(node.await_line(r"saved step (\d+) for a notice",
+                                     "err")[1]) for node in (launcher, worker)]
+        self.assertEqual(saved[0], saved[1])
+        self.assertIsNotNone(
+            launcher.find(rf"begins 1 .*/checkpoint-{saved[0]}$"))
+        self.assertIsNotNone(launcher.find(f"ends 1 {saved[0] + 3}$"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,174 @@
+"""Hugging Face's Trainer under rollcall.
+
+    from rollcall.transformers import Callback
+
+    trainer = Trainer(..., callbacks=[Callback()])
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
+
+Steps, loss and tokens per second go to `rollcall status`. When a step boundary is
+asked for (a drain, a newcomer, a preemption), all ranks agree on a step, the
+Trainer saves it, and `train` ends the process with exit code 75: rollcall starts
+it again in the next world, or requeues the job, and it continues from that step.
+
+A process that no agent has started trains as without the callback.
+"""
+
+import os
+import signal
+import sys
+import time
+from typing import Any, Optional
+
+from transformers import TrainerCallback
+
+from ._rank import Rank, attach, current
+from .errors import Aborted, Error
+
+# What a script ends with that has saved for a notice and wants to go on.
+REQUEUE = 75
+
+# For what the daemon does at once; longer than it may take to notice a loss.
+_PATIENCE_S = 60.0
+
+
+class Callback(TrainerCallback):
+    """Attaches this process to its agent, at once.
+
+    `agree_every`: the ranks ask each other every so many steps whether one of
+    them has a notice, by a sum of one number over torch.distributed, or, where
+    that is not in use, by `Rank.exchange`. All ranks must give the same.
+
+    ValueError, Lost, Refused: see `rollcall.attach`.
+    """
+
+    def __init__(self, agree_every: int = 1) -> None:
+        if agree_every < 1:
+            raise ValueError("agree_every: expected 1 or more, found "
+                             f"{agree_every}")
+        self._agree_every = agree_every
+        self._rank: Rank = current() or attach()
+        self._stops_at: Optional[int] = None
+        self._loss: Optional[float] = None
+        self._tokens = 0
+        self._tokens_at = 0.0
+        self._speed: Optional[float] = None
+        if not self._rank.alone:
+            self._take_signals()
+
+    # --- What the Trainer calls -----------------------------------------------
+
+    def on_train_begin(self, args: Any, state: Any, control: Any,
+                       **_: Any) -> None:
+        """Where a resumed training begins."""
+        self._tokens = _tokens_seen(state)
+        self._tokens_at = time.monotonic()
+        self._progress(state)
+
+    def on_log(self, args: Any, state: Any, control: Any,
+               logs: Any = None, **_: Any) -> None:
+        """Takes the loss, which the Trainer averages between two logs."""
+        loss = (logs or {}).get("loss")
+        if isinstance(loss, (int, float)):
+            self._loss = float(loss)
+        now, tokens = time.monotonic(), _tokens_seen(state)
+        if tokens > self._tokens and now > self._tokens_at:
+            self._speed = (tokens - self._tokens) / (now - self._tokens_at)
+            self._tokens, self._tokens_at = tokens, now
+
+    def on_step_end(self, args: Any, state: Any, control: Any,
+                    **_: Any) -> None:
+        """Reports the step, and stops at it if a rank has a notice."""
+        step = int(state.global_step)
+        self._progress(state)
+        if (self._rank.alone or step % self._agree_every != 0
+                or not self._agree(args, step)):
+            return
+        self._stops_at = step
+        control.should_save = True
+        control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any,
+                     **_: Any) -> None:
+        """Ends the process if a notice has ended the training early."""
+        if self._stops_at is None or state.global_step >= state.max_steps > 0:
+            return
+        print(f"rollcall: saved step {self._stops_at} for a notice",
+              file=sys.stderr, flush=True)
+        self._meet()
+        # The daemon ends the world once it knows that all are there. An exit
+        # before that would count as a failure.
+        try:
+            self._rank.await_notice(_PATIENCE_S)
+            self._rank.notice_seen(self._stops_at)
+            self._rank.await_abort(_PATIENCE_S)
+        except Error:
+            pass  # The world has ended, or the agent is gone: end as well.
+        raise SystemExit(REQUEUE)
+
+    # --- Between the ranks ----------------------------------------------------
+
+    def _agree(self, args: Any, step: int) -> bool:
+        """Whether any rank has a notice; the same answer on all."""
+        asked = self._rank.notice is not None or _notice_file()
+        if self._rank.world.size == 1:
+            return asked
+        distributed = _distributed()
+        if distributed is None:
+            try:
+                return b"1" in self._rank.exchange(
+                    f"rollcall.transformers/{step}", b"1" if asked else b"0")
+            except Aborted:
+                raise SystemExit(128 + signal.SIGTERM) from None
+        torch = sys.modules["torch"]
+        flag = torch.tensor([1 if asked else 0], device=args.device)
+        distributed.all_reduce(flag)
+        return bool(flag.item())
+
+    def _meet(self) -> None:
+        """No rank exits before the state of all is saved."""
+        distributed = _distributed()
+        if distributed is not None:
+            distributed.barrier()
+        elif self._rank.world.size > 1:
+            self._rank.exchange("rollcall.transformers/saved", b"")
+
+    def _progress(self, state: Any) -> None:
+        self._rank.progress(int(state.global_step), self._loss, self._speed,
+                            max(int(state.max_steps or 0), 0))
+
+    def _take_signals(self) -> None:
+        # A notice comes with a signal, SIGTERM by default, which would end the
+        # process before it has saved. Without a notice SIGTERM still ends it;
+        # so does the end of the world, also while a collective waits for a rank
+        # that is gone and no Python handler runs.
+        try:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+        except ValueError:
+            pass  # Not the main thread: the user's handlers stay.
+        self._rank.when_over(self._when_over)
+
+    def _on_sigterm(self, *_: Any) -> None:
+        if self._rank.notice is None and not _notice_file():
+            raise SystemExit(128 + signal.SIGTERM)
+
+    def _when_over(self) -> None:
+        if self._stops_at is None:
+            os._exit(128 + signal.SIGTERM)
+
+
+def _tokens_seen(state: Any) -> int:
+    """0: the Trainer does not count (`include_num_input_tokens_seen`)."""
+    return int(getattr(state, "num_input_tokens_seen", 0) or 0)
+
+
+def _notice_file() -> bool:
+    return os.path.exists(os.environ.get("ROLLCALL_NOTICE", ""))
+
+
+def _distributed() -> Any:
+    """torch.distributed where the ranks are connected by it, else None."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available():
+        return None
+    return distributed if distributed.is_initialized() else None
