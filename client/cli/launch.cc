@@ -19,6 +19,7 @@
 #include "client/launch/platform/environment.h"
 #include "client/launch/start_plan.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/whole_file.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/etcd_location.h"
 #include "daemon/security/digest.h"
@@ -87,7 +88,7 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
   if (here) return std::vector<Host>();
   absl::StatusOr<std::string> text = absl::StrJoin(flags.host_lines, "\n");
   if (!flags.hostfile.empty()) {
-    text = ReadUpTo(flags.hostfile, kHostfileBytesMax);
+    text = ReadWholeFile(flags.hostfile, kHostfileBytesMax);
   }
   if (!text.ok()) {
     return absl::InvalidArgumentError(
@@ -151,7 +152,7 @@ absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
     return absl::InvalidArgumentError(absl::StrCat(
         flags.template_from, " ", flags.worker_template, ": ", why));
   };
-  const auto text = ReadUpTo(flags.worker_template, kTemplateBytesMax);
+  const auto text = ReadWholeFile(flags.worker_template, kTemplateBytesMax);
   if (!text.ok()) return failed(text.status().message());
   const auto names = PlaceholdersOf(*text);
   if (!names.ok()) return failed(names.status().message());

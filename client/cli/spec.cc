@@ -11,6 +11,7 @@
 #include "client/launch/launch_folder.h"
 #include "client/launch/run_spec/exclusive_flags.h"
 #include "client/launch/run_spec/run_spec.h"
+#include "daemon/base/whole_file.h"
 
 namespace rollcall {
 namespace {
@@ -35,7 +36,7 @@ bool Overridden(const std::string& flag, const std::set<std::string>& given) {
 }  // namespace
 
 absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags) {
-  const auto text = ReadUpTo(flags.file, kYamlBytesMax);
+  const auto text = ReadWholeFile(flags.file, kYamlBytesMax);
   if (!text.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--spec: ", text.status().message()));

@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/known_process.h"
+#include "daemon/base/whole_file.h"
 #include "daemon/journal/private_folder.h"
 #include "daemon/security/identity.h"
 #include "daemon/security/kept_tokens.h"
@@ -30,7 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kSmallFileMax = 1 << 20;
 // Enough for the last lines of a log.
 constexpr std::streamoff kLastBytes = 64 << 10;
 constexpr char kRunningFile[] = "/daemon.json";
@@ -43,7 +43,7 @@ bool Exists(const std::string& path) {
 bool RunsCommand(pid_t pid, absl::string_view command) {
   if (pid <= 0) return false;
   // The pid may be reused; the arguments show whether it is a daemon.
-  auto arguments = ReadSmallFile(absl::StrCat("/proc/", pid, "/cmdline"));
+  auto arguments = ReadWholeFile(absl::StrCat("/proc/", pid, "/cmdline"));
   if (!arguments.ok()) return false;
   const std::vector<std::string> words = absl::StrSplit(*arguments, '\0');
   return words.size() > 1 && words[1] == command &&
@@ -132,7 +132,7 @@ std::vector<std::string> LaunchFoldersOf(const std::string& job) {
 
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder) {
   const std::string path = folder + kRunningFile;
-  auto text = ReadSmallFile(path);
+  auto text = ReadWholeFile(path);
   if (!text.ok()) return absl::NotFoundError(text.status().message());
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   RunningJob running;
@@ -222,36 +222,6 @@ void ForgetOrphanedRun(const std::string& folder, bool all) {
 bool IsRunKnown(const std::string& folder) {
   std::error_code ignored;
   return fs::exists(folder + kRunningFile, ignored);
-}
-
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
-  return ReadUpTo(path, kSmallFileMax);
-}
-
-absl::StatusOr<std::string> ReadUpTo(const std::string& path,
-                                     size_t bytes_max) {
-  std::error_code unknown;
-  if (fs::is_directory(path, unknown)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot read ", path,
-                     ": expected a file, found a "
-                     "directory"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot read ", path, ": ", strerror(errno)));
-  }
-  std::string text(bytes_max, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() == bytes_max &&
-      file.peek() != std::ifstream::traits_type::eof()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot read ", path, ": expected at most ", bytes_max,
-                     " bytes, found more"));
-  }
-  return text;
 }
 
 std::string LastLines(const std::string& path, size_t lines) {

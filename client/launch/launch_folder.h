@@ -86,9 +86,6 @@ bool IsRunKnown(const std::string& folder);
 // The launcher's record; see launch_record.h.
 inline constexpr char kLaunchFile[] = "/launch.json";
 
-// At most 1 MiB. Errors name the path and the system's error.
-absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
-absl::StatusOr<std::string> ReadUpTo(const std::string& path, size_t bytes_max);
 // The file's last lines, for a message; empty: there are none.
 std::string LastLines(const std::string& path, size_t lines);
 

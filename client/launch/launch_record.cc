@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/launch/launch_folder.h"
+#include "daemon/base/whole_file.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/identity.h"
 #include "nlohmann/json.hpp"
@@ -210,7 +211,7 @@ absl::Status WriteLaunchRecord(const std::string& folder,
 
 absl::StatusOr<LaunchRecord> ReadLaunchRecord(const std::string& folder) {
   const std::string path = folder + kLaunchFile;
-  const auto text = ReadUpTo(path, kLaunchRecordBytesMax);
+  const auto text = ReadWholeFile(path, kLaunchRecordBytesMax);
   if (!text.ok()) return absl::NotFoundError(text.status().message());
   auto record = ParseLaunchRecord(*text);
   if (record.ok()) return record;

@@ -16,9 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "client/launch/launch_folder.h"
 #include "client/launch/spawn/spawn.h"
 #include "daemon/base/signal_pipe.h"
+#include "daemon/base/whole_file.h"
 #include "daemon/core/exit_codes.h"
 
 extern char** environ;
@@ -142,7 +142,7 @@ int SubmitOne(const SubmitOptions& options, const std::string& text,
 
 int RunSubmit(const SubmitOptions& options) {
   // The launcher has checked it.
-  const auto text = ReadUpTo(options.file, kTemplateBytesMax);
+  const auto text = ReadWholeFile(options.file, kTemplateBytesMax);
   if (!text.ok()) {
     return FailFor(1, std::string(text.status().message()), kExitRendezvous);
   }

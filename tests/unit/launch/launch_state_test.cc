@@ -20,6 +20,7 @@
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
 #include "client/launch/spawn/spawn.h"
+#include "daemon/base/whole_file.h"
 #include "daemon/journal/state_folder.h"
 #include "nlohmann/json.hpp"
 
@@ -214,7 +215,7 @@ TEST(LaunchFolder, IsNotLockedThroughALink) {
   std::filesystem::permissions(state, std::filesystem::perms::owner_all);
   std::filesystem::create_symlink(victim, state + "/lock");
   EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
-  EXPECT_EQ(*ReadUpTo(victim, 99), "kept");
+  EXPECT_EQ(*ReadWholeFile(victim, 99), "kept");
   std::filesystem::remove(state + "/lock");
   EXPECT_TRUE(LaunchFolder::Open(state).ok());
 }
