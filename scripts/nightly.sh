@@ -39,7 +39,7 @@ e2e() {
   local seed=$RANDOM
   echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
   (cd tests/e2e && ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=3600 \
-    ROLLCALL_TEST_SEED=$seed python3 -B run_one.py "$1")
+    ROLLCALL_TEST_SEED=$seed /usr/bin/python3 -B run_one.py "$1")
 }
 
 # The benchmarks that are one binary, with few nodes: that they still run. Their
