@@ -86,6 +86,72 @@ class Ssh(E2E):
         self.assertIsNotNone(launcher.find("no agent runs on lab3"))
         self.assert_clean()
 
+    def configure(self, *replaced):
+        """Replaces words of the user's ssh configuration."""
+        path = self.stage.path("ssh_config")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        for old, new in replaced:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def test_a_host_that_answers_nothing_is_named(self):
+        self.make(2)
+        dropped = self.lab.run(2, ["nft", "add table inet t; add chain inet t "
+                                   "c { type filter hook input priority 0; }; "
+                                   "add rule inet t c tcp dport 22 drop"])
+        self.assert_code(dropped, 0)
+        self.configure(("ConnectTimeout 10", "ConnectTimeout 2"))
+        launcher = self.start(["--hostfile", self.hostfile("lab1", "lab2")],
+                              SAYS)
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            r"lab2 \(lab2\): ssh failed.*timed out"))
+        self.assertIsNotNone(launcher.find("no agent runs on lab2"))
+        self.assert_clean()
+
+    def test_a_host_that_asks_for_a_password_is_named(self):
+        self.make(2)
+        # A key that the host does not know.
+        self.configure((self.stage.path("user_key"),
+                        self.stage.path("host_key")))
+        launcher = self.start(["--hostfile", self.hostfile("lab1", "lab2")],
+                              SAYS)
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            r"lab2 \(lab2\): ssh failed.*Permission denied .*password.*must "
+            "work without a question"))
+        self.assert_clean()
+
+    def test_a_host_with_another_version_is_named(self):
+        self.make(2)
+        version = self.stage.run([harness.ROLLCALL, "version"]).out()[0]
+        version = version.split()[-1]
+        other = version[:-1] + ("8" if version[-1] == "9" else "9")
+        for host, change in ((1, "cat"), (2, f"sed s/{version}/{other}/g")):
+            made = self.lab.run(host, [
+                "sh", "-c", f"mkdir /run/own && {change} {harness.ROLLCALL} "
+                ">/run/own/rollcall && chmod 700 /run/own/rollcall"])
+            self.assert_code(made, 0)
+        launcher = self.start(["--hostfile", self.hostfile("lab1", "lab2")],
+                              SAYS, "/run/own/rollcall")
+        self.assert_code(launcher, 69)
+        self.assertIsNotNone(launcher.find(
+            f"on lab2: this rollcall is version {other}, the launcher's is "
+            f"{version}; install the same one here, or launch with --push"))
+        self.assertIsNotNone(launcher.find("no agent runs on lab2"))
+        self.assert_clean()
+
+    def test_ranks_may_lock_the_memory_that_their_session_may(self):
+        self.make(2)
+        launcher = self.start(["--hostfile", self.hostfile("lab2")],
+                              ["sh", "-c", "ulimit -l"])
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find(r"^\[lab2/0\] 2048$"),
+                             launcher.text())
+
     def test_the_rest_goes_on_if_it_is_enough(self):
         self.make(3, with_sshd=[2])
         launcher = self.start(

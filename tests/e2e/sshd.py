@@ -8,7 +8,8 @@ SSHD = "/usr/sbin/sshd"
 
 class Sshd:
     """sshd on these hosts of `lab`. `ssh`: the command for a client on any host
-    of the lab; a host is called labN. `servers`: the process of each."""
+    of the lab; a host is called labN. `servers`: the process of each.
+    Its sessions may lock 1024 KiB of memory for each of its number."""
 
     def __init__(self, stage, lab, hosts):
         if os.getuid() != 0:
@@ -57,6 +58,6 @@ class Sshd:
         server = lab.start(host, [
             "sh", "-c", f"mount --bind {self.stage.path(f'passwd{host}')} "
             "/etc/passwd && mkdir -p /run/sshd && "
-            f"exec {SSHD} -D -e -f {self.stage.path(f'sshd_config{host}')}"])
+            f"ulimit -l {1024 * host} && exec {SSHD} -D -e -f {self.stage.path(f'sshd_config{host}')}"])
         server.await_line("Server listening", "err")
         self.servers.append(server)
