@@ -108,17 +108,19 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
   for (auto host = hosts->begin(); host != hosts->end(); ++host) {
     if (!IsThisMachine(*host, hostname)) continue;
     here = true;
-    const size_t at = host->target.rfind('@');
-    const std::string user =
-        at == std::string::npos ? "" : host->target.substr(0, at);
-    if (const std::string own = OwnUser(); !user.empty() && user != own) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          from, ": ", host->target, " is this machine, where ranks run as ",
-          own, "; leave the user out, or give --rank-user ", user));
-    }
     if (flags.no_worker) {
       hosts->erase(host);
       break;
+    }
+    if (const size_t at = host->target.rfind('@'); at != std::string::npos) {
+      const std::string user = host->target.substr(0, at);
+      const std::string& as = flags.local.rank_user;
+      const std::string own = as.empty() ? OwnUser() : as;
+      if (user != own) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            from, ": ", host->target, " is this machine, where ranks run as ",
+            own, "; leave the user out, or give --rank-user ", user));
+      }
     }
     const bool named = host->name != "localhost" && host->name != "127.0.0.1";
     if (own_name.empty() && named) own_name = host->name;

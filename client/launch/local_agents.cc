@@ -74,6 +74,12 @@ void LocalAgents::Kill(int signal) const {
   for (const auto& [pid, agent] : agents_) Kill(pid, agent, signal);
 }
 
+void LocalAgents::KillAgents(int signal) const {
+  for (const auto& [pid, agent] : agents_) {
+    if (agent.record.name != kSubmitName) Kill(pid, agent, signal);
+  }
+}
+
 void LocalAgents::KillNamed(const std::string& name, int signal) const {
   for (const auto& [pid, agent] : agents_) {
     if (agent.record.name == name) Kill(pid, agent, signal);

@@ -51,6 +51,8 @@ class LocalAgents {
   std::optional<Ended> Reaped(pid_t pid, int wait_status);
 
   void Kill(int signal) const;
+  // Not the submit command.
+  void KillAgents(int signal) const;
   // Does nothing if there is none of this name.
   void KillNamed(const std::string& name, int signal) const;
 

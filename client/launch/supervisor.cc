@@ -243,6 +243,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
       story_.Say(absl::StrCat("the agent of ", agent.name, " ",
                               DescribeExit(*agent.wait_status)));
     }
+    if (!agent.own) HostFailed(agent);
     return;
   }
   if (!agent.own) HostFailed(agent);
@@ -273,7 +274,8 @@ void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
 // ranks run, a connection that breaks ends nothing.
 void Supervisor::JudgeHosts() {
   judge_hosts_at_ = absl::InfiniteFuture();
-  if (ran_ || stop_) return;
+  if (ran_ || stop_ || job_ended_ || daemon_.end() || !gave_up_.empty()) return;
+  RefreshTokens();
   const auto status = AdminClient(address_).Status(kStatusTimeout);
   if (!status.ok()) {
     judge_hosts_at_ = MonotonicNow() + kJudgeAgain;

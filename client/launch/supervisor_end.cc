@@ -32,7 +32,7 @@ constexpr size_t kAgentsNamedMax = 8;
 void Supervisor::OnSignal(int signal) {
   if (signal == SIGWINCH || signal == SIGCONT) return story_.Redraw();
   // Agents pass it on to their ranks.
-  if (signal == SIGUSR2) return agents_.Kill(signal);
+  if (signal == SIGUSR2) return agents_.KillAgents(signal);
   ++interrupts_;
   // A run that is already over cannot be stopped gracefully first.
   const bool again = interrupts_ > 1 || daemon_.end();

@@ -27,6 +27,10 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
   }
   std::string text(bytes_max, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot read ", path, ": ", strerror(errno)));
+  }
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() == bytes_max &&
       file.peek() != std::ifstream::traits_type::eof()) {

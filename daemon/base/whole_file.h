@@ -12,7 +12,8 @@
 namespace rollcall {
 
 // All bytes of a file. FAILED_PRECONDITION: it is a directory, or has more than
-// `bytes_max` bytes. UNAVAILABLE: it cannot be opened. Messages name the path.
+// `bytes_max` bytes. UNAVAILABLE: it cannot be opened or read. Messages name
+// the path.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           size_t bytes_max = 1 << 20);
 

@@ -539,9 +539,11 @@ class Jax(E2E):
 # goes on from the step in argv[1], and then ends after three steps more.
 FAKE_TRANSFORMERS = "class TrainerCallback:\n    pass\n"
 TRAINS = """
-import os, sys
+import os, signal, sys, threading
 from types import SimpleNamespace
 from rollcall.transformers import Callback
+ends = os._exit
+os._exit = lambda code: (os.write(1, b"over\\n"), ends(code))
 callback, path = Callback(), sys.argv[1]
 rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
 state = SimpleNamespace(global_step=0, max_steps=10**9)
@@ -557,10 +559,16 @@ while state.global_step < state.max_steps and not control.should_training_stop:
     state.num_input_tokens_seen = 100 * state.global_step
     callback.on_step_end(None, state, control)
     callback.on_log(None, state, control, logs={"loss": 2.5})
-    if control.should_save and rank == "0":
-        with open(path, "w") as f:
-            f.write(str(state.global_step))
-callback.on_train_end(None, state, control)
+    if os.path.exists(path + ".hang"):
+        # As in a collective without the peer: no Python handler runs.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        print("hangs", flush=True)
+        threading.Event().wait()
+    if control.should_save:
+        if rank == "0":
+            with open(path, "w") as f:
+                f.write(str(state.global_step))
+        callback.on_save(None, state, control)
 print("ends", rank, size, state.global_step, flush=True)
 """
 
@@ -583,7 +591,19 @@ class Transformers(E2E):
         worker = self.join(join, ["--name", "w"], command, self.env)
         return launcher, worker, join
 
+    def rank_of(self, agent):
+        ranks = [pid for pid in proc.descendants(agent.pid)
+                 if proc.command_line(pid)[:1] == [PYTHON]]
+        self.assertEqual(len(ranks), 1)
+        return ranks[0]
+
     def test_a_notice_saves_one_step_and_the_next_world_goes_on(self):
+        self.leaves(lambda worker: worker.pid)
+
+    def test_a_rank_that_is_told_to_end_asks_to_leave(self):
+        self.leaves(self.rank_of)
+
+    def leaves(self, told):
         launcher, worker, join = self.start("--nodes", "1:2", "--join-timeout",
                                             "60s", "--max-restarts", "0")
         launcher.await_line("begins 0 2 0")
@@ -592,7 +612,7 @@ class Transformers(E2E):
             and all(n["step"] > 1 for n in s["nodes"]), "steps and a loss")
         self.assertEqual(state["loss"], 2.5)
         self.assertGreater(state["tokens_per_second"], 0)
-        worker.signal(signal.SIGTERM)
+        os.kill(told(worker), signal.SIGTERM)
         self.assert_code(worker, 0)
         self.assert_code(launcher, 0)
         saved = [node.await_line(r"saved step (\d+) for a notice", "err")[1]
@@ -609,14 +629,18 @@ class Transformers(E2E):
             and all(n["step"] > 1 for n in s["nodes"]), "steps")
         with open(self.saved, "w", encoding="ascii") as f:
             f.write("7")
-        killed = proc.descendants(worker.pid)
-        killed = [pid for pid in killed
-                  if proc.command_line(pid)[:1] == [PYTHON]]
-        self.assertEqual(len(killed), 1)
-        os.kill(killed[0], signal.SIGKILL)
+        hang = self.saved + ".hang"
+        with open(hang, "w", encoding="ascii"):
+            pass
+        for node in (launcher, worker):
+            node.await_line("hangs")
+        os.remove(hang)
+        os.kill(self.rank_of(worker), signal.SIGKILL)
         for node in (launcher, worker):
             self.assert_code(node, 0)
-        # Both went on from there in the next world.
+        # The one that hung was not left to the agent's SIGKILL; and both went
+        # on in the next world.
+        self.assertIsNotNone(launcher.find(r"\] over$"))
         for node, rank in ((launcher, 0), (worker, 1)):
             self.assertIsNotNone(node.find(f"ends {rank} 2 10$"))
 

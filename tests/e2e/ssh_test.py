@@ -257,6 +257,10 @@ class Ssh(E2E):
                 (["--no-worker"], ["localhost"], "name the hosts that train"),
                 (["--name", "b"], ["localhost", "b"], "are both named b"),
                 (["--insecure"], ["b"], "--hostfile needs TLS"),
+                (["--no-worker"], ["nobody@localhost"],
+                 "name the hosts that train"),
+                (["--rank-user", "daemon"], ["nobody@localhost"],
+                 "where ranks run as daemon; leave the user out"),
                 ([], ["nobody@localhost"], "where ranks run as root; leave "
                  "the user out, or give --rank-user nobody"),
                 (["--ssh", "ssh -o 'X Y'"], ["b"],

@@ -150,7 +150,8 @@ class Submit(E2E):
     def test_ctrl_c_ends_the_command_and_removes_the_file(self):
         waits, gate = self.stage.path("waits"), Gate(self.stage)
         with open(waits, "w", encoding="utf-8") as f:
-            f.write(f'#!/bin/sh\necho "submits $1 by $$"\ncat {gate.path}\n')
+            f.write("#!/bin/sh\ntrap '' TERM\n"
+                    f'echo "submits $1 by $$"\ncat {gate.path}\n')
         os.chmod(waits, 0o700)
         launcher = self.launch(
             ["--nodes", "2", "--worker-template", self.template("<<JOIN>>"),
@@ -159,7 +160,12 @@ class Submit(E2E):
         path, pid = told[1], int(told[2])
         self.assertTrue(os.path.exists(path))
         below = proc.descendants(pid)
-        launcher.signal(signal.SIGINT)
+        # Meant for agents alone.
+        launcher.await_line("missing|waiting")
+        launcher.signal(signal.SIGUSR2)
+        for told in "stopping the run", "once more":
+            launcher.signal(signal.SIGINT)
+            launcher.await_line(told)
         self.assert_code(launcher, 130)
         self.assertFalse(os.path.exists(path))
         self.stage.await_gone([pid, *below], "the submit command")

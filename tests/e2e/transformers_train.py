@@ -38,7 +38,7 @@ trainer = Trainer(
     model=Model(),
     args=TrainingArguments(
         output_dir=folder, max_steps=steps, per_device_train_batch_size=2,
-        logging_steps=1, save_strategy="no", no_cuda=True, report_to=[],
+        logging_steps=100, save_strategy="no", no_cuda=True, report_to=[],
         disable_tqdm=True),
     train_dataset=Points(), callbacks=[Callback()])
 print("begins", trainer.args.world_size, last, flush=True)

@@ -233,11 +233,11 @@ class RemoteAgent {
     const std::string folder = path.substr(0, path.rfind('/'));
     auto copied =
         Converse(ForAnyShell(absl::StrCat(
-                     "umask 077; mkdir -p ", folder, " && t=$(mktemp ", path,
-                     ".XXXXXX) && { cat >$t && ", whole("$t"),
-                     " && chmod 700 $t && mv $t ", path,
-                     "; } || { rm -f $t; echo the copy is not whole >&2; "
-                     "exit 1; }")),
+                     "umask 077; unset t; mkdir -p ", folder, " && t=$(mktemp ",
+                     path, ".XXXXXX) && cat >$t && { ", whole("$t"),
+                     " || { echo the copy is not whole >&2; false; }; } && "
+                     "chmod 700 $t && mv $t ",
+                     path, " || { [ -z \"$t\" ] || rm -f $t; exit 1; }")),
                  *binary, /*stays_open=*/false);
     if (!copied.ok()) return copied.status();
     if (copied->code == 0) return path;

@@ -26,8 +26,10 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// A command that was signalled has this time to end.
-constexpr int kKillAfterMs = 5000;
+// A command that was signalled has this time to end: less than the launcher
+// gives this process after a second Ctrl-C (kKillPatience in
+// supervisor_end.cc).
+constexpr int kKillAfterMs = 2000;
 
 int FailFor(uint32_t worker, const std::string& why, int code) {
   std::fprintf(stderr, "rollcall: worker %u is not submitted: %s\n", worker,

@@ -10,7 +10,9 @@ asked for (a drain, a newcomer, a preemption), all ranks agree on a step, the
 Trainer saves it, and `train` ends the process with exit code 75: rollcall starts
 it again in the next world, or requeues the job, and it continues from that step.
 
-A process that no agent has started trains as without the callback.
+A process that no agent has started trains as without the callback. Beside an agent
+that has not started it (`rollcall join --attach`), put the script into
+`with rollcall.attach():`, which tells the agent how it ends.
 """
 
 import os
@@ -48,6 +50,7 @@ class Callback(TrainerCallback):
         self._agree_every = agree_every
         self._rank: Rank = current() or attach()
         self._stops_at: Optional[int] = None
+        self._saved = False
         self._loss: Optional[float] = None
         self._tokens = 0
         self._tokens_at = 0.0
@@ -81,20 +84,22 @@ class Callback(TrainerCallback):
         step = int(state.global_step)
         self._progress(state)
         if (self._rank.alone or step % self._agree_every != 0
+                or step >= state.max_steps > 0
                 or not self._agree(args, step)):
             return
         self._stops_at = step
         control.should_save = True
         control.should_training_stop = True
 
-    def on_train_end(self, args: Any, state: Any, control: Any,
-                     **_: Any) -> None:
-        """Ends the process if a notice has ended the training early."""
-        if self._stops_at is None or state.global_step >= state.max_steps > 0:
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends the process once the step of a notice is saved: at once, since
+        the Trainer may remove checkpoints before it calls on_train_end."""
+        if self._stops_at is None:
             return
+        self._meet()
         print(f"rollcall: saved step {self._stops_at} for a notice",
               file=sys.stderr, flush=True)
-        self._meet()
+        self._saved = True
         # The daemon ends the world once it knows that all are there. An exit
         # before that would count as a failure.
         try:
@@ -137,10 +142,9 @@ class Callback(TrainerCallback):
                             max(int(state.max_steps or 0), 0))
 
     def _take_signals(self) -> None:
-        # A notice comes with a signal, SIGTERM by default, which would end the
-        # process before it has saved. Without a notice SIGTERM still ends it;
-        # so does the end of the world, also while a collective waits for a rank
-        # that is gone and no Python handler runs.
+        # SIGTERM from a scheduler or a user asks to leave: the daemon answers
+        # with a notice. The end of the world ends the process, also while a
+        # collective waits for a rank that is gone and no Python handler runs.
         try:
             signal.signal(signal.SIGTERM, self._on_sigterm)
         except ValueError:
@@ -148,8 +152,12 @@ class Callback(TrainerCallback):
         self._rank.when_over(self._when_over)
 
     def _on_sigterm(self, *_: Any) -> None:
-        if self._rank.notice is None and not _notice_file():
+        if self._stops_at is not None and not self._saved:
+            return  # It saves; the agent bounds the time.
+        if self._rank.aborted is not None or self._rank.lost is not None:
             raise SystemExit(128 + signal.SIGTERM)
+        if self._rank.notice is None:
+            self._rank.leave()
 
     def _when_over(self) -> None:
         if self._stops_at is None:

@@ -187,9 +187,8 @@ class HttpServer::Core {
     const std::string network = NetworkOf(address);
     if (options_.certificate && !budget_.Take(network, MonotonicNow())) return;
     if (!MakeRoom(network)) return;
-    open_.push_back({nullptr, network});
     ++by_network_[network];
-    const auto at = std::prev(open_.end());
+    const auto at = open_.insert(open_.end(), {nullptr, network});
     try {
       if (!options_.certificate) {
         return Begin<PlainStream>(at, address, std::move(socket));
@@ -251,7 +250,8 @@ class HttpServer::Core {
     }
     const auto found =
         std::find_if(open_.begin(), open_.end(), [&from](const Open& open) {
-          return open.network == from && open.connection->waits();
+          return open.network == from && open.connection != nullptr &&
+                 open.connection->waits();
         });
     if (found == open_.end()) return false;
     // Close erases the entry, so the connection is kept until it returns.

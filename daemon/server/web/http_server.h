@@ -9,10 +9,11 @@
 // its civetweb has no archive with TLS linked in, libevent's timeouts are those
 // of a single read, and libmicrohttpd would bring GnuTLS.
 //
-// What a client may cost is bounded: connections in all and of one network, new
-// connections per second, the size of a request's header, and the time of each
-// operation. At a bound the connection that has waited longest is closed, so a
-// new client is always served.
+// What a client may cost is bounded: connections in all and of one network, TLS
+// handshakes per second, the size of a request's header, and the time of each
+// operation. At the bound of connections the one that has waited longest is
+// closed, of the same network if that has too many; a handshake over the budget
+// is refused. So a network's clients can crowd out each other, but no other's.
 //
 // Thread rule: Start, Stop and the destructor from the owner's thread; the
 // handler is called on the server's own thread, which it must not block; its
