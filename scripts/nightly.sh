@@ -86,7 +86,7 @@ do_step() {
     repeat) scripts/repeat.sh 5 1 ;;
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
-      e2e rank_python_test.InTransformers ;;
+      e2e rank_frameworks_test.InTransformers ;;
     programs) scripts/packages.sh programs &&
       e2e programs_test.Jax && e2e programs_test.DeepSpeed &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/clock.h"
@@ -170,15 +169,14 @@ int Run(int nodes, int many) {
 
 int main(int argc, char** argv) {
   using rollcall::Limits;
+  using rollcall::bench::ReadCount;
   if (const auto served = rollcall::bench::ServeIfAsked(argc, argv)) {
     return *served;
   }
   int nodes = 1024, many = 4096;
-  const auto number = [&](int at, int& value) {
-    return argc <= at || (absl::SimpleAtoi(argv[at], &value) && value > 0 &&
-                          value <= static_cast<int>(Limits::nodes_max) - 1);
-  };
-  if (argc > 3 || !number(1, nodes) || !number(2, many)) {
+  const int most = static_cast<int>(Limits::nodes_max) - 1;
+  if (argc > 3 || !ReadCount(argc, argv, 1, most, nodes) ||
+      !ReadCount(argc, argv, 2, most, many)) {
     std::fprintf(stderr, "formation [NODES [MANY]], 1 to %u\n",
                  Limits::nodes_max - 1);
     return 2;

@@ -135,6 +135,11 @@ std::optional<int> ServeIfAsked(int argc, char** argv) {
   return serving.bare ? ServeBare(serving) : ServeRollcall(serving);
 }
 
+bool ReadCount(int argc, char** argv, int at, int most, int& value) {
+  return argc <= at ||
+         (absl::SimpleAtoi(argv[at], &value) && value > 0 && value <= most);
+}
+
 ServedDaemon::ServedDaemon(const Serving& serving) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) std::exit(1);

@@ -61,6 +61,10 @@ class ServedDaemon {
 // room for thousands of sockets.
 std::optional<int> ServeIfAsked(int argc, char** argv);
 
+// Reads argument `at`, a number from 1 to `most`, where there is one. False: it
+// is none.
+bool ReadCount(int argc, char** argv, int at, int most, int& value);
+
 }  // namespace rollcall::bench
 
 #endif  // ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/fd.h"
@@ -129,16 +128,13 @@ int Run(int nodes, int clients) {
 
 int main(int argc, char** argv) {
   using rollcall::Limits;
+  using rollcall::bench::ReadCount;
   if (const auto served = rollcall::bench::ServeIfAsked(argc, argv)) {
     return *served;
   }
   int nodes = 1024, clients = 1;
-  const auto number = [&](int at, int most, int& value) {
-    return argc <= at ||
-           (absl::SimpleAtoi(argv[at], &value) && value > 0 && value <= most);
-  };
-  if (argc > 3 || !number(1, Limits::nodes_max - 1, nodes) ||
-      !number(2, 64, clients)) {
+  if (argc > 3 || !ReadCount(argc, argv, 1, Limits::nodes_max - 1, nodes) ||
+      !ReadCount(argc, argv, 2, 64, clients)) {
     std::fprintf(stderr, "web [NODES [CLIENTS]], 1 to %u and 1 to 64\n",
                  Limits::nodes_max - 1);
     return 2;

@@ -30,7 +30,8 @@ class HandshakeBudget {
   size_t networks() const { return networks_.size(); }
 
  private:
-  // What is left, and when that was so; full at first.
+  // How many handshakes could begin at the time `at`. The first is a full
+  // burst.
   struct Left {
     double count;
     absl::Time at;
