@@ -98,8 +98,9 @@ while state.global_step < state.max_steps and not control.should_training_stop:
     state.num_input_tokens_seen = 100 * state.global_step
     callback.on_step_end(None, state, control)
     callback.on_log(None, state, control, logs={"loss": 2.5})
-    if os.path.exists(path + ".hang"):
-        # As in a collective without the peer: no Python handler runs.
+    if rank == "0" and os.path.exists(path + ".hang"):
+        # As in a collective without the peer: no Python handler runs. The other
+        # ranks wait for this one, where they agree on their next step.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         print("hangs", flush=True)
         threading.Event().wait()
@@ -171,8 +172,7 @@ class Transformers(E2E):
         hang = self.saved + ".hang"
         with open(hang, "w", encoding="ascii"):
             pass
-        for node in (launcher, worker):
-            node.await_line("hangs")
+        launcher.await_line("hangs")
         os.remove(hang)
         os.kill(self.rank_of(worker), signal.SIGKILL)
         for node in (launcher, worker):
