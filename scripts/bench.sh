@@ -21,6 +21,8 @@
 #             survivor knows, compared with bare gRPC
 #   web       a daemon with 1,024 nodes: time of /metrics and /status.json,
 #             compared with /healthz, and whether a node is lost meanwhile
+#   store     the ranks' key-value store: operations of one rank, the addresses of
+#             Gloo's full mesh of 256 ranks, a barrier; compared with TCPStore
 #   elastic   a training loses or gains a node: time until all ranks have done a
 #             step, compared with torchrun
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
@@ -35,7 +37,7 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start hostfile nccl_id formation facts probing loss web takeover elastic checkpoint train}; do
+for name in ${*:-start hostfile nccl_id formation facts probing loss web store takeover elastic checkpoint train}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     hostfile) python3 -B tests/bench/hostfile.py ;;
@@ -47,12 +49,13 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web takeove
     probing) python3 -B tests/bench/probing.py ;;
     loss) "$ROLLCALL_BIN/loss" ;;
     web) "$ROLLCALL_BIN/web" ;;
+    store) python3 -B tests/bench/store.py ;;
     takeover) python3 -B tests/bench/takeover.py ;;
     elastic) python3 -B tests/bench/elastic.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, takeover, elastic, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

@@ -57,7 +57,8 @@ class Session {
   void Do(const RunChecks& run);
   void Do(const RunProbe& run);
   void Do(const AnswerExchange& answer);
-  void Do(const FailExchanges& fail);
+  void Do(const AnswerStore& answer);
+  void Do(const FailRequests& fail);
   void Do(const Report& report);
   void Do(const Exit& exit);
 
@@ -450,9 +451,13 @@ void Session::Do(const AnswerExchange& answer) {
   if (rank_service_ != nullptr) rank_service_->Answer(answer.exchange);
 }
 
-void Session::Do(const FailExchanges& fail) {
+void Session::Do(const AnswerStore& answer) {
+  if (rank_service_ != nullptr) rank_service_->Answer(answer);
+}
+
+void Session::Do(const FailRequests& fail) {
   if (rank_service_ != nullptr) {
-    rank_service_->FailExchanges(fail.generation, fail.reason);
+    rank_service_->FailRequests(fail.generation, fail.reason);
   }
 }
 

@@ -21,8 +21,9 @@ namespace rollcall {
 // RankHello's wire_version.
 inline constexpr uint32_t kRankWireVersion = 1;
 inline constexpr size_t kFrameHeaderBytes = 4;
-// A RankMessage. The largest are an exchange's value and a reason.
-inline constexpr size_t kRankMessageBytesMax = 16 << 10;
+// A RankMessage. The largest is an operation on the store.
+inline constexpr size_t kRankMessageBytesMax =
+    Limits::store_value_bytes_max + (16 << 10);
 // An AgentReply. The largest are a world and an exchange's values.
 inline constexpr size_t kAgentReplyBytesMax =
     Limits::world_bytes_max + (4 << 20);
@@ -31,6 +32,8 @@ static_assert(2 * (Limits::exchange_value_bytes_max +
                    Limits::exchange_key_bytes_max) <=
               kRankMessageBytesMax);
 static_assert(2 * Limits::stderr_tail_bytes <= kRankMessageBytesMax);
+static_assert(Limits::store_value_bytes_max + 2 * Limits::store_key_bytes_max <
+              kRankMessageBytesMax);
 // The values of all ranks, and a tag and a length for each.
 static_assert(Limits::world_bytes_max +
                   3 * size_t{Limits::nodes_max} * Limits::ranks_per_node_max <

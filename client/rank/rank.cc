@@ -133,15 +133,21 @@ absl::StatusOr<std::vector<std::string>> Rank::Exchange(
   if (const absl::Status fits = CheckExchange(key, value); !fits.ok()) {
     return failed(fits.code(), fits.message());
   }
-  v1::RankExchange request;
+  v1::RankMessage message;
+  v1::RankExchange& request = *message.mutable_exchange();
   request.set_generation(generation());
   request.set_key(std::string(key));
   request.set_value(std::string(value));
-  absl::StatusOr<v1::RankExchanged> answer =
-      wire_->stream.Exchange(std::move(request), timeout);
-  if (!answer.ok()) {
-    return failed(answer.status().code(), answer.status().message());
+  absl::StatusOr<v1::AgentReply> reply =
+      wire_->stream.Ask(std::move(message), timeout);
+  if (!reply.ok()) {
+    return failed(reply.status().code(),
+                  absl::IsDeadlineExceeded(reply.status())
+                      ? absl::StrCat("not all ranks gave a value within ",
+                                     absl::FormatDuration(timeout))
+                      : reply.status().message());
   }
+  v1::RankExchanged* const answer = reply->mutable_exchanged();
   if (answer->code() != 0) {
     return failed(static_cast<absl::StatusCode>(answer->code()),
                   answer->error());
@@ -154,6 +160,32 @@ absl::StatusOr<std::vector<std::string>> Rank::Exchange(
   return std::vector<std::string>(
       std::make_move_iterator(answer->mutable_values()->begin()),
       std::make_move_iterator(answer->mutable_values()->end()));
+}
+
+absl::StatusOr<v1::StoreResult> Rank::Store(v1::StoreOperation operation,
+                                            absl::Duration timeout) {
+  const std::string name =
+      absl::StrCat("store key ", Quoted(Printable(operation.key(), 128)), ": ");
+  v1::RankMessage message;
+  message.mutable_store()->set_generation(generation());
+  *message.mutable_store()->mutable_operation() = std::move(operation);
+  // The agent ends the connection of a rank whose message it cannot read.
+  if (message.ByteSizeLong() > kRankMessageBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "an operation of ", message.ByteSizeLong(),
+                     " bytes; expected at most ", Limits::store_value_bytes_max,
+                     " bytes of values"));
+  }
+  absl::StatusOr<v1::AgentReply> reply =
+      wire_->stream.Ask(std::move(message), timeout);
+  if (!reply.ok()) {
+    return absl::Status(reply.status().code(),
+                        absl::StrCat(name, reply.status().message()));
+  }
+  v1::StoreResult& result = *reply->mutable_stored()->mutable_result();
+  if (result.code() == 0) return std::move(result);
+  return absl::Status(static_cast<absl::StatusCode>(result.code()),
+                      absl::StrCat(name, result.error()));
 }
 
 void Rank::Progress(uint64_t step, double loss, double tokens_per_second,

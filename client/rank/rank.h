@@ -100,6 +100,17 @@ class Rank {
                                                     absl::string_view value,
                                                     absl::Duration timeout);
 
+  // --- The key-value store of the generation -----------------------------
+  // One operation on the store that all ranks share; see store.proto. GET and
+  // WAIT block until the key exists. The store outlives every rank, and restarts
+  // of the daemon; each change is applied once. DEADLINE_EXCEEDED: not answered
+  // within `timeout`; a change may be applied all the same, so do not repeat an
+  // ADD. UNAVAILABLE: the agent is gone (`lost`), or behind with its work; then
+  // try again. Else the codes of StoreResult.
+  absl::StatusOr<v1::StoreResult> Store(
+      v1::StoreOperation operation,
+      absl::Duration timeout = absl::InfiniteDuration());
+
   // --- To and from the agent --------------------------------------------
   // Publishes that `step` of `steps` is done; `steps` 0: the number is not
   // known. Never blocks; if several wait to be sent, only the latest is sent.

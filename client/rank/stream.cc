@@ -165,34 +165,52 @@ absl::Status RankStream::AwaitNotice(uint64_t generation) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::RankExchanged> RankStream::Exchange(v1::RankExchange request,
-                                                       absl::Duration timeout) {
+absl::StatusOr<v1::AgentReply> RankStream::Ask(v1::RankMessage request,
+                                               absl::Duration timeout) {
   const absl::Time until = MonotonicNow() + timeout;
+  const bool of_store = request.has_store();
   uint64_t number = 0;
   {
     MutexLock lock(mutex_);
     if (done_) return status_;
     number = ++last_request_;
-    request.set_request(number);
-    exchanges_[number];
-    *first_.emplace_back().mutable_exchange() = std::move(request);
+    if (request.has_exchange()) {
+      request.mutable_exchange()->set_request(number);
+    } else {
+      request.mutable_store()->set_request(number);
+    }
+    answers_[number];
+    first_.push_back(std::move(request));
   }
   WakeThread();
   MutexLock lock(mutex_);
-  const auto at = exchanges_.find(number);
+  const auto at = answers_.find(number);
   while (!at->second.has_value() && !done_ && MonotonicNow() < until) {
     WaitUntil(until);
   }
-  const Answer answer = std::move(at->second);
-  exchanges_.erase(at);
-  if (answer.has_value()) return *answer;
+  Answer answer = std::move(at->second);
+  answers_.erase(at);
+  if (answer.has_value()) return *std::move(answer);
   if (done_) return status_;
+  Cancel(number, of_store);
+  return absl::DeadlineExceededError(
+      absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
+}
+
+void RankStream::Cancel(uint64_t request, bool of_store) {
   // To an agent that does not read, nothing piles up.
-  std::erase_if(first_, [number](const v1::RankMessage& m) {
-    return m.has_exchange() && m.exchange().request() == number;
+  const size_t unsent = std::erase_if(first_, [=](const v1::RankMessage& m) {
+    return (m.has_exchange() && m.exchange().request() == request) ||
+           (m.has_store() && m.store().request() == request);
   });
-  return absl::DeadlineExceededError(absl::StrCat(
-      "not all ranks gave a value within ", absl::FormatDuration(timeout)));
+  if (unsent > 0 || !of_store) return;
+  first_.emplace_back().mutable_store_cancel()->set_request(request);
+  WakeThread();
+}
+
+void RankStream::TakeAnswer(uint64_t request, const v1::AgentReply& reply) {
+  const auto at = answers_.find(request);
+  if (at != answers_.end()) at->second = reply;
 }
 
 void RankStream::WhenOver(uint64_t generation, std::function<void()> wake) {
@@ -386,11 +404,12 @@ bool RankStream::Take(const v1::AgentReply& reply, absl::Status& status) {
         notice_ = reply.notice();
         noticed_.store(reply.notice().generation(), std::memory_order_release);
         break;
-      case v1::AgentReply::kExchanged: {
-        const auto at = exchanges_.find(reply.exchanged().request());
-        if (at != exchanges_.end()) at->second = reply.exchanged();
+      case v1::AgentReply::kExchanged:
+        TakeAnswer(reply.exchanged().request(), reply);
         break;
-      }
+      case v1::AgentReply::kStored:
+        TakeAnswer(reply.stored().request(), reply);
+        break;
       default:
         break;  // From a newer agent: a kind that this rank can ignore.
     }

@@ -1,17 +1,18 @@
 // RankStream: the one connection between a linked rank and its agent.
 //
 // Keeps the agent's latest messages (world, abort, notice) and sends those of
-// the rank; of each kind but exchanges only the latest waits to be sent, so
-// nothing grows. It does not redial: a connection that has ended means that the
-// agent is gone, or has ended it and said why.
+// the rank; of each kind but requests (exchanges, operations on the store) only
+// the latest waits to be sent, so nothing grows. It does not redial: a
+// connection that has ended means that the agent is gone, or has ended it and
+// said why.
 //
 // Thread rule: any thread. A thread of its own reads and writes the socket, and
 // calls what WhenOver and WhenAsked were given; so a rank whose own threads are
 // stuck answers. It blocks all signals. Call Close once, from another thread,
 // before the object is destroyed.
 //
-// Invariant: an exchange that waits is in `exchanges_` until its caller takes
-// its answer or gives up.
+// Invariant: a request that waits is in `answers_` until its caller takes its
+// answer or gives up.
 #ifndef ROLLCALL_CLIENT_RANK_STREAM_H_
 #define ROLLCALL_CLIENT_RANK_STREAM_H_
 
@@ -58,10 +59,11 @@ class RankStream {
   // `where` fills in the answer to a RankWhere; see Rank.
   void WhenAsked(std::function<void(v1::RankHere&)> where);
 
-  // Sends the request under a number of its own, and blocks until it is
-  // answered. DEADLINE_EXCEEDED after `timeout`; else see Ended.
-  absl::StatusOr<v1::RankExchanged> Exchange(v1::RankExchange request,
-                                             absl::Duration timeout);
+  // Sends an exchange or an operation on the store under a number of its own,
+  // and blocks until it is answered. DEADLINE_EXCEEDED after `timeout`; else
+  // see Ended.
+  absl::StatusOr<v1::AgentReply> Ask(v1::RankMessage request,
+                                     absl::Duration timeout);
 
   // Queues the message; never blocks. Replaces one of its kind that still
   // waits.
@@ -82,8 +84,8 @@ class RankStream {
   std::optional<v1::RankAbort> abort() const;
 
  private:
-  // An exchange that waits, and its answer.
-  using Answer = std::optional<v1::RankExchanged>;
+  // A request that waits, and its answer.
+  using Answer = std::optional<v1::AgentReply>;
 
   absl::Status Connect(const std::string& path, absl::Duration timeout);
   // All of the thread's work, until the connection has ended.
@@ -96,6 +98,11 @@ class RankStream {
   bool Take(const v1::AgentReply& reply, absl::Status& status);
   // Answers a RankWhere.
   void AnswerWhere(const v1::RankWhere& asked);
+  void TakeAnswer(uint64_t request, const v1::AgentReply& reply)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nobody waits for the answer any more.
+  void Cancel(uint64_t request, bool of_store)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const absl::Status& status);
   void WakeThread();
   // The function to call now, if the generation is over; else empty.
@@ -125,13 +132,13 @@ class RankStream {
   std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
-  // By kind: the message that waits to be sent. Exchanges wait apart, with what
+  // By kind: the message that waits to be sent. Requests wait apart, with what
   // comes first: the hello.
   std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
       ABSL_GUARDED_BY(mutex_);
   std::deque<v1::RankMessage> first_ ABSL_GUARDED_BY(mutex_);
   // By number: those that wait for their answer.
-  std::map<uint64_t, Answer> exchanges_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Answer> answers_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_request_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
   uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;

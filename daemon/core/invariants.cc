@@ -121,6 +121,10 @@ const std::vector<InvariantRow> kInvariants = {
      "While the end of a run is remembered, no daemon that leads replaces it "
      "in the shared store by a run that goes on or by another run, whatever "
      "its wall clock says."},
+    {Invariant::kStoredOnce, "stored once",
+     "An answered change of a generation's store is applied exactly once, even "
+     "if the daemon dies. An operation never returns a state older than one "
+     "that was returned before it began."},
 };
 
 }  // namespace rollcall

@@ -50,6 +50,7 @@ enum class Invariant {
   kWrittenOnce,
   kLeaderKnows,
   kEndedStaysEnded,
+  kStoredOnce,
 };
 
 struct InvariantRow {

@@ -273,6 +273,32 @@ struct Limits {
   static constexpr size_t exchanges_open_per_node_max = 16;
   // Complete keys of one generation that are still answered.
   static constexpr size_t exchanges_kept = 64;
+  // The key-value store of a generation. A key counts with its name, its value
+  // and the overhead against the node that made it, whose agent keeps it.
+  static constexpr size_t store_key_bytes_max = 1 << 10;
+  // Of an operation's value and expected value together.
+  static constexpr size_t store_value_bytes_max = 1 << 20;
+  // About what a key takes beside its name and value.
+  static constexpr size_t store_key_overhead_bytes = 512;
+  // For each node whose last change a key remembers.
+  static constexpr size_t store_done_overhead_bytes = 64;
+  static constexpr size_t store_bytes_max = 64 << 20;
+  static constexpr size_t store_node_bytes_max = 16 << 20;
+  // Keys that one node's ranks wait for.
+  static constexpr size_t store_waits_per_node_max = 2048;
+  // Other operations of one node that are under way; more wait in its agent,
+  // within store_queue_bytes_max.
+  static constexpr size_t store_asked_per_node_max = 256;
+  static constexpr size_t store_queue_bytes_max = 64 << 20;
+  // A message is closed once it has this much.
+  static constexpr size_t store_message_bytes = 256 << 10;
+  // Operations of one rank that are under way.
+  static constexpr size_t store_asked_per_rank_max = 256;
+  // Answers with more than this count as large. Bytes of large answers that one
+  // agent, and all agents, have not received yet; further ones wait.
+  static constexpr size_t store_large_bytes = 4 << 10;
+  static constexpr size_t store_unread_node_bytes_max = 4 << 20;
+  static constexpr size_t store_unread_bytes_max = 64 << 20;
   // The highest step that a rank can have completed: every JSON reader
   // represents it exactly, and counting on from it does not overflow.
   static constexpr uint64_t step_max = uint64_t{1} << 53;
@@ -358,6 +384,17 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
               Limits::agent_message_bytes_max);
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
+// A message that is not closed yet, with the largest operation or record: a
+// value, a key, and what each node changed last (a record's done).
+static_assert(Limits::store_message_bytes + Limits::store_value_bytes_max +
+                  2 * Limits::store_key_bytes_max +
+                  size_t{Limits::nodes_max} * 32 <
+              Limits::agent_message_bytes_max);
+// What one agent is sent of the store at once fits into its queue.
+static_assert(2 * (Limits::store_node_bytes_max + Limits::store_unread_node_bytes_max) <=
+              Limits::stream_queue_bytes_max);
+static_assert(4 * Limits::store_node_bytes_max <= Limits::store_bytes_max);
+static_assert(4 * Limits::store_unread_bytes_max <= Limits{}.unread_bytes_max);
 static_assert(Limits{}.credential_renewal < Limits{}.credential_ttl);
 // One node may take at most a sixteenth of the total for exchanges.
 static_assert(16 * Limits::exchanges_open_per_node_max *

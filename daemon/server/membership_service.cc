@@ -54,12 +54,12 @@ class MembershipService::AttendStream final
 
   // --- Stream ---------------------------------------------------------------
 
-  void Send(const grpc::ByteBuffer& message) override {
+  void Send(const grpc::ByteBuffer& message, Order order) override {
     bool full = false;
     {
       MutexLock lock(mutex_);
       if (closing_) return;
-      queue_.push_back(message);
+      (order == Order::kFirst ? queue_ : store_queue_).push_back(message);
       queue_bytes_ += message.Length();
       full = queue_bytes_ > Limits::stream_queue_bytes_max;
     }
@@ -181,13 +181,14 @@ class MembershipService::AttendStream final
   // The next operation for the thread that has set `pumping_`.
   Next TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (finished_ || cancelling_) return Next::kNothing;
-    if (!writing_ && !queue_.empty()) {
+    std::deque<grpc::ByteBuffer>& next = queue_.empty() ? store_queue_ : queue_;
+    if (!writing_ && !next.empty()) {
       writing_ = true;
-      current_.Swap(&queue_.front());
-      queue_.pop_front();
+      current_.Swap(&next.front());
+      next.pop_front();
       return Next::kWrite;
     }
-    if (closing_ && queue_.empty() && (!writing_ || hung_up_)) {
+    if (closing_ && next.empty() && (!writing_ || hung_up_)) {
       finished_ = true;
       return Next::kFinish;
     }
@@ -206,10 +207,12 @@ class MembershipService::AttendStream final
   }
 
   void DropQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    for (const grpc::ByteBuffer& unread : queue_) {
-      queue_bytes_ -= unread.Length();
+    for (std::deque<grpc::ByteBuffer>* const queue : {&queue_, &store_queue_}) {
+      for (const grpc::ByteBuffer& unread : *queue) {
+        queue_bytes_ -= unread.Length();
+      }
+      queue->clear();
     }
-    queue_.clear();
   }
 
   void Pump() {
@@ -313,7 +316,9 @@ class MembershipService::AttendStream final
   bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ByteBuffer current_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
-  // Bytes of queue_ and current_.
+  // Order::kLast; sent once queue_ is empty.
+  std::deque<grpc::ByteBuffer> store_queue_ ABSL_GUARDED_BY(mutex_);
+  // Bytes of queue_, store_queue_ and current_.
   size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Bytes posted to the loop that it has not processed yet.
   size_t unhandled_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

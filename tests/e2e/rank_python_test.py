@@ -142,6 +142,7 @@ class Codec(unittest.TestCase):
             with open(os.path.join(PROJECT, path), encoding="utf-8") as f:
                 text = re.search(rf"\b{name} =\s*([^;]*);", f.read())[1]
             limits = {"Limits::world_bytes_max": "(64 << 20)",
+                      "Limits::store_value_bytes_max": "(1 << 20)",
                       "uint64_t{1}": "1"}
             for word, value in limits.items():
                 text = text.replace(word, value)
@@ -156,6 +157,8 @@ class Codec(unittest.TestCase):
                  _wire.EXCHANGE_VALUE_BYTES_MAX),
                 (limits, "exchange_key_bytes_max",
                  _wire.EXCHANGE_KEY_BYTES_MAX),
+                (limits, "store_key_bytes_max", _wire.STORE_KEY_BYTES_MAX),
+                (limits, "store_value_bytes_max", _wire.STORE_VALUE_BYTES_MAX),
                 (limits, "stderr_tail_bytes", _wire.REASON_BYTES_MAX),
                 (limits, "step_max", _wire.STEP_MAX)):
             self.assertEqual(number(path, name), ours, name)

@@ -307,7 +307,11 @@ void AgentRig::Take(const AnswerExchange& answer) {
   ExpectPrintable("an exchange's error", answer.exchange.error());
 }
 
-void AgentRig::Take(const FailExchanges& fail) {
+void AgentRig::Take(const AnswerStore& answer) {
+  ExpectPrintable("an error of the store", answer.result.error());
+}
+
+void AgentRig::Take(const FailRequests& fail) {
   ExpectPrintable("why exchanges fail", fail.reason);
 }
 

@@ -79,7 +79,8 @@ class AgentRig {
   void Take(const RunChecks& run);
   void Take(const RunProbe& run);
   void Take(const AnswerExchange& answer);
-  void Take(const FailExchanges& fail);
+  void Take(const AnswerStore& answer);
+  void Take(const FailRequests& fail);
   void Take(const Report& report);
   void Take(const Exit& exit);
   void CheckFiles(const StartRanks& start);

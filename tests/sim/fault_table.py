@@ -452,4 +452,19 @@ FAULTS = [
              '  if (age >= kRemembered) return;',
              '  if (age >= absl::Seconds(10)) return;'),
     ], group=True),
+    Fault('a change of the store is done again', 39, [
+        Edit('daemon/core/store/generation_store.cc',
+             '        done->second.operation == asked.operation()) {',
+             '        done->second.operation != asked.operation()) {'),
+    ]),
+    Fault('others see what the home lacks', 39, [
+        Edit('daemon/core/store/generation_store.cc',
+             '  return sequence <= key.confirmed ||',
+             '  return sequence <= key.sequence ||'),
+    ]),
+    Fault('a restarted daemon opens the store too early', 39, [
+        Edit('daemon/core/store/generation_store.cc',
+             '  if (reported_.size() < nodes_.size()) return;',
+             '  if (reported_.empty()) return;'),
+    ]),
 ]

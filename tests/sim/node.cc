@@ -271,6 +271,12 @@ void Node::Do(const Report& report) {
   if (world_.tracing()) world_.Trace(settings_.name, ": ", report.text);
 }
 
+void Node::Do(const AnswerStore& answer) {
+  if (const auto counted = ranks_.Answer(answer)) {
+    checker_.Counted(counted->generation, counted->seen, counted->sum);
+  }
+}
+
 void Node::Do(const Exit& exit) {
   world_.Trace(settings_.name, " exits ", exit.code, ": ", exit.reason);
   checker_.Exits(record_, exit, ranks_.any());

@@ -133,7 +133,8 @@ class Node {
   void Do(const RunChecks& run);
   void Do(const RunProbe& run);
   void Do(const AnswerExchange&) {}
-  void Do(const FailExchanges&) {}
+  void Do(const AnswerStore& answer);
+  void Do(const FailRequests&) {}
   void Do(const Report& report);
   void Do(const Exit& exit);
 

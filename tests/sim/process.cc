@@ -36,7 +36,7 @@ class Process::Output final : public Stream {
   Output(Process& process, SessionId session)
       : process_(process), session_(session) {}
 
-  void Send(const grpc::ByteBuffer& bytes) override {
+  void Send(const grpc::ByteBuffer& bytes, Order) override {
     grpc::Slice slice;
     auto message = std::make_shared<v1::DaemonMessage>();
     CHECK(bytes.DumpToSingleSlice(&slice).ok());

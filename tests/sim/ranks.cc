@@ -10,6 +10,8 @@ namespace {
 // Nobody expects a rank to attend where no other one has, so it goes on by
 // itself.
 constexpr Nanos kStartHangsMax = 30 * kSecond;
+// How often a rank counts in one generation.
+constexpr int kCountsMax = 4;
 
 }  // namespace
 
@@ -30,6 +32,8 @@ void Ranks::Start(const StartRanks& start) {
     if (rank == nullptr) continue;  // It has just died, and is told.
     rank->generation = generation;
     rank->waits = rank->at_boundary = false;
+    rank->counts_left = kCountsMax;
+    CountLater(incarnation.local_rank);
   }
   for (const uint32_t local_rank : start.fresh) {
     Rank& rank = ranks_[local_rank];
@@ -176,6 +180,7 @@ void Ranks::EndBy(Nanos when) {
 }
 
 void Ranks::Clear() {
+  counts_.clear();
   for (Rank& rank : ranks_) rank = Rank();
 }
 
@@ -191,6 +196,7 @@ void Ranks::Later(Nanos after, Deed deed) {
 bool Ranks::Awaits(Deed::What what, Hung hung) {
   switch (what) {
     case Deed::What::kAttend:
+    case Deed::What::kCounts:
     case Deed::What::kSignalled:
     case Deed::What::kTearDown:
     case Deed::What::kAtBoundary:
@@ -232,7 +238,12 @@ void Ranks::OnDeed(uint64_t number) {
     case Deed::What::kAttend:
       if (rank.ended) return;
       rank.attends = true;
+      rank.counts_left = kCountsMax;
+      CountLater(deed.local_rank);
       return feed_(RankAttended{rank.generation, deed.local_rank, true});
+    case Deed::What::kCounts:
+      if (rank.generation == deed.generation) Count(deed.local_rank);
+      return;
     case Deed::What::kEnd:
       if (!rank.stopping) End(deed.local_rank, deed.code, deed.signal);
       return;
@@ -265,6 +276,37 @@ void Ranks::OnDeed(uint64_t number) {
       if (!rank.attends) return Later(100 * kMilli, deed);
       return feed_(RankAtBoundary{rank.generation, deed.local_rank});
   }
+}
+
+void Ranks::CountLater(uint32_t local_rank) {
+  Rank& rank = ranks_[local_rank];
+  if (rank.counts_left-- <= 0) return;
+  Later(world_.chance.Skewed(10 * kMilli, 5 * kSecond),
+        {Deed::What::kCounts, local_rank, rank.number, rank.generation});
+}
+
+void Ranks::Count(uint32_t local_rank) {
+  const Rank& rank = ranks_[local_rank];
+  if (rank.ended || rank.stopping || rank.waits) return;
+  counts_[++last_ticket_] = {local_rank, rank.number, rank.generation,
+                             world_.counted[rank.generation]};
+  RankAsksStore asks{rank.generation, last_ticket_, {}};
+  asks.operation.set_kind(v1::STORE_KIND_ADD);
+  asks.operation.set_key("count");
+  asks.operation.set_delta(1);
+  feed_(std::move(asks));
+}
+
+std::optional<Ranks::Counted> Ranks::Answer(const AnswerStore& answer) {
+  const auto at = counts_.find(answer.ticket);
+  if (at == counts_.end()) return std::nullopt;
+  const Counts counts = at->second;
+  counts_.erase(at);
+  const Rank& rank = ranks_[counts.local_rank];
+  if (rank.number == counts.number && rank.generation == counts.generation) {
+    CountLater(counts.local_rank);
+  }
+  return Counted{counts.generation, counts.seen, answer.result.number()};
 }
 
 void Ranks::End(uint32_t local_rank, int code, int signal) {

@@ -3,12 +3,15 @@
 // Plain ones die when they are told to, on time or at the end of their grace.
 // Linked ones tear their communicator down when their world ends, most of the
 // time, and wait for the next one; asked by a notice, they come to a boundary
-// that the trainer has all ranks agree on.
+// that the trainer has all ranks agree on. They count in the store of their
+// generation.
 #ifndef ROLLCALL_TESTS_SIM_RANKS_H_
 #define ROLLCALL_TESTS_SIM_RANKS_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "client/agent/core/agent_events.h"
@@ -30,6 +33,14 @@ class Ranks {
   void Signal(const PassSignal& pass);
   void Tell(const TellNotice& notice);
   void Look(const LookAtRank& look);
+  // What a rank was told of the counter.
+  struct Counted {
+    uint64_t generation;
+    int64_t seen;  // By any rank when it asked.
+    int64_t sum;
+  };
+  // nullopt: it waits no longer.
+  std::optional<Counted> Answer(const AnswerStore& answer);
 
   // --- What befalls them -----------------------------------------------------
 
@@ -88,6 +99,7 @@ class Ranks {
     bool stopping = false;
     bool waits = false;
     bool at_boundary = false;
+    int counts_left = 0;  // In this generation.
     uint64_t completed = 0;
     bool whole = false;
     Hung hung = Hung::kNot;
@@ -97,6 +109,7 @@ class Ranks {
   struct Deed {
     enum class What {
       kAttend,
+      kCounts,
       kEnd,
       kSignalled,
       kDie,
@@ -115,6 +128,16 @@ class Ranks {
     int signal = 0;
   };
 
+  // A rank that waits for the sum.
+  struct Counts {
+    uint32_t local_rank;
+    uint64_t number;
+    uint64_t generation;
+    int64_t seen;
+  };
+
+  void CountLater(uint32_t local_rank);
+  void Count(uint32_t local_rank);
   static bool Awaits(Deed::What what, Hung hung);
   void Later(Nanos after, Deed deed);
   void End(uint32_t local_rank, int code, int signal);
@@ -129,6 +152,8 @@ class Ranks {
   std::vector<Rank> ranks_;
   uint64_t numbers_ = 0;
   std::vector<Deed> deeds_;
+  uint64_t last_ticket_ = 0;
+  std::map<uint64_t, Counts> counts_;
   uint64_t noticed_ = 0;
   bool start_hangs_ = false;
 };

@@ -52,6 +52,7 @@ constexpr uint64_t kFloors[] = {
     0,       // written once
     0,       // leader knows
     0,       // ended stays ended
+    250000,  // stored once
 };
 // The same of kGroupRunsOfAFloor runs of several daemons.
 constexpr uint64_t kGroupFloors[] = {
@@ -93,6 +94,7 @@ constexpr uint64_t kGroupFloors[] = {
     800,    // written once
     7900,   // leader knows
     170,    // ended stays ended
+    12000,  // stored once
 };
 
 }  // namespace

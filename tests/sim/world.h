@@ -131,6 +131,10 @@ class World {
 
   Chance chance;
 
+  // The highest sum that a rank of the generation has seen of the counter in
+  // its store.
+  std::map<uint64_t, int64_t> counted;
+
   // What answers probes at an address.
   struct Beacon {
     std::string ask;

@@ -29,6 +29,7 @@
 #include "absl/time/time.h"
 #include "client/agent/core/agent_events.h"
 #include "client/agent/core/node_exchanges.h"
+#include "client/agent/core/node_store.h"
 #include "client/agent/core/rank_starts.h"
 #include "client/agent/core/redial.h"
 #include "daemon/core/limits.h"
@@ -180,6 +181,8 @@ class Agent {
   void On(const RankWaits& waits);
   void On(const RankAtBoundary& at);
   void On(const RankExchanged& exchanged);
+  void On(const RankAsksStore& asks);
+  void On(const StoreCancelled& gave_up);
   void On(const RankProgressed& progressed);
   void On(const RankIsHere& here);
   void On(const RankLooked& looked);
@@ -199,6 +202,7 @@ class Agent {
   void OnEnd(const v1::End& end);
   void EndLinger();
   void OnExchange(const v1::ExchangeOut& exchange);
+  void Carry(NodeStore::Outcome outcome);
   void OnWaiting(const v1::Waiting& waiting);
   void OnRanksLink(const v1::RanksLink& link);
 
@@ -292,6 +296,7 @@ class Agent {
   bool drained_ = false;
   ToSay stopped_;
   NodeExchanges exchanges_;
+  NodeStore store_;
 
   const int preempt_signal_;
   // The agent starts no rank and can kill none.

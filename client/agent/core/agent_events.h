@@ -127,6 +127,19 @@ struct RankExchanged {
   std::string value;
 };
 
+// A linked rank has an operation on the store (v1::RankStore).
+struct RankAsksStore {
+  uint64_t generation;
+  // Of the answer; each is used once.
+  uint64_t ticket;
+  v1::StoreOperation operation;
+};
+
+// The ranks that asked wait no longer.
+struct StoreCancelled {
+  std::vector<uint64_t> tickets;
+};
+
 // A rank has published a step or touched its progress file. `step` is its
 // highest so far; `pace` is set if this is the node's first rank and it
 // published one.
@@ -183,11 +196,13 @@ struct SignalCame {
 
 struct AgentTick {};
 
-using AgentEvent = std::variant<
-    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
-    RankEnded, RanksGone, RankAttended, RankUnlinked, RankDoubled, RankWaits,
-    RankAtBoundary, RankExchanged, RankProgressed, RankIsHere, RankLooked,
-    LeaveAsked, RankAskedToLeave, ChecksDone, ProbeDone, SignalCame, AgentTick>;
+using AgentEvent =
+    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
+                 PreparationFailed, RankEnded, RanksGone, RankAttended,
+                 RankUnlinked, RankDoubled, RankWaits, RankAtBoundary,
+                 RankExchanged, RankAsksStore, StoreCancelled, RankProgressed,
+                 RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
+                 ChecksDone, ProbeDone, SignalCame, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -281,8 +296,15 @@ struct AnswerExchange {
   v1::ExchangeOut exchange;
 };
 
-// Linked ranks that still wait for keys of this generation get ABORTED.
-struct FailExchanges {
+// The result of a rank's operation on the store.
+struct AnswerStore {
+  uint64_t ticket;
+  v1::StoreResult result;
+};
+
+// Linked ranks that still wait for keys of this generation, of an exchange or
+// of the store, get ABORTED.
+struct FailRequests {
   uint64_t generation;
   std::string reason;
 };
@@ -307,7 +329,7 @@ struct Exit {
 using AgentAction =
     std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks, StopRanks,
                  PassSignal, TellNotice, LookAtRank, RunChecks, RunProbe,
-                 AnswerExchange, FailExchanges, Report, Exit>;
+                 AnswerExchange, AnswerStore, FailRequests, Report, Exit>;
 
 }  // namespace rollcall
 

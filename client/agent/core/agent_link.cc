@@ -107,6 +107,7 @@ void Agent::On(const StreamDown& down) {
   const bool attended = link_ == Link::kAttending;
   link_ = Link::kDown;
   next_heartbeat_ = absl::InfiniteFuture();
+  store_.StreamEnded();
   if (exit_.has_value()) return;
   redial_.Ended(down, attended, limits_, now_);
   if (attended && !down.refusal.has_value()) {

@@ -103,7 +103,7 @@ void Agent::On(const RankProgressed& progressed) {
 void Agent::On(const RankExchanged& exchanged) {
   const uint64_t generation = exchanged.generation;
   if (!running_.has_value() || generation != running_->generation) {
-    actions_.push_back(FailExchanges{
+    actions_.push_back(FailRequests{
         generation, absl::StrCat("generation ", generation, " has ended")});
     return;
   }
@@ -120,6 +120,31 @@ void Agent::On(const RankExchanged& exchanged) {
 void Agent::OnExchange(const v1::ExchangeOut& exchange) {
   std::optional<AnswerExchange> answer = exchanges_.Answer(exchange);
   if (answer.has_value()) actions_.push_back(*std::move(answer));
+}
+
+void Agent::On(const RankAsksStore& asks) {
+  if (!running_.has_value() || asks.generation != running_->generation) {
+    actions_.push_back(FailRequests{
+        asks.generation,
+        absl::StrCat("generation ", asks.generation, " has ended")});
+    return;
+  }
+  Carry(store_.Take(asks));
+}
+
+void Agent::On(const StoreCancelled& gave_up) {
+  Carry(store_.Cancel(gave_up.tickets));
+}
+
+void Agent::Carry(NodeStore::Outcome outcome) {
+  for (v1::StoreIn& in : outcome.said) {
+    v1::AgentMessage message;
+    *message.mutable_store() = std::move(in);
+    Tell(std::move(message));
+  }
+  for (AnswerStore& answer : outcome.answers) {
+    actions_.push_back(std::move(answer));
+  }
 }
 
 }  // namespace rollcall

@@ -69,6 +69,8 @@ void Agent::On(const FromDaemon& from) {
       return OnEnd(m.end());
     case v1::DaemonMessage::kExchange:
       return OnExchange(m.exchange());
+    case v1::DaemonMessage::kStore:
+      return Carry(store_.Hear(m.store()));
     case v1::DaemonMessage::kNotice:
       return OnNotice(m.notice());
     case v1::DaemonMessage::kCheckRequest:
@@ -239,6 +241,7 @@ void Agent::StartIfSettled() {
   running_->first_rank = me.first_rank();
   exchanges_.Begin(world.generation(), me.first_rank(), hello_.ranks(),
                    static_cast<int>(world.world_size()));
+  Carry(store_.Begin(world.generation()));
   running_->world_bytes = std::move(preparing_->world_bytes);
   running_->world_commit_bytes = std::move(preparing_->world_commit_bytes);
   running_->proof = std::move(preparing_->proof);
@@ -326,6 +329,7 @@ void Agent::EndGeneration(v1::ReasonCode code, const std::string& reason,
     running_.reset();
     UnwatchAll();
     exchanges_.End();
+    store_.End();
   }
   Stop(limits_.stop_grace, keep);
   notice_.reset();

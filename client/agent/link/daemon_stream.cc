@@ -44,9 +44,10 @@ void DaemonStream::Send(v1::AgentMessage message) {
   {
     MutexLock lock(mutex_);
     if (ended_ || closing_) return;
-    too_slow = queue_.size() >= kQueuedMessagesMax;
+    std::deque<v1::AgentMessage>& queue = message.has_store() ? store_queue_ : queue_;
+    too_slow = queue.size() >= kQueuedMessagesMax;
     if (!too_slow) {
-      queue_.push_back(std::move(message));
+      queue.push_back(std::move(message));
       start = !writing_;
       writing_ = true;
     }
@@ -78,8 +79,9 @@ void DaemonStream::StartNext() {
   const v1::AgentMessage* next = nullptr;
   {
     MutexLock lock(mutex_);
-    // Stays in the queue until written.
-    if (!queue_.empty()) next = &queue_.front();
+    // Stays in its queue until written.
+    written_ = queue_.empty() ? &store_queue_ : &queue_;
+    if (!written_->empty()) next = &written_->front();
     if (next == nullptr) half_closed_ = true;
   }
   if (next != nullptr) {
@@ -94,8 +96,9 @@ void DaemonStream::OperationDone() {
   bool release = false;
   {
     MutexLock lock(mutex_);
-    if (!queue_.empty()) queue_.pop_front();
-    more = !ended_ && !half_closed_ && (!queue_.empty() || closing_);
+    if (!written_->empty()) written_->pop_front();
+    more = !ended_ && !half_closed_ &&
+           (!queue_.empty() || !store_queue_.empty() || closing_);
     writing_ = more;
     release = ended_;
   }

@@ -7,7 +7,8 @@
 //
 // Invariants:
 //   1. `down` is called exactly once, and nothing after it.
-//   2. Messages arrive in the order in which they were sent.
+//   2. Messages arrive in the order in which they were sent, but for those of
+//      the store, which keep their own order.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_DAEMON_STREAM_H_
 #define ROLLCALL_CLIENT_AGENT_LINK_DAEMON_STREAM_H_
 
@@ -49,8 +50,9 @@ class DaemonStream
   // Cancels operations under way and waits for their end.
   ~DaemonStream() override;
 
-  // Queues a message. No effect after the stream's end. If the daemon does not
-  // read and the queue exceeds its bound, the stream is ended.
+  // Queues a message; those of the store wait behind all others. No effect
+  // after the stream's end. If the daemon does not read and the queue exceeds
+  // its bound, the stream is ended.
   void Send(v1::AgentMessage message);
 
   // Ends the stream now; `down` follows.
@@ -82,6 +84,10 @@ class DaemonStream
   Mutex mutex_;
   CondVar changed_;
   std::deque<v1::AgentMessage> queue_ ABSL_GUARDED_BY(mutex_);
+  // Messages of the store, which are sent once queue_ is empty.
+  std::deque<v1::AgentMessage> store_queue_ ABSL_GUARDED_BY(mutex_);
+  // The queue whose first message is being written.
+  std::deque<v1::AgentMessage>* written_ ABSL_GUARDED_BY(mutex_) = &queue_;
   // An operation is under way; the reactor is held during it.
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -88,6 +88,14 @@ absl::Status RankService::Core::Hear(RankConnection& connection,
     Exchange(stream, message.exchange());
     return absl::OkStatus();
   }
+  if (message.has_store()) {
+    Store(stream, message.store());
+    return absl::OkStatus();
+  }
+  if (message.has_store_cancel()) {
+    Cancel(stream, message.store_cancel().request());
+    return absl::OkStatus();
+  }
   if (!counts) return absl::OkStatus();
   if (attached) {
     absl::Status status = NoteAttached(local_rank, message);
@@ -204,11 +212,15 @@ void RankService::Core::Gone(RankConnection& connection) {
     const StreamRef stream = std::move(found->second);
     streams_.erase(found);
     if (!stream->local_rank) return;
+    if (!stream->tickets.empty()) {
+      events.emplace_back(StoreCancelled{TakeTickets(stream)});
+    }
+    const auto rank = ranks_.find(*stream->local_rank);
     if (places_) {
-      events = LeavePlace(stream);
-    } else {
-      const auto rank = ranks_.find(*stream->local_rank);
-      if (rank == ranks_.end() || rank->second != stream) return;
+      for (AgentEvent& event : LeavePlace(stream)) {
+        events.push_back(std::move(event));
+      }
+    } else if (rank != ranks_.end() && rank->second == stream) {
       ranks_.erase(rank);
       events.emplace_back(RankUnlinked{*stream->local_rank});
     }
@@ -292,7 +304,7 @@ void RankService::Core::EndWorld(uint64_t generation, v1::ReasonCode code,
   reply.mutable_abort()->set_code(code);
   reply.mutable_abort()->set_reason(reason);
   for (const StreamRef& stream : told) stream->Send(reply);
-  FailExchanges(generation, reason);
+  FailRequests(generation, reason);
 }
 
 }  // namespace rollcall

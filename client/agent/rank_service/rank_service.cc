@@ -131,7 +131,7 @@ void RankService::Core::Answer(const v1::ExchangeOut& exchange) {
   }
 }
 
-void RankService::Core::FailExchanges(uint64_t generation,
+void RankService::Core::FailRequests(uint64_t generation,
                                       const std::string& reason) {
   std::vector<std::pair<StreamRef, uint64_t>> taken;
   {
@@ -150,6 +150,7 @@ void RankService::Core::FailExchanges(uint64_t generation,
   for (const auto& [stream, request] : taken) {
     stream->Send(Refusal(request, absl::AbortedError(reason)));
   }
+  FailStore(generation, reason);
 }
 
 // --- The outside ------------------------------------------------------------
@@ -202,13 +203,15 @@ void RankService::Stop(const std::vector<RankIncarnation>& ranks) {
   core_->Stop(ranks);
 }
 
-void RankService::FailExchanges(uint64_t generation,
+void RankService::FailRequests(uint64_t generation,
                                 const std::string& reason) {
-  core_->FailExchanges(generation, reason);
+  core_->FailRequests(generation, reason);
 }
 
 void RankService::Answer(const v1::ExchangeOut& exchange) {
   core_->Answer(exchange);
 }
+
+void RankService::Answer(const AnswerStore& answer) { core_->Answer(answer); }
 
 }  // namespace rollcall

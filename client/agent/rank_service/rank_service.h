@@ -1,9 +1,10 @@
 // RankService: the agent's Unix socket, through which linked ranks get their
-// worlds and notices, exchange values, and report their progress.
+// worlds and notices, exchange values, use the store, and report their
+// progress.
 //
 // It knows who is connected and who waits for which key, and nothing else: what
-// an exchange needs from other nodes is decided by the agent core. The
-// permissions of the socket's folder (0700) decide who may connect; if ranks
+// an exchange or the store needs from other nodes is decided by the agent core.
+// The permissions of the socket's folder (0700) decide who may connect; if ranks
 // run as another user, those of the socket itself (that user's, 0600).
 //
 // Thread rule: all functions from the agent's loop thread; `post` is called
@@ -18,6 +19,7 @@
 // --attach: at most one that was given a world, and one that waits.
 // An exchange that waits for a key is answered with its values, or with ABORTED
 // when its generation ends; then, or when its connection ends, it is forgotten.
+// So is an operation on the store.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_H_
 
@@ -73,11 +75,14 @@ class RankService {
   // which may be never: see attached_places.h. Only with `attached`.
   void Stop(const std::vector<RankIncarnation>& ranks);
 
-  // Exchanges that wait for a key of this generation or an older one get
-  // ABORTED.
-  void FailExchanges(uint64_t generation, const std::string& reason);
+  // Exchanges and operations on the store that wait, of this generation or an
+  // older one, get ABORTED.
+  void FailRequests(uint64_t generation, const std::string& reason);
 
   void Answer(const v1::ExchangeOut& exchange);
+
+  // The result of a RankAsksStore.
+  void Answer(const AnswerStore& answer);
 
  private:
   class Core;

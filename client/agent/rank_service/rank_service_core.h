@@ -1,6 +1,7 @@
 // RankService::Core: who is connected, and who waits for which key. Only for
-// rank_service.cc (interface and exchanges), rank_attend.cc (connections) and
-// attached_ranks.cc (connections of processes that the agent did not start).
+// rank_service.cc (interface and exchanges), rank_store.cc (the store),
+// rank_attend.cc (connections) and attached_ranks.cc (connections of processes
+// that the agent did not start).
 //
 // Thread rule: any thread. Nothing is sent and no connection is ended while its
 // lock is held.
@@ -50,6 +51,8 @@ class RankService::Core {
     int32_t pid = 0;
     bool elastic = false;
     std::map<std::string, Waiter> waiters;  // By key.
+    // Operations on the store under way: the ticket of each request.
+    std::map<uint64_t, uint64_t> tickets;
   };
   // Shared, because a connection can end while another thread is about to send
   // on it.
@@ -67,8 +70,9 @@ class RankService::Core {
   void Tell(const v1::RankNotice& notice);
   int32_t AskWhere(uint64_t generation, uint32_t local_rank);
   void Stop(const std::vector<RankIncarnation>& ranks);
-  void FailExchanges(uint64_t generation, const std::string& reason);
+  void FailRequests(uint64_t generation, const std::string& reason);
   void Answer(const v1::ExchangeOut& exchange);
+  void Answer(const AnswerStore& answer);
 
   // Set once, before any call. It is ended before the rest of this object.
   std::unique_ptr<RankSocket> socket;
@@ -80,6 +84,12 @@ class RankService::Core {
     uint32_t node_rank;
     std::optional<v1::RankNotice> notice;
   };
+  // An operation on the store: who waits for it.
+  struct Asked {
+    StreamRef stream;
+    uint64_t request;
+    uint64_t generation;
+  };
   // An answer to an exchange, and to whom it goes.
   using Told = std::vector<std::pair<StreamRef, v1::AgentReply>>;
 
@@ -88,6 +98,14 @@ class RankService::Core {
   absl::Status Enter(const StreamRef& stream, const v1::RankExchange& asked,
                      std::optional<uint64_t>& replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same for an operation on the store.
+  void Store(const StreamRef& stream, const v1::RankStore& asked);
+  absl::Status EnterStore(const StreamRef& stream, const v1::RankStore& asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Cancel(const StreamRef& stream, uint64_t request);
+  std::vector<uint64_t> TakeTickets(const StreamRef& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailStore(uint64_t generation, const std::string& reason);
   // Each of the other functions here returns a status that is not OK to end the
   // connection with it.
   absl::Status Greet(const StreamRef& stream, const v1::RankHello& hello);
@@ -117,6 +135,9 @@ class RankService::Core {
   // All connections, and by local rank those that have sent their hello.
   std::map<const RankConnection*, StreamRef> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamRef> ranks_ ABSL_GUARDED_BY(mutex_);
+  // By ticket.
+  std::map<uint64_t, Asked> store_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   // Only for an agent that starts no ranks: their places, and by local rank the
   // connections that wait for a world to enter; ranks_ has those in their
   // places.

@@ -100,16 +100,17 @@ void RankConnection::Send(const v1::AgentReply& reply) {
   {
     MutexLock lock(mutex_);
     if (ended_.has_value()) return;
-    if (queue_.size() >= limits_.replies_queued_max ||
+    if (queue_.size() + store_queue_.size() >= limits_.replies_queued_max ||
         queued_bytes_ + frame.size() > limits_.bytes_queued_max) {
       queue_.clear();
+      store_queue_.clear();
       queued_bytes_ = 0;
       EndLocked(absl::ResourceExhaustedError(
           absl::StrCat("the rank does not read what its agent sends: over ",
                        limits_.replies_queued_max, " messages or ",
                        limits_.bytes_queued_max, " bytes wait")));
     } else {
-      Queue(std::move(frame));
+      Queue(std::move(frame), reply.has_stored());
     }
   }
   bell_->Ring(token_);
@@ -129,21 +130,23 @@ absl::Status RankConnection::ended() const {
   return ended_.value_or(absl::OkStatus());
 }
 
-void RankConnection::Queue(std::string frame) {
+void RankConnection::Queue(std::string frame, bool last) {
   queued_bytes_ += frame.size();
-  queue_.push_back(std::move(frame));
+  (last ? store_queue_ : queue_).push_back(std::move(frame));
 }
 
 void RankConnection::EndLocked(const absl::Status& status) {
   ended_ = status;
-  if (!status.ok()) Queue(EndFrame(status));
+  // RankEnd is the last message.
+  if (!status.ok()) Queue(EndFrame(status), /*last=*/true);
 }
 
 bool RankConnection::TakeFrame(std::string& frame) {
   MutexLock lock(mutex_);
-  if (queue_.empty()) return false;
-  frame = std::move(queue_.front());
-  queue_.pop_front();
+  std::deque<std::string>& next = queue_.empty() ? store_queue_ : queue_;
+  if (next.empty()) return false;
+  frame = std::move(next.front());
+  next.pop_front();
   queued_bytes_ -= frame.size();
   return true;
 }

@@ -47,8 +47,13 @@ struct RankSocketLimits {
   absl::Duration hello_timeout = Limits().hello_timeout;
   // What waits to be sent on one connection, beyond what the kernel holds. The
   // answers of all keys that a rank may wait for come at once.
-  size_t replies_queued_max = 64 + Limits::exchanges_open_max;
-  size_t bytes_queued_max = 2 * kAgentReplyBytesMax;
+  size_t replies_queued_max =
+      64 + Limits::exchanges_open_max + Limits::store_asked_per_rank_max;
+  // A world or an exchange, and the answers of all operations that a rank may
+  // have under way.
+  size_t bytes_queued_max =
+      2 * kAgentReplyBytesMax + Limits::store_asked_per_rank_max *
+                                    (Limits::store_value_bytes_max + (1 << 10));
   // How long a connection that was ended may take to read why.
   absl::Duration end_patience = absl::Seconds(1);
 };
@@ -87,7 +92,8 @@ class RankConnection {
  private:
   friend class RankSocket;
 
-  void Queue(std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Queue(std::string frame, bool last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndLocked(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeFrame(std::string& frame);
@@ -108,6 +114,9 @@ class RankConnection {
 
   mutable Mutex mutex_;
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  // Sent once queue_ is empty: answers of the store, so that an abort need not
+  // wait for them.
+  std::deque<std::string> store_queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
 };

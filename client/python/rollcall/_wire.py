@@ -11,11 +11,13 @@ from typing import Dict, List, Optional, Tuple, Union
 VERSION = 1
 
 # Of a message from a rank and of one from its agent; frames.h has both.
-RANK_MESSAGE_BYTES_MAX = 16 << 10
+RANK_MESSAGE_BYTES_MAX = (1 << 20) + (16 << 10)
 AGENT_REPLY_BYTES_MAX = 68 << 20
 
 EXCHANGE_VALUE_BYTES_MAX = 4 << 10
 EXCHANGE_KEY_BYTES_MAX = 128
+STORE_KEY_BYTES_MAX = 1 << 10
+STORE_VALUE_BYTES_MAX = 1 << 20
 REASON_BYTES_MAX = 4 << 10
 STEP_MAX = 1 << 53
 
@@ -55,6 +57,10 @@ class Writer:
             self._varint(number << 3 | _VARINT)
             self._varint(value)
         return self
+
+    def sint(self, number: int, value: int) -> "Writer":
+        """Of 64 bits, negative ones in as few bytes as positive ones."""
+        return self.uint(number, (value << 1) ^ (value >> 63))
 
     def double(self, number: int, value: float) -> "Writer":
         """An `optional` field: 0.0 is sent."""
@@ -122,6 +128,10 @@ class Message:
         if not isinstance(value, int):
             raise WireError(f"field {number}: expected a number")
         return value
+
+    def sint(self, number: int) -> int:
+        value = self.uint(number)
+        return (value >> 1) ^ -(value & 1)
 
     def double(self, number: int) -> float:
         return float(_DOUBLE.unpack(_FIXED64.pack(self.uint(number)))[0])

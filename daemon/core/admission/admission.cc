@@ -117,6 +117,30 @@ absl::Status AdmitExchange(const v1::ExchangeIn& exchange) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitStoreRecord(const v1::StoreRecord& record) {
+  RETURN_IF_REFUSED(AdmitRange("length of records.key", record.key().size(), 1,
+                               Limits::store_key_bytes_max));
+  RETURN_IF_REFUSED(AdmitCount("length of records.value", record.value().size(),
+                               Limits::store_value_bytes_max));
+  return AdmitCount("records.done", record.done_size(), Limits::nodes_max);
+}
+
+absl::Status AdmitStore(const v1::StoreIn& store) {
+  RETURN_IF_REFUSED(AdmitGeneration("generation", store.generation()));
+  RETURN_IF_REFUSED(AdmitCount(
+      "asked", store.asked_size(),
+      Limits::store_asked_per_node_max + Limits::store_waits_per_node_max));
+  for (const v1::StoreAsked& asked : store.asked()) {
+    RETURN_IF_REFUSED(AdmitStoreOperation(asked.what()));
+  }
+  RETURN_IF_REFUSED(AdmitCount("cancelled", store.cancelled_size(),
+                               Limits::store_waits_per_node_max));
+  for (const v1::StoreRecord& record : store.records()) {
+    RETURN_IF_REFUSED(AdmitStoreRecord(record));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdmitCheckReport(const v1::CheckReport& report) {
   RETURN_IF_REFUSED(
       AdmitCount("findings", report.findings_size(), kFindingsMax));
@@ -147,6 +171,18 @@ absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
 }
 
 }  // namespace
+
+absl::Status AdmitStoreOperation(const v1::StoreOperation& what) {
+  if (what.kind() == v1::STORE_KIND_NUM_KEYS) {
+    RETURN_IF_REFUSED(AdmitCount("length of key", what.key().size(), 0));
+  } else {
+    RETURN_IF_REFUSED(AdmitRange("length of key", what.key().size(), 1,
+                                 Limits::store_key_bytes_max));
+  }
+  return AdmitCount("length of value and expected",
+                    what.value().size() + what.expected().size(),
+                    Limits::store_value_bytes_max);
+}
 
 absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitJobId(hello.job()));
@@ -196,6 +232,8 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
       return AdmitDuration("deadline", message.leaving().deadline(), 0);
     case v1::AgentMessage::kExchange:
       return AdmitExchange(message.exchange());
+    case v1::AgentMessage::kStore:
+      return AdmitStore(message.store());
     case v1::AgentMessage::kEndSeen:
       return AdmitGeneration("generation", message.end_seen().generation());
     case v1::AgentMessage::kNoticeSeen:

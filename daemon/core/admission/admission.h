@@ -56,6 +56,8 @@ absl::Status AdmitHello(const v1::Hello& hello);
 // All messages except Hello. Checks sizes and grammar; the core checks whether
 // a message fits the state of the job.
 absl::Status AdmitMessage(const v1::AgentMessage& message);
+// The sizes of its key and values; the kind may be unknown.
+absl::Status AdmitStoreOperation(const v1::StoreOperation& what);
 
 // Makes every free text of an admitted message printable and cuts it to its
 // bound.

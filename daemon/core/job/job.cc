@@ -82,6 +82,8 @@ void Job::On(const Said& said) {
       return OnLeaving(*node, m.leaving());
     case v1::AgentMessage::kExchange:
       return OnExchange(*node, m.exchange());
+    case v1::AgentMessage::kStore:
+      return OnStore(*node, m.store());
     case v1::AgentMessage::kEndSeen:
       if (HasEnded()) Detach(*node);
       return;
@@ -330,6 +332,28 @@ void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
               std::move(message));
 }
 
+void Job::OnStore(Node& node, const v1::StoreIn& in) {
+  if (!IsRunning() || !node.member()) return;
+  const absl::Status heard =
+      store_.Hear(static_cast<uint32_t>(node.node_rank), in);
+  if (!heard.ok()) {
+    out_.Close(node.session, heard.code(), v1::REFUSAL_CODE_SLOW,
+               std::string(heard.message()));
+  }
+  SendStoreMessages();
+}
+
+void Job::SendStoreMessages() {
+  for (GenerationStore::Message& message : store_.Take()) {
+    const Node* const node = membership_.Find(
+        world().members(static_cast<int>(message.node)).node());
+    if (node == nullptr || !node->member()) continue;
+    v1::DaemonMessage sent;
+    *sent.mutable_store() = std::move(message.out);
+    out_.SendTo(*node, std::move(sent));
+  }
+}
+
 // --- Bookkeeping -------------------------------------------------------------
 
 // Renews the lease of a node that was heard.
@@ -353,6 +377,11 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   if (!Leaves(node) && !evicted)
     newcomers_.Lost(node, generation(), now_, limits_);
   node.called = false;
+  // The generation goes on without it.
+  if (IsRunning() && node.member() && node.finished()) {
+    store_.Gone(static_cast<uint32_t>(node.node_rank));
+    SendStoreMessages();
+  }
   if (node.session != 0) Detach(node);
   probes_.Gone(name, now_);
   quarantine_.Forget(node);

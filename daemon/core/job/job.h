@@ -58,6 +58,7 @@
 #include "daemon/core/network_plan/probes.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
+#include "daemon/core/store/generation_store.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -224,6 +225,8 @@ class Job {
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
+  void OnStore(Node& node, const v1::StoreIn& in);
+  void SendStoreMessages();
 
   // Forming (job_form.cc).
   void Gather(bool at_once);
@@ -422,6 +425,7 @@ class Job {
   Formation formation_;
   Completion completion_;
   Exchanges exchanges_;
+  GenerationStore store_;
 
   Notices notices_;
   Newcomers newcomers_;

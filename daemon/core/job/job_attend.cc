@@ -294,6 +294,10 @@ void Job::TakeUp(Node& node, const v1::ResumeState& resume_state) {
     *message.mutable_waiting() = JobReport(*this).Waiting();
     out_.SendTo(node, message);
   }
+  if (IsRunning() && node.member()) {
+    store_.Attended(static_cast<uint32_t>(node.node_rank));
+    SendStoreMessages();
+  }
   // So that a user who adds a node to a running world does not take it for
   // hung.
   if (IsRunning() && !node.member()) TellSpare(node);

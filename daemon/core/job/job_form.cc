@@ -393,6 +393,7 @@ void Job::Commit() {
   }
   generations_.Committed();
   exchanges_.Begin(generation(), RanksOf(world()));
+  store_.Begin(generation(), static_cast<uint32_t>(world().members_size()));
   out_.Write(Journal::Kind::kCommitted, generation(), world_commit);
   out_.SendTo(membership_.StreamsOf(world()), formation_.CommitMessage());
   BeginStarts();
@@ -461,6 +462,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
            absl::StrCat("event=abort generation=", generation(), " code=",
                         v1::ReasonCode_Name(code), " reason=", Quoted(reason)));
   completion_.DropRecord();
+  store_.End();
   DropPending();
   hangs_.DropAll();
   probes_.WorldEnded(membership_, now_, limits_);

@@ -187,6 +187,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   waiting_.Stop();
   failures_.reasons().Proposed(generation());
   exchanges_.Begin(generation(), RanksOf(world));
+  store_.Restore(generation(), static_cast<uint32_t>(world.members_size()));
 }
 
 // A node from the journal that has not come back yet.

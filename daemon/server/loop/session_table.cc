@@ -7,6 +7,14 @@
 #include "daemon/server/loop/refusal.h"
 
 namespace rollcall {
+namespace {
+
+// Values of the store may be large, and an abort must not wait for them.
+Stream::Order OrderOf(const v1::DaemonMessage& message) {
+  return message.has_store() ? Stream::Order::kLast : Stream::Order::kFirst;
+}
+
+}  // namespace
 
 void SessionTable::Open(SessionId id, std::shared_ptr<Stream> stream,
                         absl::Time now) {
@@ -84,13 +92,15 @@ void SessionTable::Close(Session& session, const absl::Status& status) {
 }
 
 void SessionTable::Send(Session& session, const v1::DaemonMessage& message) {
-  session.stream->Send(Encode(message, unread_));
+  session.stream->Send(Encode(message, unread_), OrderOf(message));
 }
 
 void SessionTable::Send(const rollcall::Send& send) {
   const grpc::ByteBuffer bytes = Encode(send.message, unread_);
   for (const SessionId id : send.to) {
-    if (Session* session = FindOpen(id)) session->stream->Send(bytes);
+    if (Session* session = FindOpen(id)) {
+      session->stream->Send(bytes, OrderOf(send.message));
+    }
   }
   EndSlowStreams();
 }

@@ -20,9 +20,11 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
+  // The order of messages in the queue: all first ones go before all others.
+  enum class Order { kFirst, kLast };
   // Queues a message; its bytes are shared, not copied. A stream whose queue
   // passes stream_queue_bytes_max is ended as too slow.
-  virtual void Send(const grpc::ByteBuffer& message) = 0;
+  virtual void Send(const grpc::ByteBuffer& message, Order order) = 0;
   // Ends the stream after everything that was sent. Only the first call counts.
   virtual void Close(absl::StatusCode code, const v1::Refusal& refusal) = 0;
   // Ends the stream at once. Sent messages that are not read yet are dropped,

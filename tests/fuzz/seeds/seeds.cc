@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   rollcall::Journals(corpus);
   rollcall::Agents(corpus);
   rollcall::RankFrames(corpus);
+  rollcall::StoreScripts(corpus);
   rollcall::Doors(corpus);
   rollcall::Secrets(corpus);
   rollcall::HostsFiles(corpus);

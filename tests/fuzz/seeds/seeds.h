@@ -58,6 +58,8 @@ void Journals(Corpus& corpus);
 // Of `agent` and `probe`.
 void Agents(Corpus& corpus);
 void ProbeCalls(Corpus& corpus);
+// Of `store`.
+void StoreScripts(Corpus& corpus);
 // Of `frames`.
 void RankFrames(Corpus& corpus);
 // Of `join` and `secrets`.

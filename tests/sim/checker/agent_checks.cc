@@ -268,6 +268,19 @@ std::optional<v1::Commit> InvariantChecker::LatestCommit(
 
 // --- Ranks -------------------------------------------------------------------
 
+void InvariantChecker::Counted(uint64_t generation, int64_t seen, int64_t sum) {
+  Tested(Invariant::kStoredOnce);
+  const bool fresh = sums_.emplace(generation, sum).second;
+  if (!fresh || sum <= seen) {
+    Broken(Invariant::kStoredOnce,
+           absl::StrCat("generation ", generation, ": an addition gives ", sum,
+                        fresh ? absl::StrCat("; ", seen, " was seen before")
+                              : ", and so did another one"));
+  }
+  int64_t& highest = world_.counted[generation];
+  highest = std::max(highest, sum);
+}
+
 void InvariantChecker::Stepped(uint64_t generation) {
   if (!stepped_.empty() && !stepped_.contains(generation)) {
     Tested(Invariant::kOneGenerationSteps);

@@ -104,6 +104,9 @@ class InvariantChecker {
 
   // --- Ranks -----------------------------------------------------------------
 
+  // A rank was told the sum of the counter in the generation's store. `seen`:
+  // the highest sum that any rank had been told when this one asked.
+  void Counted(uint64_t generation, int64_t seen, int64_t sum);
   // All machines of the generation completed a step together.
   void Stepped(uint64_t generation);
 
@@ -200,6 +203,8 @@ class InvariantChecker {
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
   std::set<uint64_t> stepped_;
+  // Generation and sum of each addition that was answered.
+  std::set<std::pair<uint64_t, int64_t>> sums_;
   // Generations of which a member has been evicted.
   std::set<uint64_t> vouched_;
   // What linked ranks brought to a generation, each time a node said it.

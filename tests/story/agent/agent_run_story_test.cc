@@ -274,5 +274,47 @@ TEST(AgentExchange, GathersItsRanksThenAsks) {
   });
 }
 
+// --- The store ---------------------------------------------------------------
+
+RankAsksStore Adds(uint64_t generation, uint64_t ticket) {
+  RankAsksStore asks{generation, ticket, {}};
+  asks.operation.set_kind(v1::STORE_KIND_ADD);
+  asks.operation.set_key("n");
+  asks.operation.set_delta(1);
+  return asks;
+}
+
+FromDaemon StoreSays(uint64_t open, bool tell, uint64_t answers = 0) {
+  FromDaemon from;
+  v1::StoreOut& out = *from.message.mutable_store();
+  out.set_generation(1);
+  out.set_link(open);
+  out.set_report(tell);
+  if (answers > 0) {
+    out.add_answered()->set_operation(answers);
+    out.mutable_answered(0)->mutable_result()->set_number(5);
+  }
+  return from;
+}
+
+TEST(AgentStore, AsksAgainOnANewStreamOnceTheStoreOpens) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, Adds(1, 7), "store 1"},
+      {1.1, Adds(9, 8), "FAIL 9"},
+      {1.2, Down(), ""},
+      {1.3, AgentTick{}, "dial"},
+      {1.4, StreamUp{}, "hello i11"},
+      {1.4, Welcome(), ""},
+      // A restarted daemon.
+      {1.5, StoreSays(0, true), "store all kept"},
+      {1.6, StoreSays(1, false), "store 1"},
+      {1.7, StoreSays(0, false, 1), "STORED 7=5"},
+      {1.8, Adds(1, 9), "store 2"},
+      {1.9, StoreCancelled{{9}}, ""},
+  });
+}
+
 }  // namespace
 }  // namespace rollcall

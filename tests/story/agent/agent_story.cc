@@ -104,6 +104,13 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
     case v1::AgentMessage::kExchange:
       return absl::StrCat("exchange ", m.exchange().key(), "=",
                           absl::StrJoin(m.exchange().values(), ","));
+    case v1::AgentMessage::kStore: {
+      std::string text = "store";
+      for (const v1::StoreAsked& asked : m.store().asked()) {
+        absl::StrAppend(&text, " ", asked.operation());
+      }
+      return absl::StrCat(text, m.store().records_end() ? " all kept" : "");
+    }
     case v1::AgentMessage::kHeartbeat:
       ranks_link_ = m.heartbeat().ranks_link();
       start_took_s_ =
@@ -162,7 +169,10 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
     } else if (const auto* a = std::get_if<AnswerExchange>(&action)) {
       told.push_back(absl::StrCat("ANSWER ", a->exchange.key(),
                                   a->exchange.code() != 0 ? " refused" : ""));
-    } else if (const auto* f = std::get_if<FailExchanges>(&action)) {
+    } else if (const auto* answer = std::get_if<AnswerStore>(&action)) {
+      told.push_back(absl::StrCat("STORED ", answer->ticket, "=",
+                                  answer->result.number()));
+    } else if (const auto* f = std::get_if<FailRequests>(&action)) {
       told.push_back(absl::StrCat("FAIL ", f->generation));
     } else if (const auto* p = std::get_if<PassSignal>(&action)) {
       told.push_back(absl::StrCat("PASS ", TextOf(p->ranks), " ", p->signal));

@@ -283,6 +283,35 @@ Told Gives(std::string node, uint64_t generation, std::string key,
   return Says(std::move(node), message);
 }
 
+Told AsksStore(std::string node, uint64_t operation, v1::StoreKind kind,
+               std::string key, uint64_t link, uint64_t received) {
+  v1::AgentMessage message;
+  v1::StoreIn& in = *message.mutable_store();
+  in.set_generation(1);
+  in.set_link(link);
+  in.set_received(received);
+  v1::StoreAsked& asked = *in.add_asked();
+  asked.set_operation(operation);
+  asked.mutable_what()->set_kind(kind);
+  asked.mutable_what()->set_key(key);
+  asked.mutable_what()->set_delta(1);
+  return Says(std::move(node), message);
+}
+
+Told TellsStore(std::string node, std::string key) {
+  v1::AgentMessage message;
+  v1::StoreIn& in = *message.mutable_store();
+  in.set_generation(1);
+  in.set_records_end(true);
+  if (!key.empty()) {
+    v1::StoreRecord& record = *in.add_records();
+    record.set_key(key);
+    record.set_sequence(1);
+    record.set_value("5");
+  }
+  return Says(std::move(node), message);
+}
+
 Told SeesEnd(std::string node) {
   v1::AgentMessage message;
   message.mutable_end_seen();

@@ -105,6 +105,20 @@ std::string MessageText(const v1::DaemonMessage& m) {
   }
 }
 
+std::string Text(const v1::StoreOut& out) {
+  std::string text;
+  if (out.link() != 0) absl::StrAppend(&text, " open ", out.link());
+  if (out.report()) text += " tell";
+  for (const v1::StoreRecord& record : out.records()) {
+    absl::StrAppend(&text, " keep ", record.key());
+  }
+  for (const v1::StoreAnswered& answered : out.answered()) {
+    absl::StrAppend(&text, " ", answered.operation(), "=",
+                    answered.result().number());
+  }
+  return text;
+}
+
 }  // namespace
 
 JobStory::JobStory(const std::string& nodes, uint32_t max_restarts)
@@ -211,6 +225,11 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
       if (m.has_welcome()) credential_ = m.welcome().node_credential();
       if (m.has_new_credential()) {
         credential_ = m.new_credential().node_credential();
+      }
+      if (m.has_store()) {
+        for (const SessionId to : send->to) {
+          store_told_.push_back(absl::StrCat(names_[to], ":", Text(m.store())));
+        }
       }
       if (m.has_ranks_link()) {
         for (const SessionId to : send->to) {

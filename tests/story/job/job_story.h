@@ -58,6 +58,10 @@ class JobStory {
   std::vector<std::string> TakeRanksLinkTold() {
     return std::exchange(ranks_link_told_, {});
   }
+  // What nodes were told of the store since the last call: "NODE: WORDS".
+  std::vector<std::string> TakeStoreTold() {
+    return std::exchange(store_told_, {});
+  }
   // Of the latest RanksLink.
   double start_timeout_s() const { return start_timeout_s_; }
   // The latest Probe of each node.
@@ -84,6 +88,7 @@ class JobStory {
   std::string logs_;
   std::map<std::string, v1::Probe> probes_;
   std::vector<std::string> ranks_link_told_;
+  std::vector<std::string> store_told_;
   double start_timeout_s_ = 0;
   std::vector<std::string> waiting_told_;
 };
@@ -154,6 +159,11 @@ Told Reports(std::string node, uint64_t request,
              v1::CheckFinding::Severity severity);
 Told Gives(std::string node, uint64_t generation, std::string key,
            std::string value);
+// One operation on the store; `link` and `received`: see v1::StoreIn.
+Told AsksStore(std::string node, uint64_t operation, v1::StoreKind kind,
+               std::string key, uint64_t link, uint64_t received);
+// The agent keeps nothing, or one record.
+Told TellsStore(std::string node, std::string key = "");
 Told SeesEnd(std::string node);
 // The report of its latest Probe: each target but these answered correctly.
 Told Reaches(std::string node, std::vector<std::string> but = {});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "client/agent/rank_service/rank_service.h"
 #include "daemon/base/inbox.h"
 #include "tests/unit/agent/rank_side.h"
@@ -170,8 +171,9 @@ TEST_F(AttachedRanksTest, BytesOfAnotherProtocolAreAReason) {
   ASSERT_EQ(rank.Next(), 5);
   rank.side.WriteBytes("PRI * HTTP/2.0");
   EXPECT_EQ(rank.End(), absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(absl::StrContains(Next<RankEnded>().error_file,
-                                "expected at most 16384"));
+  EXPECT_TRUE(absl::StrContains(
+      Next<RankEnded>().error_file,
+      absl::StrCat("expected at most ", kRankMessageBytesMax)));
 }
 
 TEST_F(AttachedRanksTest, AProcessWithoutAPlaceIsAnswered) {

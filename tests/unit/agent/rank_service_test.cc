@@ -72,6 +72,13 @@ class RankServiceTest : public testing::Test {
     }
     return reply.exchanged();
   }
+  // The next answer of the store.
+  static v1::RankStored Stored(RankSide& rank) {
+    v1::AgentReply reply;
+    while (rank.Read(&reply) && !reply.has_stored()) {
+    }
+    return reply.stored();
+  }
   static int CodeOf(absl::StatusCode code) { return static_cast<int>(code); }
 
   // The next event of this kind; others before it are passed over.
@@ -95,6 +102,67 @@ class RankServiceTest : public testing::Test {
   std::unique_ptr<RankService> service_;
   std::string path_;
 };
+
+TEST_F(RankServiceTest, AnOperationOnTheStoreGetsItsResult) {
+  OpenWorld();
+  RankSide rank = Attended(0), other = Attended(1);
+  rank.Store(7, 5, v1::STORE_KIND_GET, "k");
+  const auto event = Next<RankAsksStore>();
+  EXPECT_EQ(event.generation, 5u);
+  EXPECT_EQ(event.operation.key(), "k");
+  // The other rank's numbers are its own.
+  other.Store(7, 5, v1::STORE_KIND_CHECK, "k");
+  const auto others = Next<RankAsksStore>();
+  EXPECT_NE(others.ticket, event.ticket);
+  AnswerStore answer{event.ticket, {}};
+  answer.result.set_value("v");
+  service_->Answer(answer);
+  service_->Answer(answer);  // Once is enough.
+  const v1::RankStored stored = Stored(rank);
+  EXPECT_EQ(stored.request(), 7u);
+  EXPECT_EQ(stored.result().value(), "v");
+  // What waits when the generation ends is answered, too.
+  service_->EndWorld(5, v1::REASON_CODE_LEAVING, "why");
+  EXPECT_EQ(Stored(other).result().code(),
+            static_cast<uint32_t>(CodeOf(absl::StatusCode::kAborted)));
+}
+
+TEST_F(RankServiceTest, WhatTheStoreDoesNotTake) {
+  OpenWorld();
+  RankSide rank = Attended(0);
+  using Code = absl::StatusCode;
+  const auto refused = [&] {
+    return static_cast<Code>(Stored(rank).result().code());
+  };
+  rank.Store(1, 4, v1::STORE_KIND_GET, "k");
+  EXPECT_EQ(refused(), Code::kAborted);
+  rank.Store(2, 5, v1::STORE_KIND_GET, "");
+  EXPECT_EQ(refused(), Code::kInvalidArgument);
+  for (uint64_t i = 0; i < Limits::store_asked_per_rank_max; ++i) {
+    rank.Store(10 + i, 5, v1::STORE_KIND_GET, "k");
+    Next<RankAsksStore>();
+  }
+  rank.Store(3, 5, v1::STORE_KIND_GET, "k");
+  EXPECT_EQ(refused(), Code::kResourceExhausted);
+  rank.CancelStore(10);
+  EXPECT_EQ(Next<StoreCancelled>().tickets.size(), 1u);
+  rank.Store(11, 5, v1::STORE_KIND_GET, "k");  // A number that is under way.
+  EXPECT_EQ(refused(), Code::kInvalidArgument);
+  rank.CancelStore(10);  // Nothing waits under this number.
+  // The others are given up with the connection.
+  rank.Close();
+  EXPECT_EQ(Next<StoreCancelled>().tickets.size(),
+            Limits::store_asked_per_rank_max - 1);
+}
+
+TEST_F(RankServiceTest, AnAgentThatIsBehindSaysSo) {
+  OpenWorld();
+  RankSide rank = Attended(0);
+  for (int i = 0; i < 1000; ++i) inbox_.Post(AgentTick{});
+  rank.Store(1, 5, v1::STORE_KIND_GET, "k");
+  EXPECT_EQ(Stored(rank).result().code(),
+            static_cast<uint32_t>(CodeOf(absl::StatusCode::kUnavailable)));
+}
 
 TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
   OpenWorld();
@@ -213,8 +281,7 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
         << row.generation << " '" << row.key << "'";
   }
   // Not even kept until it is looked at.
-  rank.Exchange(++request, 5, "k",
-                std::string(4 * Limits::exchange_value_bytes_max, 'v'));
+  rank.Exchange(++request, 5, "k", std::string(kRankMessageBytesMax, 'v'));
   EXPECT_EQ(rank.Finish().code(), absl::StatusCode::kResourceExhausted);
 }
 

@@ -48,6 +48,21 @@ class RankSide {
     exchange.set_value(value);
     Write(message);
   }
+  void Store(uint64_t request, uint64_t generation, v1::StoreKind kind,
+             const std::string& key) {
+    v1::RankMessage message;
+    v1::RankStore& store = *message.mutable_store();
+    store.set_request(request);
+    store.set_generation(generation);
+    store.mutable_operation()->set_kind(kind);
+    store.mutable_operation()->set_key(key);
+    Write(message);
+  }
+  void CancelStore(uint64_t request) {
+    v1::RankMessage message;
+    message.mutable_store_cancel()->set_request(request);
+    Write(message);
+  }
   void Write(const v1::RankMessage& message) { WriteBytes(FrameOf(message)); }
   // False: the agent does not take them any more.
   bool WriteBytes(const std::string& bytes) {

@@ -82,6 +82,39 @@ v1::AgentReply Reply(size_t bytes) {
   return reply;
 }
 
+TEST_F(RankSocketTest, AnAbortOvertakesAnswersOfTheStore) {
+  Listen();
+  RankSide rank(path_);
+  const RankConnectionRef connection = Came();
+  // More than the kernel takes, so that some wait.
+  v1::AgentReply stored;
+  stored.mutable_stored()->mutable_result()->set_value(
+      std::string(1 << 20, 'x'));
+  constexpr int kStored = 8;
+  for (int i = 0; i < kStored; ++i) {
+    stored.mutable_stored()->set_request(i + 1);
+    connection->Send(stored);
+  }
+  connection->Send(Reply(1));
+  connection->End(absl::AbortedError("the last"));
+  int before = 0;
+  uint64_t last = 0;
+  v1::AgentReply reply;
+  bool aborted = false;
+  while (rank.Read(&reply)) {
+    if (reply.has_abort()) {
+      aborted = true;
+    } else if (!aborted) {
+      ++before;
+    }
+    if (reply.has_stored()) EXPECT_EQ(reply.stored().request(), ++last);
+  }
+  EXPECT_TRUE(aborted);
+  EXPECT_LT(before, kStored);
+  EXPECT_EQ(last, static_cast<uint64_t>(kStored));
+  EXPECT_EQ(rank.Finish().code(), Code::kAborted);
+}
+
 TEST_F(RankSocketTest, OneThatSaysNothingIsEnded) {
   RankSocketLimits limits;
   limits.hello_timeout = absl::Milliseconds(1);
@@ -173,7 +206,7 @@ TEST_F(RankSocketTest, WhatIsNoMessageIsEnded) {
     std::string bytes;
     Code expect;
   } const kRows[] = {
-      {std::string("\0\0\x40\x01", 4), Code::kResourceExhausted},
+      {std::string("\0\x10\x40\x01", 4), Code::kResourceExhausted},
       {std::string("\0\0\0\1\xff", 5), Code::kInvalidArgument},
       // Nothing is heard after it.
       {std::string("\0\0\0\1\xff\xff\xff\xff\xff", 9), Code::kInvalidArgument},

@@ -143,6 +143,20 @@ class FakeAgent {
       by_rank_[local_rank] = fd;
     } else if (message.has_exchange()) {
       Exchange(fd, message.exchange(), tell);
+    } else if (message.has_store() &&
+               message.store().operation().kind() != v1::STORE_KIND_WAIT) {
+      // Nobody ever sets what is waited for.
+      const v1::RankStore& asked = message.store();
+      reply.mutable_stored()->set_request(asked.request());
+      v1::StoreResult& result = *reply.mutable_stored()->mutable_result();
+      result.set_code(asked.generation() == kGeneration ? 0 : 10);
+      if (asked.operation().key() == "full") {
+        result.set_code(8);
+        result.set_error("no room");
+      }
+      result.set_number(asked.operation().delta() + 1);
+      result.set_value(asked.operation().value());
+      tell(fd, reply);
     }
     said_.push_back(message);
     changed_.NotifyAll();

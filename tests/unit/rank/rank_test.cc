@@ -105,6 +105,36 @@ TEST(Rank, ExchangesWithAll) {
   for (auto& one : all) one.get();
 }
 
+TEST(Rank, OperationsOnTheStore) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok());
+  v1::StoreOperation what;
+  what.set_kind(v1::STORE_KIND_ADD);
+  what.set_key("k");
+  what.set_delta(-5);
+  what.set_value(std::string("\0x", 2));
+  const auto result = (*rank)->Store(what);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->number(), -4);
+  EXPECT_EQ(result->value(), std::string("\0x", 2));
+  what.set_key("full");
+  const absl::Status full = (*rank)->Store(what).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.message(), "store key \"full\": no room");
+  what.set_value(std::string(2 << 20, 'x'));
+  EXPECT_EQ((*rank)->Store(what).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  // A wait that is given up is withdrawn.
+  what.set_kind(v1::STORE_KIND_WAIT);
+  what.clear_value();
+  EXPECT_EQ((*rank)->Store(what, absl::Milliseconds(20)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  const v1::RankMessage said = agent.Await(
+      [](const v1::RankMessage& m) { return m.has_store_cancel(); });
+  EXPECT_EQ(said.store_cancel().request(), 3u);
+}
+
 TEST(Rank, ExchangeFailsWithItsReason) {
   FakeAgent agent(2);
   auto rank = Rank::Attend(agent.place(0));

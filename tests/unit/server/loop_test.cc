@@ -26,7 +26,7 @@ class KeepingStream final : public Stream {
  public:
   explicit KeepingStream(bool reads) : reads_(reads) {}
 
-  void Send(const grpc::ByteBuffer& message) override {
+  void Send(const grpc::ByteBuffer& message, Order) override {
     if (ended_) return;
     ++sent_;
     if (message.Length() > kLarge && heap_at_first_large_ == 0) {

@@ -17,7 +17,8 @@ constexpr absl::Time kStart = absl::UnixEpoch();
 // Tells how it was ended. Keeps what it is sent until `reads`.
 class FakeStream final : public Stream {
  public:
-  void Send(const grpc::ByteBuffer& message) override {
+  void Send(const grpc::ByteBuffer& message, Order order) override {
+    orders.push_back(order);
     if (!reads) kept_.push_back(message);
   }
   void Close(absl::StatusCode code, const v1::Refusal& refusal) override {
@@ -37,6 +38,7 @@ class FakeStream final : public Stream {
 
   bool reads = false;
   std::string ended;
+  std::vector<Order> orders;
 
  private:
   std::vector<grpc::ByteBuffer> kept_;
@@ -65,6 +67,19 @@ class SessionTableTest : public testing::Test {
   Logger logger_{Log::Level::kError};
   SessionTable table_{MakeLimits(), logger_};
 };
+
+TEST_F(SessionTableTest, MessagesOfTheStoreGoLast) {
+  const auto stream = Open(1);
+  v1::DaemonMessage store;
+  store.mutable_store()->set_number(1);
+  table_.Send(rollcall::Send{{1}, store});
+  table_.Send(*table_.Find(1), store);
+  table_.Send(rollcall::Send{{1}, Message(1)});
+  table_.Send(*table_.Find(1), Message(1));
+  using Order = Stream::Order;
+  EXPECT_EQ(stream->orders, (std::vector<Order>{Order::kLast, Order::kLast,
+                                                Order::kFirst, Order::kFirst}));
+}
 
 TEST_F(SessionTableTest, EndsTheOldestOfTooManyWithoutHello) {
   const auto first = Open(1);

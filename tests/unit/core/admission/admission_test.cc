@@ -139,6 +139,18 @@ struct MessageRow {
   std::function<void(v1::AgentMessage&)> fill;
 };
 
+v1::StoreOperation* Asked(v1::AgentMessage& message) {
+  return message.mutable_store()->add_asked()->mutable_what();
+}
+
+v1::StoreOperation StoreOf(const std::string& key, size_t value_bytes) {
+  v1::StoreOperation what;
+  what.set_kind(v1::STORE_KIND_SET);
+  what.set_key(key);
+  what.set_value(std::string(value_bytes, 'x'));
+  return what;
+}
+
 TEST(Admission, Messages) {
   const MessageRow rows[] = {
       {"nothing", false, [](auto&) {}},
@@ -272,6 +284,55 @@ TEST(Admission, Messages) {
          m.mutable_check_report()->mutable_facts()->add_interfaces()->set_name(
              "eth0\n");
        }},
+      {"an operation on the store", true,
+       [](auto& m) {
+         *Asked(m) = StoreOf("k", Limits::store_value_bytes_max);
+       }},
+      {"a value beyond the store's", false,
+       [](auto& m) {
+         *Asked(m) = StoreOf("k", Limits::store_value_bytes_max + 1);
+       }},
+      {"two values that are too large together", false,
+       [](auto& m) {
+         *Asked(m) = StoreOf("k", Limits::store_value_bytes_max);
+         m.mutable_store()->mutable_asked(0)->mutable_what()->set_expected("x");
+       }},
+      {"the longest key", true,
+       [](auto& m) {
+         *Asked(m) = StoreOf(std::string(Limits::store_key_bytes_max, 0), 1);
+       }},
+      {"a longer key", false,
+       [](auto& m) {
+         *Asked(m) =
+             StoreOf(std::string(Limits::store_key_bytes_max + 1, 0), 1);
+       }},
+      {"no key", false, [](auto& m) { *Asked(m) = StoreOf("", 1); }},
+      {"a count of keys", true,
+       [](auto& m) { Asked(m)->set_kind(v1::STORE_KIND_NUM_KEYS); }},
+      {"a count with a key", false,
+       [](auto& m) {
+         Asked(m)->set_kind(v1::STORE_KIND_NUM_KEYS);
+         m.mutable_store()->mutable_asked(0)->mutable_what()->set_key("k");
+       }},
+      {"more operations than one message has", false,
+       [](auto& m) {
+         for (size_t i = 0; i <= Limits::store_asked_per_node_max +
+                                     Limits::store_waits_per_node_max;
+              ++i) {
+           *Asked(m) = StoreOf("k", 1);
+         }
+       }},
+      {"a record", true,
+       [](auto& m) {
+         v1::StoreRecord& record = *m.mutable_store()->add_records();
+         record.set_key("k");
+         record.set_sequence(uint64_t{1} << 62);
+         record.set_value(std::string(Limits::store_value_bytes_max, 'x'));
+       }},
+      {"a record of no key", false,
+       [](auto& m) { m.mutable_store()->add_records(); }},
+      {"the store of no generation that can be", false,
+       [](auto& m) { m.mutable_store()->set_generation(UINT64_MAX); }},
       {"unknown severity", false,
        [](auto& m) {
          m.mutable_check_report()->add_findings()->set_severity(
