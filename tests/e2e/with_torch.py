@@ -4,7 +4,8 @@ import unittest
 
 from harness import E2E
 
-PYTHON = "/usr/bin/python3"
+# Another version, for a try by hand.
+PYTHON = os.environ.get("ROLLCALL_TEST_TORCH_PYTHON", "/usr/bin/python3")
 
 
 class WithTorch(E2E):

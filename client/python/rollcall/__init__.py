@@ -16,6 +16,7 @@ sources has more.
 """
 
 from ._rank import Rank, attach, current
+from ._store import Store
 from .errors import Aborted, Error, Lost, Refused, TimedOut
 from .world import Abort, Node, Notice, NoticeKind, StateSource, World
 
@@ -23,5 +24,5 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abort", "Aborted", "Error", "Lost", "Node", "Notice", "NoticeKind",
-    "Rank", "Refused", "StateSource", "TimedOut", "World", "attach", "current",
+    "Rank", "Refused", "StateSource", "Store", "TimedOut", "World", "attach", "current",
 ]

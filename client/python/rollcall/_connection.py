@@ -3,7 +3,7 @@
 A thread of its own reads and writes the socket, so that where-am-I is answered,
 and an abort is heard, while the main thread is stuck (in a collective that
 releases the interpreter's lock). Sending never blocks: of each kind but
-exchanges only the latest message waits, so nothing grows.
+requests only the latest message waits, so nothing grows.
 
 It does not redial: a connection that has ended means that the agent is gone, or
 has ended it and said why.
@@ -29,8 +29,10 @@ from .world import (Abort, Notice, World, parse_abort, parse_notice,
 # RankMessage.
 HELLO, PROGRESS, STOPPED, NOTICE_SEEN = 1, 2, 3, 4
 LEAVE, HERE, FINISHED, EXCHANGE = 6, 7, 8, 9
+STORE, GIVES_UP = 10, 11
 # AgentReply.
 _WORLD, _ABORT, _NOTICE, _WHERE, _EXCHANGED, _END = 1, 2, 3, 4, 5, 6
+_STORED = 7
 
 _PIECE_BYTES = 64 << 10
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -109,26 +111,35 @@ class Connection:
             self._waiting[kind] = frame
             self._ring()
 
-    def ask(self, make: Callable[[int], Writer]) -> int:
-        """Sends an exchange, under the number that this returns; its answer
-        comes into `answers`."""
+    def ask(self, kind: int, make: Callable[[int], Writer]) -> int:
+        """Sends an exchange or an operation on the store, under the number that
+        this returns; its answer comes into `answers`."""
         with self.changed:
             if self.ended is not None:
                 raise self.ended
-            self._last_request += 1
-            number = self._last_request
+            number = self._last_request + 1
+            frame = _frame(kind, make(number))
+            self._last_request = number
             self.answers[number] = None
-            self._first.append((number, _frame(EXCHANGE, make(number))))
+            self._first.append((number, frame))
             self._ring()
         return number
 
-    def forget(self, number: int) -> None:
-        """No one waits for this exchange any more."""
+    def forget(self, number: int, gives_up: bool = False) -> None:
+        """No one waits for this answer any more; `gives_up`: tell the agent if
+        it is still to come."""
         with self.changed:
-            self.answers.pop(number, None)
+            if self.answers.pop(number, None) is not None:
+                return
             # To an agent that does not read, nothing piles up.
+            waiting = len(self._first)
             self._first = deque(one for one in self._first
                                 if one[0] != number)
+            if gives_up and len(self._first) == waiting and (
+                    self.ended is None and self._closing is None):
+                self._first.append(
+                    (0, _frame(GIVES_UP, Writer().uint(1, number))))
+                self._ring()
 
     def wait(self, holds: Callable[[], bool], timeout: Optional[float],
              what: str) -> None:
@@ -273,8 +284,9 @@ class Connection:
                 self.abort = parse_abort(reply.message(_ABORT))
             elif reply.has(_NOTICE):
                 self.notice = parse_notice(reply.message(_NOTICE))
-            elif reply.has(_EXCHANGED):
-                answer = reply.message(_EXCHANGED)
+            elif reply.has(_EXCHANGED) or reply.has(_STORED):
+                answer = reply.message(
+                    _EXCHANGED if reply.has(_EXCHANGED) else _STORED)
                 if answer.uint(1) in self.answers:
                     self.answers[answer.uint(1)] = answer
             wake = self._take_wake()

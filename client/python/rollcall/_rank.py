@@ -12,6 +12,7 @@ from typing import Callable, List, Optional, Tuple, Type, Union
 from . import _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
                           STOPPED, Connection, Where)
+from ._store import LocalStore, RemoteStore, Store
 from ._wire import Writer
 from .world import Abort, Notice, World, world_of_one
 
@@ -33,6 +34,10 @@ class Rank:
     def __init__(self, connection: Optional[Connection], world: World) -> None:
         self._connection = connection
         self._world = world
+        self._store = Store(self._store_backend())
+        # What lives as long as this world, and that of the world before.
+        self._kept: List[object] = []
+        self._kept_before: List[object] = []
 
     # --- The world ------------------------------------------------------------
 
@@ -75,7 +80,7 @@ class Rank:
         connection: Connection = self._connection
         world = self._world
         number = connection.ask(
-            lambda number: Writer().uint(1, number).uint(2, world.generation)
+            EXCHANGE, lambda number: Writer().uint(1, number).uint(2, world.generation)
             .text(3, key).data(4, data))
         try:
             with connection.changed:
@@ -92,13 +97,31 @@ class Rank:
             # The abort itself, which has the reason, may be right behind.
             self._await_abort_on_its_way(connection)
         if code:
-            raise _error_of(code, f"exchange of {key!r} with {world.size} "
-                            f"ranks: {answer.text(3)}")
+            raise errors.error_of(
+                code, f"exchange of {key!r} with {world.size} ranks: "
+                f"{answer.text(3)}")
         values = list(answer.all_data(4))
         if len(values) != world.size:
             raise errors.Error(f"exchange of {key!r}: got {len(values)} values,"
                                f" expected {world.size}", "INTERNAL")
         return values
+
+    @property
+    def store(self) -> Store:
+        """The key-value store that all ranks of this generation share. The next
+        world has another one."""
+        return self._store
+
+    def keep(self, thing: object) -> None:
+        """Holds a reference to this until the world after the next one."""
+        self._kept.append(thing)
+
+    def _store_backend(self) -> Union[LocalStore, RemoteStore]:
+        if self._connection is None:
+            return LocalStore()
+        connection: Connection = self._connection
+        return RemoteStore(connection, self._world.generation,
+                           lambda: self._await_abort_on_its_way(connection))
 
     def _await_abort_on_its_way(self, connection: Connection) -> None:
         with connection.changed:
@@ -261,6 +284,8 @@ class Rank:
             world = connection.world
         assert world is not None
         self._world = world
+        self._store = Store(self._store_backend())
+        self._kept_before, self._kept = self._kept, []
         return world
 
     def _there(self, what: str) -> Connection:
@@ -318,15 +343,6 @@ def _step(step: int) -> int:
 def _aborted(abort: Abort) -> errors.Aborted:
     return errors.Aborted(f"generation {abort.generation} has ended: "
                           f"{abort.reason}")
-
-
-def _error_of(code: int, text: str) -> errors.Error:
-    name = errors.CODES.get(code, "UNKNOWN")
-    if name == "ABORTED":
-        return errors.Aborted(text)
-    if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
-        return errors.Refused(text, name)
-    return errors.Error(text, name)
 
 
 # --- attach -------------------------------------------------------------------

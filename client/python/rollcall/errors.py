@@ -27,7 +27,8 @@ class Lost(Error):
 
 class Refused(Error):
     """The agent has ended the connection, or refused a value, and says why: a
-    mistake of the program, or another process took this rank's place. End."""
+    mistake of the program, or another process took this rank's place. End; with
+    code RESOURCE_EXHAUSTED from the store, make room and go on."""
 
     code = "INVALID_ARGUMENT"
 
@@ -41,3 +42,13 @@ class TimedOut(Error, TimeoutError):
 CODES = {1: "CANCELLED", 3: "INVALID_ARGUMENT", 8: "RESOURCE_EXHAUSTED",
          9: "FAILED_PRECONDITION", 10: "ABORTED", 13: "INTERNAL",
          14: "UNAVAILABLE"}
+
+
+def error_of(code: int, text: str) -> Error:
+    """For an answer of the agent that refuses a request."""
+    name = CODES.get(code, "UNKNOWN")
+    if name == "ABORTED":
+        return Aborted(text)
+    if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
+        return Refused(text, name)
+    return Error(text, name)

@@ -1,0 +1,136 @@
+"""PyTorch over rollcall: a store for torch.distributed, and a process group that
+begins with it.
+
+    from rollcall.torch import init_process_group
+
+    rank = init_process_group("gloo")      # instead of torch.distributed's own
+
+The process attaches to its agent, and its group meets in the key-value store of
+the generation: no TCPStore, no MASTER_ADDR, and nothing to lose with the first
+rank. Without an agent it is a world of one.
+"""
+
+from datetime import timedelta
+from typing import Any, List, Optional, Sequence, Union
+
+import torch.distributed
+
+from .. import errors
+from .._rank import Rank, attach, current
+from .._store import Store as KeyValueStore
+
+dist: Any = torch.distributed
+_TIMEOUT = timedelta(minutes=5)
+# PyTorch takes a RuntimeError for a time-out, to say who is missing.
+_TimedOut: Any = getattr(dist, "DistStoreError", RuntimeError)
+
+
+class Store(dist.Store):
+    """The key-value store of the generation (`Rank.store`) as PyTorch's C++ and
+    Python know a store. It is gone with the generation: make another one in the
+    next world.
+
+    `rank`: what `rollcall.attach` returned; by default, attaches. `timeout`: of
+    `get` and `wait`, which then raise DistStoreError (torch 1: RuntimeError).
+    Any thread may call any function. rollcall.Aborted: the generation has
+    ended.
+    """
+
+    def __init__(self, rank: Optional[Rank] = None,
+                 timeout: timedelta = _TIMEOUT) -> None:
+        super().__init__()
+        self.set_timeout(timeout)
+        self._rank = rank or current() or attach()
+        self._store = self._rank.store
+        # C++ keeps its own part of this object, and not the Python part, without
+        # which it cannot call it.
+        self._rank.keep(self)
+
+    def use(self, store: KeyValueStore) -> None:
+        """From now on it is that store."""
+        self._store = store
+
+    def set(self, key: str, value: Union[str, bytes]) -> None:
+        self._store.set(key, _bytes(value))
+
+    def get(self, key: str) -> bytes:
+        return self.multi_get([key])[0]
+
+    def add(self, key: str, amount: int) -> int:
+        return self._store.add(key, amount)
+
+    def compare_set(self, key: str, expected: Union[str, bytes],
+                    desired: Union[str, bytes]) -> bytes:
+        return self._store.compare_set(key, _bytes(expected), _bytes(desired))
+
+    def wait(self, keys: Sequence[str],
+             timeout: Optional[timedelta] = None) -> None:
+        seconds = (self.timeout if timeout is None else timeout).total_seconds()
+        try:
+            self._store.wait(list(keys), seconds)
+        except errors.TimedOut as error:
+            raise _TimedOut(str(error)) from error
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return self._store.check(list(keys))
+
+    def multi_get(self, keys: Sequence[str]) -> List[bytes]:
+        try:
+            return self._store.multi_get(list(keys),
+                                         self.timeout.total_seconds())
+        except errors.TimedOut as error:
+            raise _TimedOut(str(error)) from error
+
+    def multi_set(self, keys: Sequence[str],
+                  values: Sequence[Union[str, bytes]]) -> None:
+        self._store.multi_set(dict(zip(keys, map(_bytes, values))))
+
+    def append(self, key: str, value: Union[str, bytes]) -> None:
+        """Adds to the end of the value, which is empty if there is none."""
+        self._store.append(key, _bytes(value))
+
+    def delete_key(self, key: str) -> bool:
+        return self._store.delete(key)
+
+    def num_keys(self) -> int:
+        return self._store.num_keys()
+
+    def clone(self) -> "Store":
+        return Store(self._rank, self.timeout)
+
+    def has_extended_api(self) -> bool:
+        """`append`, `multi_get` and `multi_set`."""
+        return True
+
+    # What C++ calls, by its own names.
+    # pylint: disable=invalid-name
+    deleteKey = delete_key
+    getNumKeys = num_keys
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    return bytes(value)  # torch 1 passes a list of numbers.
+
+
+def init_process_group(backend: Optional[str] = None,
+                       timeout: timedelta = _TIMEOUT,
+                       **options: Any) -> Rank:
+    """torch.distributed.init_process_group with all ranks of the world that this
+    process is in. `backend`: None is PyTorch's default (torch 1 has none).
+    `options` go to it as they are; not `init_method`, `store`,
+    `rank` and `world_size`, which come from the world. In the next world, call
+    it again. Returns the rank.
+    """
+    for name in ("init_method", "store", "rank", "world_size"):
+        if name in options:
+            raise ValueError(f"init_process_group: {name} comes from the world; "
+                             "leave it out")
+    if backend is not None:
+        options["backend"] = backend
+    rank = current() or attach()
+    dist.init_process_group(
+        store=Store(rank, timeout), rank=rank.world.rank,
+        world_size=rank.world.size, timeout=timeout, **options)
+    return rank

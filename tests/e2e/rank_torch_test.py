@@ -1,0 +1,120 @@
+"""rollcall.torch: PyTorch's process groups over the store of a generation."""
+import unittest
+
+from rank_python_test import ENVIRONMENT
+from with_torch import PYTHON, WithTorch
+
+# What PyTorch does with a store, by Gloo and by itself; all ranks run it.
+TRAINS = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from rollcall.torch import init_process_group
+with init_process_group("gloo") as rank:
+    me, size = rank.world.rank, rank.world.size
+    total = torch.tensor([float(me + 1)])
+    dist.all_reduce(total)
+    assert total.item() == size * (size + 1) / 2
+    odd = dist.new_group([r for r in range(size) if r % 2] or [0])
+    if me % 2:
+        total = torch.tensor([1.0])
+        dist.all_reduce(total, group=odd)
+        assert total.item() == size // 2
+    things = [{"from": 0} if me == 0 else None]
+    dist.broadcast_object_list(things)
+    assert things == [{"from": 0}]
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(3, 1))
+    model(torch.full((2, 3), float(me))).sum().backward()
+    grad = model.module.weight.grad
+    # Averaged over the ranks: two rows of their own numbers each.
+    assert torch.allclose(grad, torch.full((1, 3), float(size - 1))), grad
+    dist.barrier()
+    print("trained", me, size, flush=True)
+    # No rank takes the others' connections away while they use them.
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+# Each name by which C++ or Python calls a store, here through C++.
+STORES = """
+import threading
+from datetime import timedelta
+import torch.distributed as dist
+from rollcall.torch import Store
+store = Store(timeout=timedelta(seconds=30))
+prefix = dist.PrefixStore("p", store)
+prefix.set("k", "v")
+assert prefix.get("k") == b"v" and store.get("p/k") == b"v"
+assert prefix.add("n", 2) == 2 and prefix.add("n", -3) == -1
+assert prefix.compare_set("c", "", "first") == b"first"
+assert prefix.compare_set("c", "other", "second") == b"first"
+assert prefix.num_keys() == 3
+assert prefix.delete_key("c") and not prefix.delete_key("c")
+prefix.wait(["k", "n"], timedelta(seconds=1))
+for call in ("append", "check", "multi_get", "multi_set", "has_extended_api"):
+    which = prefix if hasattr(prefix, call) else store
+    start = "" if which is prefix else "p/"
+    if call == "append":
+        which.append(start + "k", "w"), which.append(start + "l", "x")
+    elif call == "check":
+        assert which.check([start + "k"]) and not which.check([start + "no"])
+    elif call == "multi_get":
+        assert which.multi_get([start + "k", start + "l"]) == [b"vw", b"x"]
+    elif call == "multi_set":
+        which.multi_set([start + "a", start + "b"], ["1", "2"])
+        assert prefix.get("b") == b"2"
+    else:
+        assert which.has_extended_api()
+assert store.clone().get("p/a") == b"1"
+try:
+    prefix.wait(["never"], timedelta(milliseconds=50))
+    raise SystemExit("waited for nothing")
+except RuntimeError as error:  # By which PyTorch knows a time-out.
+    assert "p/never" in str(error), error
+# C++ threads wait in it, also while another thread holds the interpreter's lock.
+got = []
+threads = [threading.Thread(target=lambda: got.append(prefix.get("late")))
+           for _ in range(4)]
+for thread in threads:
+    thread.start()
+for _ in range(3):
+    sum(range(3_000_000))  # Keeps the lock for all of its time.
+store.set("p/late", "came")
+sum(range(3_000_000))
+for thread in threads:
+    thread.join(30)
+assert got == [b"came"] * 4
+print("stored", flush=True)
+"""
+
+
+class Torch(WithTorch):
+    def test_gloo_and_ddp_over_the_store(self):
+        launcher = self.launch(
+            ["--local-workers", "1", "--nproc-per-node", "2",
+             "--max-restarts", "0"], [PYTHON, "-c", TRAINS], ENVIRONMENT)
+        self.assert_code(launcher, 0)
+        found = launcher.await_lines(r"trained (\d) 4", 4)
+        self.assertEqual(sorted(m[1] for m in found), ["0", "1", "2", "3"])
+
+    def test_each_call_of_a_store(self):
+        launcher = self.launch(["--max-restarts", "0"],
+                               [PYTHON, "-c", STORES], ENVIRONMENT)
+        self.assert_code(launcher, 0)
+        self.assertIsNotNone(launcher.find("stored"))
+
+    def test_without_an_agent(self):
+        for script, said in ((STORES, "stored"), (TRAINS, "trained 0 1")):
+            tried = self.stage.run([PYTHON, "-c", script], ENVIRONMENT)
+            self.assertEqual(tried.out(), [said], tried.text())
+
+    def test_what_comes_from_the_world_is_refused(self):
+        tried = self.stage.run(
+            [PYTHON, "-c", "import rollcall.torch as t; "
+             "t.init_process_group('gloo', rank=1)"], ENVIRONMENT)
+        self.assertNotEqual(tried.code, 0)
+        self.assertIn("rank comes from the world; leave it out", tried.text())
+
+
+if __name__ == "__main__":
+    unittest.main()
