@@ -18,8 +18,8 @@ cd "$(dirname "$0")/.."
 
 # Fuzzing: ten minutes per target, two targets at a time. Simulation: a million
 # runs in four parts, with other seeds each night.
-steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5
-       soak1 soak2 soak3 soak4 faults benches churn kills repeat torch
+steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5 fuzz6
+       soak1 soak2 soak3 soak4 faults benches churn kills repeat torch pytorch
        programs slurm page rdma_vm quickstart bookworm trixie trixie_quickstart)
 jobs=$(nproc)
 
@@ -78,6 +78,7 @@ do_step() {
     fuzz3) scripts/fuzz.sh 600 job join ;;
     fuzz4) scripts/fuzz.sh 600 restore secrets ;;
     fuzz5) scripts/fuzz.sh 600 probe texts ;;
+    fuzz6) scripts/fuzz.sh 600 frames store ;;
     soak[1-4]) soak "${1#soak}" ;;
     faults) tests/sim/faults.py ;;
     benches) benches ;;
@@ -87,6 +88,9 @@ do_step() {
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
       e2e rank_frameworks_test.InTransformers ;;
+    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic &&
+      ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3 \
+        e2e rank_torch_test ;;
     programs) scripts/packages.sh programs &&
       e2e programs_test.Jax && e2e programs_test.DeepSpeed &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&

@@ -12,6 +12,9 @@
 #                       ROLLCALL_TORCH_VENV (default ~/.cache/rollcall/torch):
 #                       transformers and accelerate from PyPI over Debian's
 #                       torch, for two end-to-end tests
+#   packages.sh pytorch makes another one, in ROLLCALL_PYTORCH_VENV (default
+#                       ~/.cache/rollcall/pytorch): the current torch from PyPI
+#                       (over 5 GB), for rollcall.torch.elastic
 #   packages.sh programs  installs podman and pdsh, and makes three Python
 #                       environments in ROLLCALL_PROGRAMS_VENVS (default
 #                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
@@ -23,7 +26,7 @@
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
 #                       a real verbs device; amd64 only. Installs nothing
-#   packages.sh list build|test|check|torch|programs|pictures|rdma_vm  prints the names
+#   packages.sh list build|test|check|torch|pytorch|programs|pictures|rdma_vm  prints the names
 #
 # Needs root or sudo. Prints what it does, and does nothing if nothing is
 # missing.
@@ -45,6 +48,7 @@ tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl u
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
+pytorch=(python3 python3-venv)
 programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
           catatonit busybox-static openssh-client openssh-server)
 pictures=(python3 iproute2 chromium fonts-dejavu-core nodejs)
@@ -74,10 +78,11 @@ names() {
     test) echo "${tests[@]}" ;;
     check) echo "${check[@]}" ;;
     torch) echo "${torch[@]}" ;;
+    pytorch) echo "${pytorch[@]}" ;;
     programs) echo "${programs[@]}" ;;
     pictures) echo "${pictures[@]}" ;;
     rdma_vm) echo "${rdma_vm[@]}" ;;
-    *) echo "packages.sh: build, test, check, torch, programs," \
+    *) echo "packages.sh: build, test, check, torch, pytorch, programs," \
          "pictures or rdma_vm, not '$1'" >&2
        exit 2 ;;
   esac
@@ -134,6 +139,12 @@ make_programs_environments() {
     kubernetes-validate==1.37.0
   make_environment "$folder/deepspeed" deepspeed.launcher.runner \
     --system-site-packages deepspeed==0.14.5 'pydantic<2' 'numpy<2'
+}
+
+make_pytorch_environment() {
+  make_environment \
+    "${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}" \
+    torch "" 'torch>=2.14' numpy
 }
 
 # Makes the environment; does nothing if it is complete.
@@ -228,6 +239,7 @@ done
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: all are installed"
   [ "$1" != torch ] || make_torch_environment
+  [ "$1" != pytorch ] || make_pytorch_environment
   [ "$1" != programs ] || make_programs_environments
   exit 0
 fi
@@ -235,4 +247,5 @@ echo "packages: installing ${missing[*]}"
 prepare_apt "install: ${missing[*]}"
 "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
 [ "$1" != torch ] || make_torch_environment
+[ "$1" != pytorch ] || make_pytorch_environment
 [ "$1" != programs ] || make_programs_environments

@@ -10,4 +10,8 @@ ROLLCALL = os.path.join(BIN, "rollcall")
 TORCH_VENV = os.environ.get("ROLLCALL_TORCH_VENV", os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
     "rollcall", "torch"))
+# What `scripts/packages.sh pytorch` makes.
+PYTORCH_VENV = os.environ.get("ROLLCALL_PYTORCH_VENV", os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+    "rollcall", "pytorch"))
 LAB = os.path.join(PROJECT, "scripts", "lab.sh")

@@ -1,0 +1,246 @@
+"""rollcall.torch.elastic: PyTorch ranks that live on when others come and go.
+
+What needs torch 2.14 runs in the virtual environment that `scripts/packages.sh
+pytorch` makes; without it those tests are skipped. The sampler is tried with
+Debian's torch.
+"""
+import os
+import re
+import signal
+import unittest
+
+import harness
+from harness import E2E
+from paths import PYTORCH_VENV
+from rank_python_test import ENVIRONMENT
+from with_torch import PYTHON, WithTorch
+
+SAMPLES = """
+from rollcall.torch.elastic import Sampler
+
+def epoch(sizes, **options):
+    \"\"\"All shares of one epoch, the world having another size at each step.\"\"\"
+    order, at = [], 0
+    state, sampler = None, Sampler(seed=3, **options)
+    while sampler.epoch == 0:
+        size = sizes[at % len(sizes)]
+        batch, weights = [], 0
+        for rank in range(size):
+            one = Sampler(seed=3, **options)
+            one.load(sampler.state())
+            one.enter(rank, size)
+            share = next(iter(one))
+            assert share
+            batch += share if one.weight else []
+            weights += one.weight
+        assert abs(weights - size) < 1e-9
+        order.append(batch)
+        sampler.enter(0, 1)
+        assert next(iter(sampler)) == batch
+        sampler.advance()
+        at += 1
+    return order
+
+for sizes in ([1], [3], [2, 5, 1, 7], [9, 2]):
+    order = epoch(sizes, length=100, batch=7, drop_last=False)
+    assert sorted(sum(order, [])) == list(range(100)) and len(order) == 15
+    assert order == epoch([1], length=100, batch=7, drop_last=False)
+    order = epoch(sizes, length=100, batch=7)
+    assert len(order) == 14 and len(set(sum(order, []))) == 98
+plain = Sampler(6, 2, epochs=2, shuffle=False)
+assert plain.epoch == 0
+got = []
+for share in plain:
+    got.append(share)
+    plain.advance()
+assert got == [[0, 1], [2, 3], [4, 5]] * 2 and plain.epoch == 2
+# What no commit has followed is given again, and not passed over.
+again = Sampler(6, 2, shuffle=False)
+assert next(iter(again)) == [0, 1]
+again.enter(0, 1)
+assert next(iter(again)) == [0, 1]
+try:
+    next(iter(again))
+    raise SystemExit("passed over")
+except RuntimeError as error:
+    assert "state.commit()" in str(error)
+for wrong in ((0, 1), (5, 0), (5, 6), (5, 1, -1)):
+    try:
+        Sampler(*wrong)
+        raise SystemExit(f"took {wrong}")
+    except ValueError:
+        pass
+print("sampled")
+"""
+
+NEEDS = """
+import torch
+from rollcall.torch import elastic
+@elastic.run
+def train(state):
+    pass
+try:
+    train(elastic.State(best=1))
+except RuntimeError as error:
+    assert "2.14" in str(error) and torch.__version__ in str(error), error
+    print("said")
+"""
+
+# Trains until its sampler is over; rank 0 says each step, all how they end.
+TRAINS = """
+import os, sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from rollcall.torch import elastic
+END, STOP = int(sys.argv[1]), sys.argv[2]
+torch.manual_seed(1)
+torch.set_num_threads(1)
+data = torch.rand(1024, 4, generator=torch.Generator().manual_seed(0))
+target = data.sum(1, keepdim=True).sin()
+model = torch.nn.Sequential(
+    torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(),
+    torch.nn.Dropout(0.0), torch.nn.Linear(16, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+state = elastic.State(model, optimizer, sampler=elastic.Sampler(
+    1024, 32, epochs=END), taken=[])
+
+@elastic.run
+def train(state):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    print("enters", rank, size, "after", state.step, "pid", os.getpid(),
+          flush=True)
+    ddp = DistributedDataParallel(state.model)
+    for indices in state.sampler:
+        loss = ((ddp(data[indices]) - target[indices]) ** 2).mean()
+        (loss * state.sampler.weight).backward()
+        state.taken = state.taken + [state.step]
+        if STOP == "fails" and state.step == 20 and rank == 1:
+            raise ValueError("a mistake")
+        state.commit(loss.item())
+        if state.step % 20 == 0:
+            print("step", state.step, "of", size, flush=True)
+        if STOP == "until":
+            ends = torch.tensor([float(os.path.exists(sys.argv[3]))])
+            dist.all_reduce(ends)
+            if ends.item() > 0:
+                return state.step
+    return state.step
+
+steps = train(state, on_notice=lambda notice: print(
+    "saves", state.step, notice.kind.name, flush=True))
+assert state.taken == list(range(steps)), state.taken
+weights = [p.double().sum().item() for p in model.parameters()]
+print("ends", steps, *map(repr, weights), flush=True)
+"""
+
+
+class Sampler(WithTorch):
+    def test_no_sample_is_lost_or_doubled(self):
+        tried = self.stage.run([PYTHON, "-c", SAMPLES], ENVIRONMENT)
+        self.assertEqual(tried.out(), ["sampled"], tried.text())
+
+    def test_an_older_torch_is_named(self):
+        tried = self.stage.run([PYTHON, "-c", NEEDS], ENVIRONMENT)
+        self.assertEqual(tried.out(), ["said"], tried.text())
+
+
+class Elastic(E2E):
+    def setUp(self):
+        super().setUp()
+        self.python = os.path.join(PYTORCH_VENV, "bin", "python3")
+        if not os.access(self.python, os.X_OK):
+            raise unittest.SkipTest(
+                f"NOT TESTED: there is no {self.python} here; "
+                "scripts/packages.sh pytorch makes it, in "
+                "ROLLCALL_PYTORCH_VENV if set")
+        self.env = {**ENVIRONMENT, "CUDA_VISIBLE_DEVICES": "",
+                    "OMP_NUM_THREADS": "1"}
+        self.ends_now = self.stage.path("ends")
+
+    def command(self, epochs=1000, stop="until"):
+        return [self.python, "-c", TRAINS, str(epochs), stop, self.ends_now]
+
+    def begin(self, flags, names, command):
+        launcher = self.launch(["--job", "el", "--name", "w0", *flags], command,
+                               self.env)
+        join = self.join_string(launcher)
+        return launcher, join, {
+            name: self.join(join, ["--name", name], command, self.env)
+            for name in names}
+
+    def end(self, *nodes):
+        """Lets the training end; what the ranks ended with is the same."""
+        with open(self.ends_now, "w", encoding="ascii"):
+            pass
+        for node in nodes:
+            self.assert_code(node, 0)
+        return self.ended(*nodes)
+
+    def ended(self, *nodes):
+        ends = {node.await_line(r"ends .*")[0].split("] ", 1)[-1]
+                for node in nodes}
+        self.assertEqual(len(ends), 1, ends)
+        return ends.pop()
+
+    def rank_of(self, node):
+        return int(node.await_line(r"pid (\d+)")[1])
+
+    def pids(self, node):
+        return {m[1] for line in node.out()
+                for m in [re.search(r"pid (\d+)", line)] if m}
+
+    def test_a_killed_rank_costs_no_step_and_no_bit(self):
+        ends = []
+        for kills in (0, 2):
+            launcher, _, workers = self.begin(
+                ["--nodes", "2"], ["w1"], self.command(8, "whole"))
+            for number in range(kills):
+                launcher.await_line(f"step {60 + 60 * number} of 2")
+                victim = (launcher, workers["w1"])[number]
+                pids = [pid for pid in harness.descendants(victim.pid)
+                        if harness.command_line(pid)[:1] == [self.python]]
+                self.assertEqual(len(pids), 1)
+                os.kill(pids[0], signal.SIGKILL)
+            for node in (launcher, workers["w1"]):
+                self.assert_code(node, 0)
+                # The other one's process lived on.
+                self.assertEqual(len(self.pids(node)), 1 + kills // 2)
+            ends.append(self.ended(launcher, workers["w1"]))
+        self.assertEqual(ends[0], ends[1])
+
+    def test_nodes_come_and_go(self):
+        launcher, join, workers = self.begin(
+            ["--nodes", "1:4", "--join-timeout", "60s"], ["w1"],
+            self.command())
+        launcher.await_line(r"step \d+ of 2")
+        for name in ("w2", "w3"):
+            workers[name] = self.join(join, ["--name", name], self.command(),
+                                      self.env)
+        launcher.await_line(r"step \d+ of 4")
+        # One is lost, one is drained.
+        workers["w1"].signal(signal.SIGKILL)
+        launcher.await_line(r"step \d+ of 3")
+        workers["w2"].signal(signal.SIGTERM)
+        launcher.await_line(r"saves \d+ DRAIN")
+        self.assert_code(workers["w2"], 0)
+        launcher.await_line(r"enters \d 2 after \d+ pid \d+")
+        self.end(launcher, workers["w3"])
+        self.assertEqual(len(self.pids(launcher)), 1)
+        self.assertEqual(len(self.pids(workers["w3"])), 1)
+
+    def test_a_mistake_of_the_program_ends_it(self):
+        launcher, _, workers = self.begin(
+            ["--nodes", "2", "--max-restarts", "0"], ["w1"],
+            self.command(8, "fails"))
+        self.assertNotEqual(launcher.wait(), 0)
+        workers["w1"].wait()
+        self.assertIsNotNone(launcher.find("ValueError: a mistake", "err"))
+
+    def test_alone(self):
+        tried = self.stage.run(self.command(1, "whole"), self.env)
+        self.assertEqual(tried.code, 0, tried.text())
+        self.assertIsNotNone(tried.find("ends 32 "))
+
+
+if __name__ == "__main__":
+    unittest.main()
