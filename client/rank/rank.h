@@ -102,11 +102,11 @@ class Rank {
 
   // --- The key-value store of the generation -----------------------------
   // One operation on the store that all ranks share; see store.proto. GET and
-  // WAIT block until the key exists. The store outlives every rank, and restarts
-  // of the daemon; each change is applied once. DEADLINE_EXCEEDED: not answered
-  // within `timeout`; a change may be applied all the same, so do not repeat an
-  // ADD. UNAVAILABLE: the agent is gone (`lost`), or behind with its work; then
-  // try again. Else the codes of StoreResult.
+  // WAIT block until the key exists. The store outlives every rank, and
+  // restarts of the daemon; each change is applied once. DEADLINE_EXCEEDED: not
+  // answered within `timeout`; a change may be applied all the same, so do not
+  // repeat an ADD. UNAVAILABLE: the agent is gone (`lost`), or behind with its
+  // work; then try again. Else the codes of StoreResult.
   absl::StatusOr<v1::StoreResult> Store(
       v1::StoreOperation operation,
       absl::Duration timeout = absl::InfiniteDuration());

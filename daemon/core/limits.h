@@ -391,7 +391,8 @@ static_assert(Limits::store_message_bytes + Limits::store_value_bytes_max +
                   size_t{Limits::nodes_max} * 32 <
               Limits::agent_message_bytes_max);
 // What one agent is sent of the store at once fits into its queue.
-static_assert(2 * (Limits::store_node_bytes_max + Limits::store_unread_node_bytes_max) <=
+static_assert(2 * (Limits::store_node_bytes_max +
+                   Limits::store_unread_node_bytes_max) <=
               Limits::stream_queue_bytes_max);
 static_assert(4 * Limits::store_node_bytes_max <= Limits::store_bytes_max);
 static_assert(4 * Limits::store_unread_bytes_max <= Limits{}.unread_bytes_max);

@@ -44,7 +44,8 @@ void DaemonStream::Send(v1::AgentMessage message) {
   {
     MutexLock lock(mutex_);
     if (ended_ || closing_) return;
-    std::deque<v1::AgentMessage>& queue = message.has_store() ? store_queue_ : queue_;
+    std::deque<v1::AgentMessage>& queue =
+        message.has_store() ? store_queue_ : queue_;
     too_slow = queue.size() >= kQueuedMessagesMax;
     if (!too_slow) {
       queue.push_back(std::move(message));

@@ -132,7 +132,7 @@ void RankService::Core::Answer(const v1::ExchangeOut& exchange) {
 }
 
 void RankService::Core::FailRequests(uint64_t generation,
-                                      const std::string& reason) {
+                                     const std::string& reason) {
   std::vector<std::pair<StreamRef, uint64_t>> taken;
   {
     MutexLock lock(mutex_);
@@ -203,8 +203,7 @@ void RankService::Stop(const std::vector<RankIncarnation>& ranks) {
   core_->Stop(ranks);
 }
 
-void RankService::FailRequests(uint64_t generation,
-                                const std::string& reason) {
+void RankService::FailRequests(uint64_t generation, const std::string& reason) {
   core_->FailRequests(generation, reason);
 }
 

@@ -4,8 +4,8 @@
 //
 // It knows who is connected and who waits for which key, and nothing else: what
 // an exchange or the store needs from other nodes is decided by the agent core.
-// The permissions of the socket's folder (0700) decide who may connect; if ranks
-// run as another user, those of the socket itself (that user's, 0600).
+// The permissions of the socket's folder (0700) decide who may connect; if
+// ranks run as another user, those of the socket itself (that user's, 0600).
 //
 // Thread rule: all functions from the agent's loop thread; `post` is called
 // from the socket's thread too and must only post.
