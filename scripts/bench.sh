@@ -25,13 +25,15 @@
 #             Gloo's full mesh of 256 ranks, a barrier; compared with TCPStore
 #   elastic   a training loses or gains a node: time until all ranks have done a
 #             step, compared with torchrun
+#   torch_elastic  the same with PyTorch's processes that live on, over Gloo;
+#             needs scripts/packages.sh pytorch (over 5 GB)
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
 #             a training without checkpoints
 #   train     the CPU's model: tokens per second, compared with PyTorch
 #   gpu       GPT-2 on one GPU: tokens per second, compared with PyTorch of
 #             ROLLCALL_TORCH_PYTHON (default python3); needs a GPU
 #
-# Without names: all but gpu. A slow result is not a failure.
+# Without names: all but torch_elastic and gpu. A slow result is not a failure.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/packages.sh test
@@ -52,10 +54,11 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web store t
     store) python3 -B tests/bench/store.py ;;
     takeover) python3 -B tests/bench/takeover.py ;;
     elastic) python3 -B tests/bench/elastic.py ;;
+    torch_elastic) python3 -B tests/bench/torch_elastic.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

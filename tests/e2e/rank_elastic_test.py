@@ -5,6 +5,7 @@ pytorch` makes; without it those tests are skipped. The sampler is tried with
 Debian's torch.
 """
 import os
+import random
 import re
 import signal
 import unittest
@@ -174,7 +175,8 @@ class Elastic(E2E):
             pass
         for node in nodes:
             self.assert_code(node, 0)
-        return self.ended(*nodes)
+        # A newcomer may have been in no world yet.
+        return self.ended(*[node for node in nodes if node.find("enters")])
 
     def ended(self, *nodes):
         ends = {node.await_line(r"ends .*")[0].split("] ", 1)[-1]
@@ -227,6 +229,50 @@ class Elastic(E2E):
         self.end(launcher, workers["w3"])
         self.assertEqual(len(self.pids(launcher)), 1)
         self.assertEqual(len(self.pids(workers["w3"])), 1)
+
+    def test_random_kills_of_ranks_agents_nodes_and_the_daemon(self):
+        kills = int(os.environ.get("ROLLCALL_ELASTIC_KILLS", "6"))
+        seed = int(os.environ.get("ROLLCALL_ELASTIC_SEED",
+                                  str(int.from_bytes(os.urandom(3), "big"))))
+        print(f"{kills} kills, ROLLCALL_ELASTIC_SEED={seed}", flush=True)
+        chance = random.Random(seed)
+        signal.alarm(120 + 40 * kills)
+        launcher, join, workers = self.begin(
+            ["--nodes", "2:6", "--join-timeout", "60s", "--max-restarts",
+             "1000"], ["w1", "w2", "w3"], self.command())
+        self.goes_on(launcher)
+        failed = ""
+        for number in range(kills):
+            what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
+            # Who fails twice in a row is quarantined.
+            name = chance.choice(sorted(set(workers) - {failed}))
+            failed = name if what == "rank" else ""
+            tree = harness.descendants(workers[name].pid)
+            if what == "daemon":
+                pids = [pid for pid in harness.descendants(launcher.pid)
+                        if harness.command_line(pid)[1:2] == ["daemon"]]
+            elif what == "rank":
+                pids = [pid for pid in tree
+                        if harness.command_line(pid)[:1] == [self.python]]
+            else:
+                pids = [workers[name].pid] + (tree if what == "node" else [])
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass  # It has just gone.
+            if what in ("agent", "node"):
+                self.stage.await_gone([workers.pop(name).pid, *tree], name)
+                name = f"r{number}"
+                workers[name] = self.join(join, ["--name", name],
+                                          self.command(), self.env)
+            self.goes_on(launcher)
+        self.end(launcher, *workers.values())
+
+    def goes_on(self, launcher):
+        """More steps are done than were on their way."""
+        already = len([line for line in launcher.out() if "] step " in line])
+        launcher.await_lines(r"\] step \d+ of \d", already + 2, 120)
 
     def test_a_mistake_of_the_program_ends_it(self):
         launcher, _, workers = self.begin(

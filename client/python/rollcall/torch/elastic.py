@@ -161,7 +161,7 @@ class State:
     """
 
     _OWN = ("model", "optimizers", "sampler", "step", "_values", "_kept",
-            "_buffers", "_applied", "_driver")
+            "_buffers", "_buffers_kept", "_applied", "_driver")
 
     def __init__(self, model: Any = None, optimizer: Any = None,
                  sampler: Optional[Sampler] = None, **values: Any) -> None:
@@ -179,7 +179,7 @@ class State:
             if hasattr(one, "register_step_pre_hook"):  # torch 2
                 one.register_step_pre_hook(self._before_step)
                 one.register_step_post_hook(self._after_step)
-        self._keep()
+        self.enter()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -203,7 +203,8 @@ class State:
         Raises what `run` catches if the world has ended: nothing is applied
         then.
         """
-        self._before_step()
+        if not self.optimizers:
+            self._before_step()
         for one in self.optimizers:
             if one not in self._applied:
                 one.step()
@@ -234,7 +235,7 @@ class State:
             self.model.load_state_dict(state["model"])
         for one, saved in zip(self.optimizers, state["optimizers"]):
             one.load_state_dict(saved)
-        self._keep()
+        self.enter()
 
     # --- A step that is not done yet ------------------------------------------
 
@@ -250,21 +251,25 @@ class State:
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         self._applied.append(optimizer)
 
+    def enter(self) -> None:
+        """A world begins; `run` calls it."""
+        # What forward changes (running means), and not the weights. Walking
+        # through the model at each step would cost more than the rest.
+        self._buffers = [] if self.model is None else list(self.model.buffers())
+        self._keep()
+
     def _keep(self) -> None:
         self._applied = []
-        self._kept = copy.deepcopy(self._values)
-        # Those that forward changes (running means), and not the weights.
-        self._buffers = ([] if self.model is None else
-                         [buffer.detach().clone()
-                          for buffer in self.model.buffers()])
+        self._kept = copy.deepcopy(self._values) if self._values else {}
+        self._buffers_kept = [buffer.detach().clone()
+                              for buffer in self._buffers]
 
     def undo(self) -> None:
         """Back to the last commit. `run` calls it."""
         self._values = copy.deepcopy(self._kept)
-        if self.model is not None:
-            with torch.no_grad():
-                for buffer, kept in zip(self.model.buffers(), self._buffers):
-                    buffer.copy_(kept)
+        with torch.no_grad():
+            for buffer, kept in zip(self._buffers, self._buffers_kept):
+                buffer.copy_(kept)
         for one in self.optimizers:
             one.zero_grad(set_to_none=True)
 
@@ -479,6 +484,7 @@ class _Driver:
                         and state.step == all_of[source]["step"])
         if state.sampler is not None:
             state.sampler.enter(world.rank, world.size)
+        state.enter()
         self._fresh = False
         with self._lock:
             self._committed = state.step

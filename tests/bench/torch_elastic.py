@@ -1,0 +1,164 @@
+"""How soon PyTorch's processes train on that have lost a node, or won one.
+
+torch_elastic.py [NODES]     8
+
+Over Gloo, one rank a node, each with a thread; rollcall.torch.elastic, in the
+torch of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). Seconds from a
+kill -9 of an agent and its rank until the last survivor has done a step in the next
+world; rollcall waits reconnect_grace (1 s) for the agent, which is a setting and not
+counted. From where a newcomer's process begins (its start is Python's) until all
+have done a step with it. And the time of a commit beside the optimizer alone.
+"""
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROJECT = os.path.dirname(os.path.dirname(HERE))
+os.environ.setdefault("ROLLCALL_BIN",
+                      os.path.join(PROJECT, "build", "release", "bin"))
+sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e"))
+
+import harness  # noqa: E402
+from paths import PYTORCH_VENV  # noqa: E402
+
+RUNS = 5
+GRACE_S = 1.0
+PYTHON = os.path.join(PYTORCH_VENV, "bin", "python3")
+ENV = {"PYTHONPATH": os.path.join(PROJECT, "client", "python"),
+       "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1",
+       "CUDA_VISIBLE_DEVICES": ""}
+STEP = re.compile(r"t=(\S+) step \d+ of (\d+)$")
+BEGUN = re.compile(r"t=(\S+) begins")
+
+TRAINS = """
+import sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from rollcall.torch import elastic
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 8)
+state = elastic.State(model, torch.optim.SGD(model.parameters(), lr=1e-3))
+print(f"t={time.time():.6f} begins", flush=True)
+
+@elastic.run
+def train(state):
+    ddp = DistributedDataParallel(state.model)
+    size, told = dist.get_world_size(), 0
+    x = torch.ones(4, 8)
+    while True:
+        ddp(x).sum().backward()
+        state.commit()
+        if told < 3 or state.step % 50 == 0:
+            print(f"t={time.time():.6f} step {state.step} of {size}", flush=True)
+            told += 1
+        time.sleep(0.005)
+
+train(state)
+"""
+
+COMMITS = """
+import time, torch
+from rollcall.torch import elastic
+torch.set_num_threads(1)
+def timed(commit):
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    state = elastic.State(model, optimizer)
+    times = []
+    @elastic.run
+    def train(state):
+        x = torch.ones(4, 8)
+        for _ in range(3000):
+            model(x).sum().backward()
+            begun = time.perf_counter()
+            if commit:
+                state.commit(0.5)
+            else:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            times.append(time.perf_counter() - begun)
+    train(state)
+    torch.distributed.destroy_process_group()
+    return sorted(times)[len(times) // 2]
+alone, with_commit = timed(False), timed(True)
+print(f"{alone * 1e6:.1f} {with_commit * 1e6:.1f}")
+"""
+
+
+def last_step(stage, agents, size, since):
+    """When the last of them did its first step after that in such a world."""
+    def first(agent):
+        for line in agent.out():
+            m = STEP.search(line)
+            if m and float(m[1]) > since and int(m[2]) == size:
+                return float(m[1])
+        return None
+    stage.pump(lambda: all(first(agent) is not None for agent in agents),
+               f"steps in a world of {size}", 120)
+    return max(first(agent) for agent in agents)
+
+
+def measure(nodes):
+    rows = {"node killed (s)": [], "newcomer taken in (s)": []}
+    stage = harness.Stage()
+    try:
+        command = [PYTHON, "-c", TRAINS]
+        launcher = stage.start(
+            [harness.ROLLCALL, "launch", "--no-hosts", "--job", "bench",
+             "--nodes", f"{nodes - 1}:{nodes}", "--max-restarts", "100", "--",
+             *command], ENV)
+        join = launcher.await_line(r"rc1\.\S+", "err")[0]
+
+        def worker(number):
+            return stage.start([harness.ROLLCALL, "join", join, "--no-hosts",
+                                "--name", f"w{number}", "--", *command], ENV)
+        workers = [worker(number) for number in range(1, nodes)]
+        last_step(stage, [launcher, *workers], nodes, 0)
+        for number in range(RUNS):
+            lost = workers.pop()
+            kills = [lost.pid, *harness.descendants(lost.pid)]
+            since = time.time()
+            for pid in kills:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            at = last_step(stage, [launcher, *workers], nodes - 1, since)
+            rows["node killed (s)"].append(at - since - GRACE_S)
+            comes = worker(100 + number)
+            begins = float(comes.await_line(BEGUN.pattern)[1])
+            workers.insert(0, comes)
+            at = last_step(stage, [launcher, *workers], nodes, begins)
+            rows["newcomer taken in (s)"].append(at - begins)
+    finally:
+        stage.end()
+    return rows
+
+
+def main():
+    if not os.access(PYTHON, os.X_OK):
+        raise SystemExit(f"there is no {PYTHON}; scripts/packages.sh pytorch "
+                         "makes it")
+    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+    rows = measure(nodes)
+    print(f"torch_elastic: {nodes} nodes, median (worst) of {RUNS}; wanted 0.5 s")
+    for name, times in rows.items():
+        print(f"  {name:24} {statistics.median(times):6.3f} "
+              f"({max(times):.3f})")
+    stage = harness.Stage()
+    try:
+        one = stage.run([harness.ROLLCALL, "launch", "--no-hosts", "--job",
+                         "commits", "--", PYTHON, "-c", COMMITS], ENV)
+        alone, with_commit = map(float, one.out()[-1].split()[-2:])
+    finally:
+        stage.end()
+    print(f"  commit, median of 3,000: {with_commit:.1f} us, the optimizer alone "
+          f"{alone:.1f} us; wanted 10 us more, 1% of a step of 1 ms")
+
+
+if __name__ == "__main__":
+    main()
