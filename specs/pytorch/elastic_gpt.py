@@ -15,7 +15,6 @@ import os
 import sys
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from rollcall.torch import elastic                                   # elastic
 from torch import nn
@@ -82,7 +81,7 @@ def main():
         state.load_state_dict(torch.load(SAVED, map_location=device))  # elastic
 
     def save(_=None):
-        if dist.get_rank() == 0:
+        if state.rank == 0:                                           # elastic
             torch.save(state.state_dict(), SAVED + ".partial")        # elastic
             os.replace(SAVED + ".partial", SAVED)
 
@@ -97,9 +96,9 @@ def main():
             loss = ddp(batch[:, :-1], batch[:, 1:])
             (loss * state.sampler.weight).backward()                  # elastic
             state.commit(loss.item())                                 # elastic
-            if state.step % 100 == 0 and dist.get_rank() == 0:
+            if state.step % 100 == 0 and state.rank == 0:
                 print(f"step {state.step} loss {loss.item():.4f} "
-                      f"world {dist.get_world_size()}", flush=True)
+                      f"world {state.size}", flush=True)
 
     train(state, on_notice=save)                                      # elastic
     save()

@@ -63,7 +63,7 @@ assert next(iter(again)) == [0, 1]
 try:
     next(iter(again))
     raise SystemExit("passed over")
-except RuntimeError as error:
+except ValueError as error:
     assert "state.commit()" in str(error)
 for wrong in ((0, 1), (5, 0), (5, 6), (5, 1, -1)):
     try:

@@ -10,17 +10,24 @@
         model = DistributedDataParallel(state.model)
         for indices in state.sampler:          # this rank's share of a batch
             loss = criterion(model(data[indices]), labels[indices])
-            loss.backward()
+            (loss * state.sampler.weight).backward()
             state.commit(loss.item())          # optimizer.step(), and one step more
 
     train(state, backend="gloo")
 
 When a rank is lost, or a node joins or leaves, `train` is entered again in the
 next world, with the state of the rank that has most steps, which the group itself
-sends. `state.model` stays the same object; wrap it, and make subgroups and device
-meshes, inside of `train`. A step is done by all ranks or by none.
+sends. `state.model` stays the same object; wrap it inside of `train`. A step is done
+by all ranks or by none.
 
-Needs torch 2.14 or newer: there a group is re-formed in place.
+What comes after `commit` in a step may not run, where all stop for a notice. Ask
+`state.rank` and `state.size` who this is: once a world has ended, torch.distributed
+says rank 0 of 1 until `train` is entered again. Catch no bare `except` in `train`.
+Not for subgroups and device meshes yet (PyTorch numbers groups in each process by
+itself, so that a newcomer's numbers differ), nor for models whose ranks hold
+different parts.
+
+Needs torch 2.14 or newer: there a group is re-formed in place. Seen over Gloo only.
 """
 
 import copy
@@ -31,6 +38,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import timedelta
 from typing import (Any, Callable, Dict, Iterator, List, Optional, Tuple,
                     TypeVar)
 
@@ -53,7 +61,7 @@ _RETURNED_S = 30.0
 _Result = TypeVar("_Result")
 
 
-class _AtBoundary(Exception):
+class _AtBoundary(BaseException):
     """All ranks stop after this step, for a notice."""
 
 
@@ -89,7 +97,7 @@ class Sampler:
         self._taken = 0  # Of this epoch, by all ranks.
         self._given = False  # A share that no commit has followed yet.
         self._place = (0, 1)
-        self._order: Tuple[int, List[int]] = (-1, [])
+        self._order: Tuple[int, Any] = (-1, None)
         self.weight = 1.0
 
     @property
@@ -102,6 +110,9 @@ class Sampler:
         return {"epoch": self._epoch, "taken": self._taken}
 
     def load(self, state: Dict[str, int]) -> None:
+        if not 0 <= state["taken"] < self._length:
+            raise ValueError(f"Sampler: expected a state of {self._length} "
+                             f"samples, got one that has taken {state['taken']}")
         self._epoch, self._taken = state["epoch"], state["taken"]
         self._given = False
 
@@ -123,26 +134,30 @@ class Sampler:
     def __iter__(self) -> Iterator[List[int]]:
         while self._epoch < self._epochs:
             if self._given:
-                raise RuntimeError("the next batch is asked for before the last "
-                                   "one is done: call state.commit() once for "
-                                   "each batch")
+                raise ValueError("the next batch is asked for before the last "
+                                 "one is done: call state.commit() once for "
+                                 "each batch; a DataLoader with workers, which "
+                                 "reads ahead, cannot take it as its sampler")
             step = self._step()
             rank, size = self._place
             first, last = rank * step // size, (rank + 1) * step // size
             self.weight = (last - first) * size / step
             self._given = True
             at = self._taken
-            share = self._permutation()[at + first:at + last]
-            yield share or self._permutation()[at:at + 1]
+            # A rank for which nothing is left takes the batch's first one.
+            begin, end = (first, last) if last > first else (0, 1)
+            yield self._permutation()[at + begin:at + end].tolist()
 
     def _step(self) -> int:
         return min(self._batch, self._length - self._taken)
 
-    def _permutation(self) -> List[int]:
+    def _permutation(self) -> Any:
         if self._order[0] != self._epoch:
-            order = list(range(self._length))
+            order = torch.arange(self._length)
             if self._shuffle:
-                random.Random(f"{self._seed}/{self._epoch}").shuffle(order)
+                order = torch.randperm(
+                    self._length, generator=torch.Generator().manual_seed(
+                        self._seed * 1_000_003 + self._epoch))
             self._order = (self._epoch, order)
         return self._order[1]
 
@@ -151,26 +166,38 @@ class Sampler:
 
 
 class State:
-    """What training goes on from: a model, an optimizer or a list of them, a
-    sampler, and plain values, which are its attributes (`State(..., best=0.0)`,
+    """What training goes on from: a model; an optimizer, or a list of them; a
+    sampler; a learning rate scheduler, or a list of them, which `commit` steps; a
+    GradScaler, whose `step` and `update` `commit` calls in the optimizer's place;
+    and plain values, which are its attributes (`State(..., best=0.0)`,
     `state.best`).
 
-    `step`: how many are done. `state_dict` and `load_state_dict` are for
+    `step`: how many are done. `rank`, `size`: of this process in the world. `state_dict` and `load_state_dict` are for
     checkpoints; load one before `run`'s function is called, on all ranks or on
     one.
     """
 
-    _OWN = ("model", "optimizers", "sampler", "step", "_values", "_kept",
-            "_buffers", "_buffers_kept", "_applied", "_driver")
+    _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
+            "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
+            "_applied", "_committing", "_driver")
 
     def __init__(self, model: Any = None, optimizer: Any = None,
-                 sampler: Optional[Sampler] = None, **values: Any) -> None:
+                 sampler: Optional[Sampler] = None, scheduler: Any = None,
+                 scaler: Any = None, **values: Any) -> None:
+        for name, value in values.items():
+            if name in State._OWN or hasattr(State, name):
+                raise ValueError(f"State: {name} is a name of its own; choose "
+                                 "another one")
+            if hasattr(value, "state_dict"):
+                raise ValueError(f"State: {name} is no plain value; give its "
+                                 "state_dict(), and load it in the function")
         self.model = model
-        self.optimizers: List[Any] = (
-            [] if optimizer is None else list(optimizer)
-            if isinstance(optimizer, (list, tuple)) else [optimizer])
+        self.optimizers = _list_of(optimizer)
         self.sampler = sampler
-        self.step = 0
+        self.schedulers = _list_of(scheduler)
+        self.scaler = scaler
+        self.step, self.rank, self.size = 0, 0, 1
+        self._committing = False
         self._values = values
         self._driver: Optional["_Driver"] = None
         # Optimizers that the training function has called itself.
@@ -178,7 +205,6 @@ class State:
         for one in self.optimizers:
             if hasattr(one, "register_step_pre_hook"):  # torch 2
                 one.register_step_pre_hook(self._before_step)
-                one.register_step_post_hook(self._after_step)
         self.enter()
 
     def __getattr__(self, name: str) -> Any:
@@ -203,11 +229,20 @@ class State:
         Raises what `run` catches if the world has ended: nothing is applied
         then.
         """
-        if not self.optimizers:
-            self._before_step()
-        for one in self.optimizers:
-            if one not in self._applied:
+        if self._driver is not None:
+            self._driver.check()
+        self._committing = True
+        try:
+            left = [one for one in self.optimizers if one not in self._applied]
+            self._applied.append(None)  # Torn, until all of it is done.
+            for one in left:
+                one.step() if self.scaler is None else self.scaler.step(one)
+            if self.scaler is not None and left:
+                self.scaler.update()
+            for one in self.schedulers:
                 one.step()
+        finally:
+            self._committing = False
         for one in self.optimizers:
             one.zero_grad(set_to_none=True)
         if self.sampler is not None:
@@ -224,7 +259,11 @@ class State:
             "sampler": self.sampler.state() if self.sampler else None,
             "model": self.model.state_dict() if self.model is not None else None,
             "optimizers": [one.state_dict() for one in self.optimizers],
+            "others": [one.state_dict() for one in self._others()],
         }
+
+    def _others(self) -> List[Any]:
+        return self.schedulers + _list_of(self.scaler)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.step = int(state["step"])
@@ -235,6 +274,8 @@ class State:
             self.model.load_state_dict(state["model"])
         for one, saved in zip(self.optimizers, state["optimizers"]):
             one.load_state_dict(saved)
+        for one, saved in zip(self._others(), state["others"]):
+            one.load_state_dict(saved)
         self.enter()
 
     # --- A step that is not done yet ------------------------------------------
@@ -244,12 +285,12 @@ class State:
         """No optimizer has changed anything since the last commit."""
         return not self._applied
 
-    def _before_step(self, *_: Any) -> None:
-        if self._driver is not None:
-            self._driver.check()
-
-    def _after_step(self, optimizer: Any, *_: Any) -> None:
-        self._applied.append(optimizer)
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        """The function steps an optimizer itself."""
+        if not self._committing:
+            if self._driver is not None:
+                self._driver.check()
+            self._applied.append(optimizer)
 
     def enter(self) -> None:
         """A world begins; `run` calls it."""
@@ -274,13 +315,20 @@ class State:
             one.zero_grad(set_to_none=True)
 
 
+def _list_of(one: Any) -> List[Any]:
+    if one is None:
+        return []
+    return list(one) if isinstance(one, (list, tuple)) else [one]
+
+
 # --- From world to world ------------------------------------------------------
 
 
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     """Makes `function(state, ...)` elastic. Call what this returns with
 
-    `backend`: of torch.distributed; default "gloo", with CUDA "nccl2".
+    `backend`: of torch.distributed, one that can be re-formed in place ("gloo",
+    the default; "nccl2" was not tried).
     `on_notice`: called with the notice on every rank at the step where all stop
     for it (a drain, a newcomer, a preemption), to save a checkpoint, say.
 
@@ -317,13 +365,12 @@ class _Driver:
                 "and let rollcall start the ranks again")
         self._rank: Rank = attach(elastic=True)
         self._state = state
-        self._backend = backend or (
-            "nccl2" if torch.cuda.is_available() else "gloo")
+        self._backend = backend or "gloo"
         self._on_notice = on_notice
         self._store = Store(self._rank)
         self._fresh = True  # Has not been in a world.
         self._saving = False
-        self._saved = 0  # For this notice.
+        self._saved = 0  # In this generation.
         self._handler: Any = None
         self._reports_at = 0.0
         self._report: Callable[[], None] = lambda: None
@@ -332,8 +379,12 @@ class _Driver:
         self._lock = threading.Lock()
         self._stepping = 0  # In this generation; 0: not now.
         self._committed = 0
-        self._boundary: Tuple[int, int] = (0, 0)  # Of this notice: this step.
+        self._boundary: Tuple[int, int] = (0, 0)  # Of this generation: a step.
+        self._in_commit = False
+        self._returned = False  # The function has, and others have not.
+        self._cut = False  # The group is, or is about to be, of this one alone.
         self._answered = 0  # This notice.
+        self._answered_in = 0  # In this generation.
         self._closed = False
 
         # The group of this process alone has taken the place of the other one.
@@ -368,37 +419,49 @@ class _Driver:
 
     def check(self) -> None:
         """Before anything is applied. Gradients that are not those of all ranks
-        come from a group without the others, and that is made only once the
-        world is known to have ended."""
+        come from a group without the others, and that is made only after this
+        was told."""
+        if self._backend != "gloo":
+            torch.cuda.current_stream().synchronize()
         self._rank.check()
+        if self._cut:
+            raise _AtBoundary()
 
     def committed(self, loss: Optional[float],
                   tokens_per_second: Optional[float]) -> None:
         step = self._state.step
         with self._lock:
-            self._committed = step
-        self._report = lambda: self._rank.progress(step, loss,
-                                                   tokens_per_second)
-        now = time.monotonic()
-        if now >= self._reports_at:
-            self._reports_at = now + _REPORT_S
-            self._report()
-        notice = self._rank.notice
-        if notice is None or step < self._boundary_of(notice.number, step):
-            return
-        self._report()
-        self._save(notice)
-        self._answer(notice.number, step)
-        raise _AtBoundary()
+            self._committed, self._in_commit = step, True
+        try:
+            self._report = lambda: self._rank.progress(step, loss,
+                                                       tokens_per_second)
+            now = time.monotonic()
+            if now >= self._reports_at:
+                self._reports_at = now + _REPORT_S
+                self._report()
+            notice = self._rank.notice
+            if notice is not None and step >= self._boundary_at(step):
+                self._report()
+                self._save_and_answer()
+                raise _AtBoundary()
+        finally:
+            self._in_commit = False
 
     def _has_ended(self, error: Exception) -> bool:
         """Whether this is of the end of the world: what a collective raises whose
         peer is gone, or what follows from one that has lost the others."""
-        if self._rank.aborted is not None:
+        rank = self._rank
+        if rank.aborted is not None or self._cut:
             return True
-        if not isinstance(error, RuntimeError) or isinstance(error,
-                                                             errors.Error):
+        if rank.lost is not None:
+            raise rank.lost from error
+        if rank.alone or not isinstance(error, RuntimeError):
             return False
+        try:
+            # Answered once there is a daemon, which may take a while.
+            rank.store.num_keys()
+        except errors.Aborted:
+            return True
         for patience, said in ((_SOON_S, False), (_PATIENCE_S, True)):
             if said:
                 print(f"rollcall: rank {self._rank.world.rank}: {error}; waiting "
@@ -415,6 +478,9 @@ class _Driver:
         """Until all ranks have returned, this one may be needed to send its
         state."""
         self._report()
+        with self._lock:
+            # It stands at every boundary.
+            self._committed, self._returned = 1 << 60, True
         store, world = self._rank.store, self._rank.world
         if store.add("elastic/returned", 1) == world.size:
             store.set("elastic/all", "")
@@ -431,30 +497,38 @@ class _Driver:
             self._stepping = 0
 
     def _next_world(self) -> None:
+        if self._cut and self._rank.aborted is None:
+            # Too late for a notice, and freed from a collective of the step
+            # after its boundary.
+            self._freed.wait()
+            self._save_and_answer()
         self._rank.await_abort()
         if self._stepping != 0:
             self._freed.wait()
         with self._lock:
             self._stepping = 0
-        notice = self._rank.notice
-        if notice is not None and self._answered == notice.number:
-            self._save(notice)
         self._rank.next_world(self._state.step, self._state.whole)
 
-    def _save(self, notice: Any) -> None:
-        if self._on_notice is None or self._saved == notice.number:
+    def _save_and_answer(self) -> None:
+        """At the boundary."""
+        notice = self._rank.notice
+        if notice is None:
             return
-        self._saved = notice.number
-        self._saving = True
-        try:
-            self._on_notice(notice)
-        finally:
-            self._saving = False
+        if self._on_notice is not None and (
+                self._saved != self._rank.world.generation):
+            self._saved = self._rank.world.generation
+            self._saving = True
+            try:
+                self._on_notice(notice)
+            finally:
+                self._saving = False
+        self._answer(notice.number)
 
     def _join(self) -> None:
         """Connects all ranks of this world, and gives them one state."""
         rank, state, world = self._rank, self._state, self._rank.world
         self._freed.clear()
+        self._cut = self._returned = False
         self._store.use(rank.store)
         mine = {"handle": dist._get_reconfigure_handle(),
                 "step": state.step, "fresh": self._fresh, "whole": state.whole}
@@ -462,26 +536,29 @@ class _Driver:
             "elastic/join", json.dumps(mine))]
         dist._reconfigure(
             uuid=world.generation,
-            handles=[one["handle"] for one in all_of]).wait()
+            handles=[one["handle"] for one in all_of],
+            # Below the time that a rank has to answer an abort.
+            timeout=timedelta(seconds=8 + world.size / 50)).wait()
         with self._lock:
             self._stepping = world.generation
             self._committed = state.step
         self._ring()
-        if world.state_source is not None:
-            source = world.state_source.rank
-        elif all(one["fresh"] for one in all_of):
-            source = max(range(world.size),
-                         key=lambda r: (all_of[r]["step"], -r))
-        else:
-            raise RuntimeError(
+        whole = [r for r in range(world.size)
+                 if all_of[r]["whole"] and not all_of[r]["fresh"]]
+        if not whole and not all(one["fresh"] for one in all_of):
+            raise ValueError(
                 "elastic: no rank has the whole state of a step: an optimizer "
                 "was called, and the world ended before state.commit(); leave "
                 "optimizer.step() to state.commit()")
+        # All ranks decide this from the same values.
+        source = max(whole or range(world.size),
+                     key=lambda r: (all_of[r]["step"], -r))
         if any(one["fresh"] or not one["whole"]
                or one["step"] != all_of[source]["step"] for one in all_of):
             _send_state(state, source, world.rank == source, self._device(),
-                        alike=state.whole and not self._fresh
-                        and state.step == all_of[source]["step"])
+                        state.whole and not self._fresh
+                        and state.step == all_of[source]["step"], self.check)
+        state.rank, state.size = world.rank, world.size
         if state.sampler is not None:
             state.sampler.enter(world.rank, world.size)
         state.enter()
@@ -497,22 +574,25 @@ class _Driver:
 
     # --- Notices --------------------------------------------------------------
 
-    def _boundary_of(self, notice: int, step: int) -> int:
-        """The step at which all ranks stop for this notice. Who hears of it first
-        names the next one: as no rank can be further ahead of another, none is
-        past it. `step`: what this rank has done."""
-        if self._boundary[0] != notice:
-            named = self._rank.store.compare_set(
-                f"elastic/boundary/{notice}", "", str(step + 1))
-            self._boundary = (notice, int(named))
+    def _boundary_at(self, step: int) -> int:
+        """The step after which all ranks stop, for whatever notices this world
+        has. Who hears of the first one names the next step: as no rank can be
+        further ahead of another, none is past it. `step`: what this rank has
+        done."""
+        generation = self._rank.world.generation
+        if self._boundary[0] != generation:
+            named = self._rank.store.compare_set("elastic/boundary", "",
+                                                 str(step + 1))
+            self._boundary = (generation, int(named))
         return self._boundary[1]
 
-    def _answer(self, notice: int, step: int) -> None:
+    def _answer(self, notice: int) -> None:
         with self._lock:
             if self._answered == notice:
                 return
             self._answered = notice
-        self._rank.notice_seen(step)
+            self._answered_in = self._rank.world.generation
+        self._rank.notice_seen(self._state.step)
 
     # --- The watcher's thread -------------------------------------------------
 
@@ -528,12 +608,13 @@ class _Driver:
                     return
                 over = self._is_over()
             try:
-                if over:
+                if over or self._is_past_the_boundary():
                     self._free()
-                else:
-                    self._look_at_the_boundary()
             except errors.Error:
                 pass  # The world has ended, or the agent: the next turn.
+            except Exception as error:  # pylint: disable=broad-except
+                print(f"rollcall: rank {self._rank.world.rank} could not leave "
+                      f"its group: {error!r}", file=sys.stderr, flush=True)
 
     def _is_over(self) -> bool:
         return not self._freed.is_set() and (
@@ -541,26 +622,38 @@ class _Driver:
 
     def _is_asked(self) -> bool:
         notice = self._rank.notice
-        return notice is not None and self._answered != notice.number and (
-            self._boundary[0] != notice.number
-            or self._committed >= self._boundary[1])
+        if (notice is None or self._in_commit or self._cut
+                or self._rank.aborted is not None):
+            return False
+        known = self._boundary[0] == self._rank.world.generation
+        return (self._answered != notice.number
+                and (not known or self._committed >= self._boundary[1]))
 
-    def _look_at_the_boundary(self) -> None:
+    def _is_past_the_boundary(self) -> bool:
         """The training thread may wait, in a collective of the next step, for
-        ranks that stop at this one: it heard of the notice too late. The answer
-        is given for it."""
-        notice = self._rank.notice
-        if notice is None:
-            return
+        ranks that stop at this one: it heard of the notice too late. Or it
+        stands there already, and a further notice came."""
         with self._lock:
             step = self._committed
-        if step >= self._boundary_of(notice.number, step):
-            self._answer(notice.number, step)
+        if step < self._boundary_at(step):
+            return False
+        with self._lock:
+            if self._in_commit:
+                return False
+            at_boundary = self._returned or (
+                self._answered_in == self._rank.world.generation)
+            self._cut = self._cut or not at_boundary
+        if at_boundary:
+            notice = self._rank.notice
+            if notice is not None:
+                self._answer(notice.number)
+        return not at_boundary
 
     def _free(self) -> None:
         """A group of this process alone takes the place of the one that all had:
         collectives that wait fail; later ones do no harm, as nothing is applied
         any more."""
+        self._cut = True
         try:
             self._store.use(KeyValueStore(LocalStore()))
             dist._reconfigure(
@@ -600,7 +693,7 @@ class _Driver:
             self._closed = True
         self._ring()
         if self._watcher.is_alive():
-            self._watcher.join()
+            self._watcher.join(1.0)
         self._state._driver = None
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
@@ -617,11 +710,11 @@ class _Slot:
 
 
 def _send_state(state: State, source: int, sends: bool, device: Any,
-                alike: bool) -> None:
+                alike: bool, check: Callable[[], None]) -> None:
     """All ranks call it: those whose state does not count take that of `source`.
-    `alike`: this rank's is the same, so that half of it is no harm."""
-    if not sends and not alike:
-        state._applied.append(None)  # Not whole until all of it is here.
+    `alike`: this rank's is the same. Nothing is taken before `check` has said
+    that all of it came from the source: a group of one's own receives nothing,
+    without an error."""
     tensors: List[Any] = []
     apart: List[Any] = [None]
     if sends:
@@ -629,24 +722,34 @@ def _send_state(state: State, source: int, sends: bool, device: Any,
             "step": state.step, "values": state._values,
             "sampler": state.sampler.state() if state.sampler else None,
             "optimizers": [one.state_dict() for one in state.optimizers],
+            "others": [one.state_dict() for one in state._others()],
         }, tensors)
     dist.broadcast_object_list(apart, src=source)
-    # In place, whatever wraps the model.
-    for tensor in _model_tensors(state.model):
-        sent = tensor.to(device).contiguous()
+    model = _model_tensors(state.model)
+    received = []
+    for tensor in model:
+        # A copy, where it is taken only once all is there.
+        sent = tensor.to(device).contiguous() if sends else torch.empty(
+            tensor.shape, dtype=tensor.dtype, device=device)
         dist.broadcast(sent, src=source)
-        if not sends and sent is not tensor:
-            tensor.copy_(sent)
+        received.append(sent)
     if sends:
         for tensor in tensors:
             dist.broadcast(tensor.detach().to(device).contiguous(), src=source)
+    got = None if sends else _put_together(apart[0], source, device)
+    check()
+    if got is None or alike:
         return
-    got = _put_together(apart[0], source, device)
+    state._applied.append(None)  # Not whole until all of it is taken.
+    for tensor, sent in zip(model, received):
+        tensor.copy_(sent)
     state.step = got["step"]
     state._values = got["values"]
     if state.sampler is not None and got["sampler"] is not None:
         state.sampler.load(got["sampler"])
     for one, saved in zip(state.optimizers, got["optimizers"]):
+        one.load_state_dict(saved)
+    for one, saved in zip(state._others(), got["others"]):
         one.load_state_dict(saved)
     state._keep()
 
