@@ -30,7 +30,6 @@ different parts.
 Needs torch 2.14 or newer: there a group is re-formed in place. Seen over Gloo only.
 """
 
-import copy
 import functools
 import json
 import random
@@ -39,8 +38,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
-from typing import (Any, Callable, Dict, Iterator, List, Optional, Tuple,
-                    TypeVar)
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
 import torch
 
@@ -49,6 +47,10 @@ from .._rank import Rank, attach
 from .._store import LocalStore
 from .._store import Store as KeyValueStore
 from . import Store, dist
+from ._sampler import Sampler
+from ._state import State, send_state
+
+__all__ = ["Sampler", "State", "run"]
 
 # How long a failed collective waits for the daemon to say that the world has
 # ended; longer than it takes to notice a silent loss.
@@ -63,265 +65,6 @@ _Result = TypeVar("_Result")
 
 class _AtBoundary(BaseException):
     """All ranks stop after this step, for a notice."""
-
-
-# --- The sampler --------------------------------------------------------------
-
-
-class Sampler:
-    """Which samples the ranks take, whatever their number: each epoch is a
-    permutation of range(`length`), of which each step takes the next `batch`.
-    Iterating gives this rank's share of each step's batch as a list, until
-    `epochs` are over. Call `State.commit` once for each.
-
-    A step that is done by no rank is given again, so no sample is lost and none
-    doubled when the world changes. With the same `batch`, runs with other world
-    sizes train on the same batches. `drop_last`: leave out the last batch of an
-    epoch if it is smaller. `weight`: multiply the loss (a mean over the share) by
-    it, so that the mean over the ranks is that over the batch where shares differ.
-    A rank for which nothing is left gets a sample of the batch and weight 0.
-    """
-
-    def __init__(self, length: int, batch: int, epochs: int = 1, seed: int = 0,
-                 shuffle: bool = True, drop_last: bool = True) -> None:
-        if length < 1 or batch < 1 or epochs < 0:
-            raise ValueError("Sampler: expected a length and a batch of 1 or "
-                             f"more and 0 or more epochs, got {length}, {batch} "
-                             f"and {epochs}")
-        if drop_last and batch > length:
-            raise ValueError(f"Sampler: a batch of {batch} is more than all "
-                             f"{length} samples; drop_last would leave none")
-        self._length, self._batch, self._epochs = length, batch, epochs
-        self._seed, self._shuffle, self._drop_last = seed, shuffle, drop_last
-        self._epoch = 0
-        self._taken = 0  # Of this epoch, by all ranks.
-        self._given = False  # A share that no commit has followed yet.
-        self._place = (0, 1)
-        self._order: Tuple[int, Any] = (-1, None)
-        self.weight = 1.0
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next batch, from 0."""
-        return self._epoch
-
-    def state(self) -> Dict[str, int]:
-        """What `load` takes: where the next batch begins."""
-        return {"epoch": self._epoch, "taken": self._taken}
-
-    def load(self, state: Dict[str, int]) -> None:
-        if not 0 <= state["taken"] < self._length:
-            raise ValueError(f"Sampler: expected a state of {self._length} "
-                             f"samples, got one that has taken {state['taken']}")
-        self._epoch, self._taken = state["epoch"], state["taken"]
-        self._given = False
-
-    def enter(self, rank: int, size: int) -> None:
-        """This process is that rank of so many; `run` calls it."""
-        self._place = (rank, size)
-        self._given = False
-
-    def advance(self) -> None:
-        """The batch that was given last is done; `State.commit` calls it."""
-        if not self._given:
-            return
-        self._given = False
-        self._taken += self._step()
-        left = self._length - self._taken
-        if left < (self._batch if self._drop_last else 1):
-            self._epoch, self._taken = self._epoch + 1, 0
-
-    def __iter__(self) -> Iterator[List[int]]:
-        while self._epoch < self._epochs:
-            if self._given:
-                raise ValueError("the next batch is asked for before the last "
-                                 "one is done: call state.commit() once for "
-                                 "each batch; a DataLoader with workers, which "
-                                 "reads ahead, cannot take it as its sampler")
-            step = self._step()
-            rank, size = self._place
-            first, last = rank * step // size, (rank + 1) * step // size
-            self.weight = (last - first) * size / step
-            self._given = True
-            at = self._taken
-            # A rank for which nothing is left takes the batch's first one.
-            begin, end = (first, last) if last > first else (0, 1)
-            yield self._permutation()[at + begin:at + end].tolist()
-
-    def _step(self) -> int:
-        return min(self._batch, self._length - self._taken)
-
-    def _permutation(self) -> Any:
-        if self._order[0] != self._epoch:
-            order = torch.arange(self._length)
-            if self._shuffle:
-                order = torch.randperm(
-                    self._length, generator=torch.Generator().manual_seed(
-                        self._seed * 1_000_003 + self._epoch))
-            self._order = (self._epoch, order)
-        return self._order[1]
-
-
-# --- The state ----------------------------------------------------------------
-
-
-class State:
-    """What training goes on from: a model; an optimizer, or a list of them; a
-    sampler; a learning rate scheduler, or a list of them, which `commit` steps; a
-    GradScaler, whose `step` and `update` `commit` calls in the optimizer's place;
-    and plain values, which are its attributes (`State(..., best=0.0)`,
-    `state.best`).
-
-    `step`: how many are done. `rank`, `size`: of this process in the world. `state_dict` and `load_state_dict` are for
-    checkpoints; load one before `run`'s function is called, on all ranks or on
-    one.
-    """
-
-    _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
-            "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
-            "_applied", "_committing", "_driver")
-
-    def __init__(self, model: Any = None, optimizer: Any = None,
-                 sampler: Optional[Sampler] = None, scheduler: Any = None,
-                 scaler: Any = None, **values: Any) -> None:
-        for name, value in values.items():
-            if name in State._OWN or hasattr(State, name):
-                raise ValueError(f"State: {name} is a name of its own; choose "
-                                 "another one")
-            if hasattr(value, "state_dict"):
-                raise ValueError(f"State: {name} is no plain value; give its "
-                                 "state_dict(), and load it in the function")
-        self.model = model
-        self.optimizers = _list_of(optimizer)
-        self.sampler = sampler
-        self.schedulers = _list_of(scheduler)
-        self.scaler = scaler
-        self.step, self.rank, self.size = 0, 0, 1
-        self._committing = False
-        self._values = values
-        self._driver: Optional["_Driver"] = None
-        # Optimizers that the training function has called itself.
-        self._applied: List[Any] = []
-        for one in self.optimizers:
-            if hasattr(one, "register_step_pre_hook"):  # torch 2
-                one.register_step_pre_hook(self._before_step)
-        self.enter()
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_values"][name]
-        except KeyError:
-            raise AttributeError(f"State has no {name}; give it to "
-                                 f"State(..., {name}=...)") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in State._OWN:
-            object.__setattr__(self, name, value)
-        else:
-            self._values[name] = value
-
-    def commit(self, loss: Optional[float] = None,
-               tokens_per_second: Optional[float] = None) -> None:
-        """The gradients of a step are in: applies them (`optimizer.step()`, where
-        that was not called already), and counts the step. Call it once in each
-        step, after `backward`; the step is reported to `rollcall status`.
-
-        Raises what `run` catches if the world has ended: nothing is applied
-        then.
-        """
-        if self._driver is not None:
-            self._driver.check()
-        self._committing = True
-        try:
-            left = [one for one in self.optimizers if one not in self._applied]
-            self._applied.append(None)  # Torn, until all of it is done.
-            for one in left:
-                one.step() if self.scaler is None else self.scaler.step(one)
-            if self.scaler is not None and left:
-                self.scaler.update()
-            for one in self.schedulers:
-                one.step()
-        finally:
-            self._committing = False
-        for one in self.optimizers:
-            one.zero_grad(set_to_none=True)
-        if self.sampler is not None:
-            self.sampler.advance()
-        self.step += 1
-        self._keep()
-        if self._driver is not None:
-            self._driver.committed(loss, tokens_per_second)
-
-    def state_dict(self) -> Dict[str, Any]:
-        return {
-            "step": self.step,
-            "values": copy.deepcopy(self._values),
-            "sampler": self.sampler.state() if self.sampler else None,
-            "model": self.model.state_dict() if self.model is not None else None,
-            "optimizers": [one.state_dict() for one in self.optimizers],
-            "others": [one.state_dict() for one in self._others()],
-        }
-
-    def _others(self) -> List[Any]:
-        return self.schedulers + _list_of(self.scaler)
-
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.step = int(state["step"])
-        self._values.update(copy.deepcopy(state["values"]))
-        if self.sampler is not None and state["sampler"] is not None:
-            self.sampler.load(state["sampler"])
-        if self.model is not None:
-            self.model.load_state_dict(state["model"])
-        for one, saved in zip(self.optimizers, state["optimizers"]):
-            one.load_state_dict(saved)
-        for one, saved in zip(self._others(), state["others"]):
-            one.load_state_dict(saved)
-        self.enter()
-
-    # --- A step that is not done yet ------------------------------------------
-
-    @property
-    def whole(self) -> bool:
-        """No optimizer has changed anything since the last commit."""
-        return not self._applied
-
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
-        """The function steps an optimizer itself."""
-        if not self._committing:
-            if self._driver is not None:
-                self._driver.check()
-            self._applied.append(optimizer)
-
-    def enter(self) -> None:
-        """A world begins; `run` calls it."""
-        # What forward changes (running means), and not the weights. Walking
-        # through the model at each step would cost more than the rest.
-        self._buffers = [] if self.model is None else list(self.model.buffers())
-        self._keep()
-
-    def _keep(self) -> None:
-        self._applied = []
-        self._kept = copy.deepcopy(self._values) if self._values else {}
-        self._buffers_kept = [buffer.detach().clone()
-                              for buffer in self._buffers]
-
-    def undo(self) -> None:
-        """Back to the last commit. `run` calls it."""
-        self._values = copy.deepcopy(self._kept)
-        with torch.no_grad():
-            for buffer, kept in zip(self._buffers, self._buffers_kept):
-                buffer.copy_(kept)
-        for one in self.optimizers:
-            one.zero_grad(set_to_none=True)
-
-
-def _list_of(one: Any) -> List[Any]:
-    if one is None:
-        return []
-    return list(one) if isinstance(one, (list, tuple)) else [one]
-
-
-# --- From world to world ------------------------------------------------------
 
 
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -555,7 +298,7 @@ class _Driver:
                      key=lambda r: (all_of[r]["step"], -r))
         if any(one["fresh"] or not one["whole"]
                or one["step"] != all_of[source]["step"] for one in all_of):
-            _send_state(state, source, world.rank == source, self._device(),
+            send_state(state, source, world.rank == source, self._device(),
                         state.whole and not self._fresh
                         and state.step == all_of[source]["step"], self.check)
         state.rank, state.size = world.rank, world.size
@@ -697,89 +440,3 @@ class _Driver:
         self._state._driver = None
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
-
-
-# --- One state for all --------------------------------------------------------
-
-
-class _Slot:
-    """Where a tensor stands in what is sent apart from it."""
-
-    def __init__(self, tensor: Any) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
-
-
-def _send_state(state: State, source: int, sends: bool, device: Any,
-                alike: bool, check: Callable[[], None]) -> None:
-    """All ranks call it: those whose state does not count take that of `source`.
-    `alike`: this rank's is the same. Nothing is taken before `check` has said
-    that all of it came from the source: a group of one's own receives nothing,
-    without an error."""
-    tensors: List[Any] = []
-    apart: List[Any] = [None]
-    if sends:
-        apart[0] = _take_apart({
-            "step": state.step, "values": state._values,
-            "sampler": state.sampler.state() if state.sampler else None,
-            "optimizers": [one.state_dict() for one in state.optimizers],
-            "others": [one.state_dict() for one in state._others()],
-        }, tensors)
-    dist.broadcast_object_list(apart, src=source)
-    model = _model_tensors(state.model)
-    received = []
-    for tensor in model:
-        # A copy, where it is taken only once all is there.
-        sent = tensor.to(device).contiguous() if sends else torch.empty(
-            tensor.shape, dtype=tensor.dtype, device=device)
-        dist.broadcast(sent, src=source)
-        received.append(sent)
-    if sends:
-        for tensor in tensors:
-            dist.broadcast(tensor.detach().to(device).contiguous(), src=source)
-    got = None if sends else _put_together(apart[0], source, device)
-    check()
-    if got is None or alike:
-        return
-    state._applied.append(None)  # Not whole until all of it is taken.
-    for tensor, sent in zip(model, received):
-        tensor.copy_(sent)
-    state.step = got["step"]
-    state._values = got["values"]
-    if state.sampler is not None and got["sampler"] is not None:
-        state.sampler.load(got["sampler"])
-    for one, saved in zip(state.optimizers, got["optimizers"]):
-        one.load_state_dict(saved)
-    for one, saved in zip(state._others(), got["others"]):
-        one.load_state_dict(saved)
-    state._keep()
-
-
-def _model_tensors(model: Any) -> List[Any]:
-    if model is None:
-        return []
-    return [value.detach() for value in model.state_dict().values()
-            if isinstance(value, torch.Tensor)]
-
-
-def _take_apart(value: Any, tensors: List[Any]) -> Any:
-    if isinstance(value, torch.Tensor):
-        tensors.append(value)
-        return _Slot(value)
-    if isinstance(value, dict):
-        return {key: _take_apart(one, tensors) for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_take_apart(one, tensors) for one in value)
-    return value
-
-
-def _put_together(value: Any, source: int, device: Any) -> Any:
-    if isinstance(value, _Slot):
-        tensor = torch.empty(value.shape, dtype=value.dtype, device=device)
-        dist.broadcast(tensor, src=source)
-        return tensor
-    if isinstance(value, dict):
-        return {key: _put_together(one, source, device)
-                for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_put_together(one, source, device) for one in value)
-    return value

@@ -1,0 +1,259 @@
+"""State: what training goes on from, and how a rank takes another one's."""
+
+import copy
+from typing import Any, Callable, Dict, List, Optional, Protocol
+
+import torch
+
+from . import dist
+from ._sampler import Sampler
+
+
+class Driver(Protocol):
+    """What the state asks of the run that it is in."""
+
+    def check(self) -> None:
+        """Raises if the gradients may not be those of all ranks."""
+
+    def committed(self, loss: Optional[float],
+                  tokens_per_second: Optional[float]) -> None:
+        """A step is done. May raise, where all stop."""
+
+
+class State:
+    """What training goes on from: a model; an optimizer, or a list of them; a
+    sampler; a learning rate scheduler, or a list of them, which `commit` steps; a
+    GradScaler, whose `step` and `update` `commit` calls in the optimizer's place;
+    and plain values, which are its attributes (`State(..., best=0.0)`,
+    `state.best`).
+
+    `step`: how many are done. `rank`, `size`: of this process in the world. `state_dict` and `load_state_dict` are for
+    checkpoints; load one before `run`'s function is called, on all ranks or on
+    one.
+    """
+
+    _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
+            "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
+            "_applied", "_committing", "_driver")
+
+    def __init__(self, model: Any = None, optimizer: Any = None,
+                 sampler: Optional[Sampler] = None, scheduler: Any = None,
+                 scaler: Any = None, **values: Any) -> None:
+        for name, value in values.items():
+            if name in State._OWN or hasattr(State, name):
+                raise ValueError(f"State: {name} is a name of its own; choose "
+                                 "another one")
+            if hasattr(value, "state_dict"):
+                raise ValueError(f"State: {name} is no plain value; give its "
+                                 "state_dict(), and load it in the function")
+        self.model = model
+        self.optimizers = _list_of(optimizer)
+        self.sampler = sampler
+        self.schedulers = _list_of(scheduler)
+        self.scaler = scaler
+        self.step, self.rank, self.size = 0, 0, 1
+        self._committing = False
+        self._values = values
+        self._driver: Optional[Driver] = None
+        # Optimizers that the training function has called itself.
+        self._applied: List[Any] = []
+        for one in self.optimizers:
+            if hasattr(one, "register_step_pre_hook"):  # torch 2
+                one.register_step_pre_hook(self._before_step)
+        self.enter()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(f"State has no {name}; give it to "
+                                 f"State(..., {name}=...)") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in State._OWN:
+            object.__setattr__(self, name, value)
+        else:
+            self._values[name] = value
+
+    def commit(self, loss: Optional[float] = None,
+               tokens_per_second: Optional[float] = None) -> None:
+        """The gradients of a step are in: applies them (`optimizer.step()`, where
+        that was not called already), and counts the step. Call it once in each
+        step, after `backward`; the step is reported to `rollcall status`.
+
+        Raises what `run` catches if the world has ended: nothing is applied
+        then.
+        """
+        if self._driver is not None:
+            self._driver.check()
+        self._committing = True
+        try:
+            left = [one for one in self.optimizers if one not in self._applied]
+            self._applied.append(None)  # Torn, until all of it is done.
+            for one in left:
+                one.step() if self.scaler is None else self.scaler.step(one)
+            if self.scaler is not None and left:
+                self.scaler.update()
+            for one in self.schedulers:
+                one.step()
+        finally:
+            self._committing = False
+        for one in self.optimizers:
+            one.zero_grad(set_to_none=True)
+        if self.sampler is not None:
+            self.sampler.advance()
+        self.step += 1
+        self._keep()
+        if self._driver is not None:
+            self._driver.committed(loss, tokens_per_second)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {
+            "step": self.step,
+            "values": copy.deepcopy(self._values),
+            "sampler": self.sampler.state() if self.sampler else None,
+            "model": self.model.state_dict() if self.model is not None else None,
+            "optimizers": [one.state_dict() for one in self.optimizers],
+            "others": [one.state_dict() for one in self._others()],
+        }
+
+    def _others(self) -> List[Any]:
+        return self.schedulers + _list_of(self.scaler)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.step = int(state["step"])
+        self._values.update(copy.deepcopy(state["values"]))
+        if self.sampler is not None and state["sampler"] is not None:
+            self.sampler.load(state["sampler"])
+        if self.model is not None:
+            self.model.load_state_dict(state["model"])
+        for one, saved in zip(self.optimizers, state["optimizers"]):
+            one.load_state_dict(saved)
+        for one, saved in zip(self._others(), state["others"]):
+            one.load_state_dict(saved)
+        self.enter()
+
+    # --- A step that is not done yet ------------------------------------------
+
+    @property
+    def whole(self) -> bool:
+        """No optimizer has changed anything since the last commit."""
+        return not self._applied
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        """The function steps an optimizer itself."""
+        if not self._committing:
+            if self._driver is not None:
+                self._driver.check()
+            self._applied.append(optimizer)
+
+    def enter(self) -> None:
+        """A world begins; `run` calls it."""
+        # What forward changes (running means), and not the weights. Walking
+        # through the model at each step would cost more than the rest.
+        self._buffers = [] if self.model is None else list(self.model.buffers())
+        self._keep()
+
+    def _keep(self) -> None:
+        self._applied = []
+        self._kept = copy.deepcopy(self._values) if self._values else {}
+        self._buffers_kept = [buffer.detach().clone()
+                              for buffer in self._buffers]
+
+    def undo(self) -> None:
+        """Back to the last commit. `run` calls it."""
+        self._values = copy.deepcopy(self._kept)
+        with torch.no_grad():
+            for buffer, kept in zip(self._buffers, self._buffers_kept):
+                buffer.copy_(kept)
+        for one in self.optimizers:
+            one.zero_grad(set_to_none=True)
+
+
+def _list_of(one: Any) -> List[Any]:
+    if one is None:
+        return []
+    return list(one) if isinstance(one, (list, tuple)) else [one]
+
+
+class _Slot:
+    """Where a tensor stands in what is sent apart from it."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+
+
+def send_state(state: State, source: int, sends: bool, device: Any,
+                alike: bool, check: Callable[[], None]) -> None:
+    """All ranks call it: those whose state does not count take that of `source`.
+    `alike`: this rank's is the same. Nothing is taken before `check` has said
+    that all of it came from the source: a group of one's own receives nothing,
+    without an error."""
+    tensors: List[Any] = []
+    apart: List[Any] = [None]
+    if sends:
+        apart[0] = _take_apart({
+            "step": state.step, "values": state._values,
+            "sampler": state.sampler.state() if state.sampler else None,
+            "optimizers": [one.state_dict() for one in state.optimizers],
+            "others": [one.state_dict() for one in state._others()],
+        }, tensors)
+    dist.broadcast_object_list(apart, src=source)
+    model = _model_tensors(state.model)
+    received = []
+    for tensor in model:
+        # A copy, where it is taken only once all is there.
+        sent = tensor.to(device).contiguous() if sends else torch.empty(
+            tensor.shape, dtype=tensor.dtype, device=device)
+        dist.broadcast(sent, src=source)
+        received.append(sent)
+    if sends:
+        for tensor in tensors:
+            dist.broadcast(tensor.detach().to(device).contiguous(), src=source)
+    got = None if sends else _put_together(apart[0], source, device)
+    check()
+    if got is None or alike:
+        return
+    state._applied.append(None)  # Not whole until all of it is taken.
+    for tensor, sent in zip(model, received):
+        tensor.copy_(sent)
+    state.step = got["step"]
+    state._values = got["values"]
+    if state.sampler is not None and got["sampler"] is not None:
+        state.sampler.load(got["sampler"])
+    for one, saved in zip(state.optimizers, got["optimizers"]):
+        one.load_state_dict(saved)
+    for one, saved in zip(state._others(), got["others"]):
+        one.load_state_dict(saved)
+    state._keep()
+
+
+def _model_tensors(model: Any) -> List[Any]:
+    if model is None:
+        return []
+    return [value.detach() for value in model.state_dict().values()
+            if isinstance(value, torch.Tensor)]
+
+
+def _take_apart(value: Any, tensors: List[Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Slot(value)
+    if isinstance(value, dict):
+        return {key: _take_apart(one, tensors) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_take_apart(one, tensors) for one in value)
+    return value
+
+
+def _put_together(value: Any, source: int, device: Any) -> Any:
+    if isinstance(value, _Slot):
+        tensor = torch.empty(value.shape, dtype=value.dtype, device=device)
+        dist.broadcast(tensor, src=source)
+        return tensor
+    if isinstance(value, dict):
+        return {key: _put_together(one, source, device)
+                for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_put_together(one, source, device) for one in value)
+    return value
