@@ -60,6 +60,22 @@ void RankService::Core::Exchange(const StreamRef& stream,
   }
 }
 
+absl::Status RankService::Core::CheckPlace(const StreamRef& stream,
+                                           uint64_t generation) {
+  if (!open_ || open_->world.generation() != generation ||
+      (places_ && !HasPlace(stream))) {
+    return absl::AbortedError(absl::StrCat(
+        "generation ", generation, " has ended; get the next world first"));
+  }
+  // A rank that is still connected and has no place in this world.
+  if (*stream->local_rank >= RanksHere()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("local rank ", *stream->local_rank, "; this node has ",
+                     RanksHere(), " ranks"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RankService::Core::Enter(const StreamRef& stream,
                                       const v1::RankExchange& asked,
                                       std::optional<uint64_t>& replaced) {
@@ -72,17 +88,9 @@ absl::Status RankService::Core::Enter(const StreamRef& stream,
   if (absl::Status fits = AdmitExchangeKey(asked.key()); !fits.ok()) {
     return absl::InvalidArgumentError(fits.message());
   }
-  if (!open_ || open_->world.generation() != asked.generation() ||
-      (places_ && !HasPlace(stream))) {
-    return absl::AbortedError(absl::StrCat("generation ", asked.generation(),
-                                           " has ended; get the next world "
-                                           "first"));
-  }
-  // A rank that is still connected and has no place in this world.
-  if (*stream->local_rank >= RanksHere()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("local rank ", *stream->local_rank, "; this node has ",
-                     RanksHere(), " ranks"));
+  if (absl::Status placed = CheckPlace(stream, asked.generation());
+      !placed.ok()) {
+    return placed;
   }
   const auto open = stream->waiters.find(asked.key());
   if (open != stream->waiters.end()) {

@@ -98,6 +98,9 @@ class RankService::Core {
   absl::Status Enter(const StreamRef& stream, const v1::RankExchange& asked,
                      std::optional<uint64_t>& replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether this rank may ask for anything in this generation.
+  absl::Status CheckPlace(const StreamRef& stream, uint64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The same for an operation on the store.
   void Store(const StreamRef& stream, const v1::RankStore& asked);
   absl::Status EnterStore(const StreamRef& stream, const v1::RankStore& asked)

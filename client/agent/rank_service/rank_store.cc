@@ -54,16 +54,9 @@ absl::Status RankService::Core::EnterStore(const StreamRef& stream,
   if (absl::Status fits = AdmitStoreOperation(asked.operation()); !fits.ok()) {
     return absl::InvalidArgumentError(fits.message());
   }
-  if (!open_ || open_->world.generation() != asked.generation() ||
-      (places_ && !HasPlace(stream))) {
-    return absl::AbortedError(absl::StrCat("generation ", asked.generation(),
-                                           " has ended; get the next world "
-                                           "first"));
-  }
-  if (*stream->local_rank >= RanksHere()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("local rank ", *stream->local_rank, "; this node has ",
-                     RanksHere(), " ranks"));
+  if (absl::Status placed = CheckPlace(stream, asked.generation());
+      !placed.ok()) {
+    return placed;
   }
   if (stream->tickets.size() >= Limits::store_asked_per_rank_max) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -121,17 +121,21 @@ class State:
         return self.schedulers + _list_of(self.scaler)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        self.step = int(state["step"])
         self._values.update(copy.deepcopy(state["values"]))
-        if self.sampler is not None and state["sampler"] is not None:
-            self.sampler.load(state["sampler"])
         if self.model is not None:
             self.model.load_state_dict(state["model"])
+        self._load(state)
+        self.enter()
+
+    def _load(self, state: Dict[str, Any]) -> None:
+        """All but the model and the values."""
+        self.step = int(state["step"])
+        if self.sampler is not None and state["sampler"] is not None:
+            self.sampler.load(state["sampler"])
         for one, saved in zip(self.optimizers, state["optimizers"]):
             one.load_state_dict(saved)
         for one, saved in zip(self._others(), state["others"]):
             one.load_state_dict(saved)
-        self.enter()
 
     # --- A step that is not done yet ------------------------------------------
 
@@ -217,14 +221,8 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     state._applied.append(None)  # Not whole until all of it is taken.
     for tensor, sent in zip(model, received):
         tensor.copy_(sent)
-    state.step = got["step"]
     state._values = got["values"]
-    if state.sampler is not None and got["sampler"] is not None:
-        state.sampler.load(got["sampler"])
-    for one, saved in zip(state.optimizers, got["optimizers"]):
-        one.load_state_dict(saved)
-    for one, saved in zip(state._others(), got["others"]):
-        one.load_state_dict(saved)
+    state._load(got)
     state._keep()
 
 
