@@ -244,7 +244,7 @@ class Elastic(E2E):
         failed = ""
         for number in range(kills):
             what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
-            # Who fails twice in a row is quarantined.
+            # A node that fails twice in a row is quarantined.
             name = chance.choice(sorted(set(workers) - {failed}))
             failed = name if what == "rank" else ""
             tree = harness.descendants(workers[name].pid)

@@ -113,7 +113,7 @@ void GenerationStore::Gone(uint32_t node) {
   OpenIfAllHaveReported();
 }
 
-// The node asks for everything again that was not answered.
+// On its new stream the node sends all operations again that have no answer.
 void GenerationStore::ForgetAsked(uint32_t node) {
   Node& one = nodes_[node];
   for (const auto& [operation, wait] : one.waits) {
@@ -549,7 +549,7 @@ void GenerationStore::Prune(uint32_t node, uint64_t below) {
   }
 }
 
-// A key that was removed is forgotten once nobody asks again what removed it.
+// Forgets a removed key once no node can send its change again.
 void GenerationStore::MaybeDrop(Keys::iterator at) {
   const Key& key = at->second;
   if (key.value != nullptr || !key.done.empty() ||

@@ -59,7 +59,7 @@ class GenerationStore {
     uint32_t node;
     v1::StoreOut out;
   };
-  // What is to be sent, in order. Call after each of the above.
+  // The messages to send, in order. Call after each function above.
   std::vector<Message> Take();
 
   // Keys that exist.
@@ -175,7 +175,7 @@ class GenerationStore {
   std::multiset<uint64_t>
       unconfirmed_;  // Key::unconfirmed_from of all keys, but for 0.
   std::deque<Count> counts_;
-  // Who waits, by key: node and operation.
+  // The waits for each key: node and operation.
   std::map<std::string, std::set<std::pair<uint32_t, uint64_t>>> waiting_;
 };
 

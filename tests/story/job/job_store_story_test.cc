@@ -73,7 +73,7 @@ TEST(StoreStory, ARestartedDaemonAnswersOnceAllMembersHaveTold) {
 TEST(StoreStory, WhoAsksForTooMuchLosesItsStream) {
   JobStory story = TwoRunning("2");
   story.Tell({{0.2, AsksStore("a", 1, kAdd, "n", 0, 0), ""}});
-  // a never says that it has the record, so nobody else gets an answer.
+  // a never confirms the record, so no other node gets an answer.
   std::string last;
   uint64_t asked = 0;
   while (last.empty() && asked < 5000) {

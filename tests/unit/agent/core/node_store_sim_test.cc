@@ -248,7 +248,7 @@ class StoreSim {
       return false;
     };
     while (busy()) Deliver(Draw(nodes_), Draw(2) == 0);
-    // Waits for counters that nobody ever added to.
+    // Waits for counters without an addition.
     std::erase_if(asked_, [this](const auto& entry) {
       return entry.second.what.kind() == v1::STORE_KIND_GET &&
              !adds_.contains(entry.second.what.key());

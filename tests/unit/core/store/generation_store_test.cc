@@ -95,7 +95,7 @@ class StoreTest : public testing::Test {
     return in;
   }
 
-  // What is sent now: "NODE: TEXT; ...".
+  // The messages that are sent now: "NODE: TEXT; ...".
   std::string Sent() {
     std::vector<std::string> all;
     for (const GenerationStore::Message& message : store_.Take()) {
@@ -442,7 +442,7 @@ TEST_F(StoreTest, LargeAnswersKeepToTheWindow) {
   const std::string more = Confirm(1);
   EXPECT_EQ(more, absl::StrCat("1: ", window + 1, ":0'1048576 bytes'; 1: ",
                                window + 2, ":0'1048576 bytes'"));
-  // A new stream begins anew.
+  // A new stream has nothing under way.
   EXPECT_EQ(Attend(1), "1: open 1");
   EXPECT_EQ(Ask(1, 1, Get("k")), "1: 1:0'1048576 bytes'");
 }
