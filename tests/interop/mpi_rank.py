@@ -13,8 +13,12 @@ def main():
     world.Barrier()
     rank, size = world.Get_rank(), world.Get_size()
     total = world.allreduce(rank + 1)
-    print(f"mpi {rank} of {size} on {MPI.Get_processor_name()} "
-          f"total {total}", flush=True)
+    # One rank prints for all: mpirun reads each rank's output from a terminal,
+    # whose line and line end it may read apart, and another rank's between.
+    lines = world.gather(f"mpi {rank} of {size} on {MPI.Get_processor_name()} "
+                         f"total {total}")
+    if rank == 0:
+        print("\n".join(lines), flush=True)
     with open(sys.argv[2], "rb") as f:
         f.read()
     world.Barrier()
