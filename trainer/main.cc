@@ -2,6 +2,7 @@
 // checks the ranks' network.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -54,6 +55,14 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
   return Rank::Attend(*place, options);
 }
 
+// Before Gloo and NCCL read them, and while there is one thread that uses the
+// environment. They keep to what they have found first, so once is enough.
+void SetNetwork(const v1::RankWorld& world) {
+  for (const v1::RankVariable& variable : world.network()) {
+    setenv(variable.name().c_str(), variable.value().c_str(), 1);
+  }
+}
+
 absl::StatusOr<int> Run(const TrainOptions& options) {
   // Installed before this rank attaches to its agent: a signal must not end it
   // after its peers have started to wait for it. A check has no steps, so it
@@ -62,6 +71,7 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
   if (!options.check.enabled) signals.emplace();
   absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfThereIsAnAgent(signals);
   if (!rank.ok()) return rank.status();
+  if (*rank != nullptr) SetNetwork((*rank)->world());
   const absl::StatusOr<int> code = signals.has_value()
                                        ? Train(options, rank->get(), *signals)
                                        : CheckInWorlds(options, rank->get());

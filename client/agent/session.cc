@@ -322,8 +322,10 @@ void Session::OpenToAttached(const StartRanks& start) {
   // the agent is killed. It knows no rank, so it ends none.
   const absl::Status guarded = processes_.Start(start.world.generation(), {});
   if (!guarded.ok()) Warn(options_, std::string(guarded.message()));
+  const NetworkSettings network = SettingsFor(
+      start.world, start.node_rank, options_.environment, options_.network);
   rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
-                          waiting);
+                          waiting, network.variables);
 }
 
 void Session::CannotStart(const StartRanks& start, const absl::Status& why) {

@@ -267,7 +267,7 @@ void Rank::NoticeSeen(uint64_t step) {
   wire_->stream.Send(std::move(message));
 }
 
-void Rank::Finished(int exit_code, absl::string_view reason) {
+void Rank::Finished(int exit_code, absl::string_view reason, bool permanent) {
   v1::RankMessage message;
   v1::RankFinished& finished = *message.mutable_finished();
   finished.set_generation(generation());
@@ -275,6 +275,7 @@ void Rank::Finished(int exit_code, absl::string_view reason) {
   finished.set_exit_code(static_cast<uint32_t>(exit_code) & 0xff);
   finished.set_reason(
       Printable(std::string(reason), Limits::stderr_tail_bytes, true));
+  finished.set_permanent(permanent);
   wire_->stream.Send(std::move(message));
 }
 

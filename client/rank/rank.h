@@ -167,9 +167,11 @@ class Rank {
 
   // This process is about to end with this exit code (0 to 255). Needed only if
   // the agent did not start the process (`join --attach`): without this it
-  // counts as failed. Call it right before this object is destroyed. Never
-  // blocks.
-  void Finished(int exit_code, absl::string_view reason = "");
+  // counts as failed. `permanent`: it failed and would fail again, so the job
+  // fails, however many restarts are left. Call it right before this object is
+  // destroyed. Never blocks.
+  void Finished(int exit_code, absl::string_view reason = "",
+                bool permanent = false);
 
  private:
   struct Wire;

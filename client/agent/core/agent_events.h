@@ -73,7 +73,7 @@ struct RankEnded {
   int signal = 0;
   std::string stderr_tail;
   std::string error_file;
-  bool permanent = false;  // See ErrorReport.
+  bool permanent = false;  // See v1::RankExited.
   bool gone = false;       // See v1::RankExited.
 };
 

@@ -53,12 +53,13 @@ bool AttachedPlaces::Answered(uint32_t local_rank, uint64_t generation) {
 }
 
 void AttachedPlaces::Finished(uint32_t local_rank, uint32_t exit_code,
-                              const std::string& reason) {
+                              const std::string& reason, bool permanent) {
   Place& place = places_[local_rank];
   if (!place.lives) return;
   RankEnded& ended = place.finished.emplace();
   ended.code = static_cast<int>(exit_code);
   ended.stderr_tail = Printable(reason, Limits::stderr_tail_bytes, true);
+  ended.permanent = permanent;
 }
 
 AttachedPlaces::Departure AttachedPlaces::Leave(uint32_t local_rank,

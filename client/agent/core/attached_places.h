@@ -51,7 +51,7 @@ class AttachedPlaces {
   bool Answered(uint32_t local_rank, uint64_t generation);
   // The process ends by itself, with this code (0 to 255).
   void Finished(uint32_t local_rank, uint32_t exit_code,
-                const std::string& reason);
+                const std::string& reason, bool permanent);
 
   struct Departure {
     RankEnded ended;

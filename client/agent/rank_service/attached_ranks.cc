@@ -93,7 +93,8 @@ absl::Status RankService::Core::NoteAttached(uint32_t local_rank,
           absl::StrCat("exit_code: expected at most ", kExitCodeMax, ", got ",
                        finished.exit_code()));
     }
-    places_->Finished(local_rank, finished.exit_code(), finished.reason());
+    places_->Finished(local_rank, finished.exit_code(), finished.reason(),
+                      finished.permanent());
   } else if (message.has_stopped() &&
              places_->Answered(local_rank, message.stopped().generation())) {
     return ToldToEnd();

@@ -201,6 +201,11 @@ v1::AgentReply RankService::Core::WorldFor(uint32_t local_rank) {
   world.set_local_rank(local_rank);
   world.set_rank(open_->world.members(open_->node_rank).first_rank() +
                  local_rank);
+  for (const auto& [name, value] : open_->network) {
+    v1::RankVariable& variable = *world.add_network();
+    variable.set_name(name);
+    variable.set_value(value);
+  }
   return reply;
 }
 
@@ -231,12 +236,13 @@ void RankService::Core::Gone(RankConnection& connection) {
 void RankService::Core::SetWorld(const v1::World& world,
                                  const v1::WorldCommit& world_commit,
                                  uint32_t node_rank,
-                                 const std::vector<uint32_t>& waiting) {
+                                 const std::vector<uint32_t>& waiting,
+                                 const RankVariables& network) {
   Told told;
   std::vector<StreamRef> entered;
   {
     MutexLock lock(mutex_);
-    open_ = Open{world, world_commit, node_rank, {}};
+    open_ = Open{world, world_commit, node_rank, network, {}};
     for (const uint32_t local_rank : waiting) {
       const auto at = ranks_.find(local_rank);
       // Else its connection has just ended, and the event of that will reach

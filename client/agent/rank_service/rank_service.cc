@@ -192,8 +192,9 @@ RankService::~RankService() { core_->socket.reset(); }
 void RankService::SetWorld(const v1::World& world,
                            const v1::WorldCommit& world_commit,
                            uint32_t node_rank,
-                           const std::vector<uint32_t>& waiting) {
-  core_->SetWorld(world, world_commit, node_rank, waiting);
+                           const std::vector<uint32_t>& waiting,
+                           const RankVariables& network) {
+  core_->SetWorld(world, world_commit, node_rank, waiting, network);
 }
 
 void RankService::EndWorld(uint64_t generation, v1::ReasonCode code,

@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,9 @@
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
+
+// Names and values, for the environment of a rank.
+using RankVariables = std::vector<std::pair<std::string, std::string>>;
 
 class RankService {
  public:
@@ -54,9 +58,11 @@ class RankService {
   ~RankService();
 
   // Sets the world for ranks that attend from now on. `waiting`: local ranks
-  // that attend and wait for it; they get it now.
+  // that attend and wait for it; they get it now. `network`: of the plan, for
+  // ranks that others start.
   void SetWorld(const v1::World& world, const v1::WorldCommit& world_commit,
-                uint32_t node_rank, const std::vector<uint32_t>& waiting = {});
+                uint32_t node_rank, const std::vector<uint32_t>& waiting = {},
+                const RankVariables& network = {});
 
   // Ends a generation for the ranks: those that wait for a key get ABORTED, all
   // linked ones are told to tear down.

@@ -64,7 +64,8 @@ class RankService::Core {
   void Gone(RankConnection& connection);
 
   void SetWorld(const v1::World& world, const v1::WorldCommit& world_commit,
-                uint32_t node_rank, const std::vector<uint32_t>& waiting);
+                uint32_t node_rank, const std::vector<uint32_t>& waiting,
+                const RankVariables& network);
   void EndWorld(uint64_t generation, v1::ReasonCode code,
                 const std::string& reason);
   void Tell(const v1::RankNotice& notice);
@@ -82,6 +83,7 @@ class RankService::Core {
     v1::World world;
     v1::WorldCommit world_commit;
     uint32_t node_rank;
+    RankVariables network;
     std::optional<v1::RankNotice> notice;
   };
   // An operation on the store: who waits for it.

@@ -164,15 +164,19 @@ class Rank:
         leaves too: a notice follows. Never blocks."""
         self._send(LEAVE, Writer().uint(1, self._world.generation))
 
-    def finish(self, code: int = 0, reason: str = "") -> None:
+    def finish(self, code: int = 0, reason: str = "",
+               permanent: bool = False) -> None:
         """This process is about to end with this exit code (0 to 255), and
-        why. Needed only where the agent did not start the process (`join
-        --attach`): there, a rank that ends without it counts as killed. `with
-        rollcall.attach() as rank` calls it. Then call `close`."""
+        why. `permanent`: it failed and would fail again, so the job fails,
+        however many restarts are left. Needed only where the agent did not
+        start the process (`join --attach`): there, a rank that ends without it
+        counts as killed. `with rollcall.attach() as rank` calls it. Then call
+        `close`."""
         text = reason.encode("utf-8", "replace")[-_wire.REASON_BYTES_MAX:]
         self._send(FINISHED, Writer().uint(1, self._world.generation)
                    .uint(2, code & 0xFF)
-                   .text(3, text.decode("utf-8", "ignore")))
+                   .text(3, text.decode("utf-8", "ignore"))
+                   .uint(4, int(permanent)))
 
     def _send(self, kind: int, message: Writer) -> None:
         if self._connection is not None:
@@ -401,12 +405,24 @@ def _attach(elastic: bool, timeout: Optional[float]) -> Rank:
     local_rank = _number("LOCAL_RANK", _RANKS_PER_NODE_MAX - 1)
     place = f":{local_rank}:{path}"
     _check_no_child_of_the_rank(place)
-    hello = (Writer().uint(1, local_rank)
-             .uint(2, os.getpid())
-             # An agent that started no process has set none.
-             .uint(3, _number("ROLLCALL_GENERATION", (1 << 64) - 1)
-                   if "ROLLCALL_GENERATION" in os.environ else 0)
-             .uint(5, int(elastic)).uint(6, _wire.VERSION))
+    # An agent that started no process has set none.
+    generation = (_number("ROLLCALL_GENERATION", (1 << 64) - 1)
+                  if "ROLLCALL_GENERATION" in os.environ else 0)
+    rank = attach_to(path, local_rank, generation, elastic, timeout)
+    os.environ[_ATTACHED] = f"{os.getpid()}{place}"
+    # What the last lines of a program sent goes out.
+    atexit.register(_close_at_exit, weakref.ref(rank))
+    return rank
+
+
+def attach_to(path: str, local_rank: int = 0, generation: int = 0,
+              elastic: bool = True, timeout: Optional[float] = None) -> Rank:
+    """As `attach`, to the agent with this socket and with nothing of the
+    environment; the caller closes it. `generation`: for which the process was
+    started; 0: for none."""
+    hello = (Writer().uint(1, local_rank).uint(2, os.getpid())
+             .uint(3, generation).uint(5, int(elastic))
+             .uint(6, _wire.VERSION))
     connection = Connection(path, hello, timeout)
     try:
         with connection.changed:
@@ -417,11 +433,7 @@ def _attach(elastic: bool, timeout: Optional[float]) -> Rank:
         connection.close()
         raise
     assert world is not None
-    os.environ[_ATTACHED] = f"{os.getpid()}{place}"
-    rank = Rank(connection, world)
-    # What the last lines of a program sent goes out.
-    atexit.register(_close_at_exit, weakref.ref(rank))
-    return rank
+    return Rank(connection, world)
 
 
 def _check_no_child_of_the_rank(place: str) -> None:

@@ -87,6 +87,10 @@ class World:
     # Worlds that a failure has ended, of those that the job may have.
     restarts: int
     restarts_max: int
+    # Variables of NCCL, UCX and Gloo and their values, which the network plan
+    # has for this node. Only from an agent that did not start this process;
+    # others have set them.
+    network: Tuple[Tuple[str, str], ...] = ()
 
     @property
     def node(self) -> Node:
@@ -123,7 +127,9 @@ def parse_world(message: Message) -> World:
         nccl_ids=commit.all_data(4),
         state_source=StateSource(source.uint(1), source.uint(2))
         if commit.has(7) else None,
-        restarts=table.uint(6), restarts_max=table.uint(7))
+        restarts=table.uint(6), restarts_max=table.uint(7),
+        network=tuple((variable.text(1), variable.text(2))
+                      for variable in message.messages(6)))
     if world.node_rank >= len(world.nodes) or world.rank >= world.size:
         raise WireError(
             f"a world of {len(world.nodes)} nodes and {world.size} ranks in "

@@ -31,8 +31,10 @@ struct Attached {
     message.mutable_stopped()->set_generation(generation);
     side.Write(message);
   }
-  void Finished(uint32_t code, const std::string& reason) {
+  void Finished(uint32_t code, const std::string& reason,
+                bool permanent = false) {
     v1::RankMessage message;
+    message.mutable_finished()->set_permanent(permanent);
     message.mutable_finished()->set_exit_code(code);
     message.mutable_finished()->set_reason(reason);
     side.Write(message);
@@ -76,7 +78,8 @@ class AttachedRanksTest : public testing::Test {
     world.set_generation(generation);
     world.set_world_size(2);
     world.add_members()->set_ranks(2);
-    service_->SetWorld(world, v1::WorldCommit(), 0, waiting);
+    service_->SetWorld(world, v1::WorldCommit(), 0, waiting,
+                       {{"GLOO_SOCKET_IFNAME", "eth1"}});
   }
   void EndWorld(uint64_t generation) {
     service_->EndWorld(generation, v1::REASON_CODE_RANK_EXIT, "over");
@@ -135,15 +138,26 @@ TEST_F(AttachedRanksTest, AProcessThatIsGoneIsAFailedRank) {
   EXPECT_EQ(again.Next(), 6);
 }
 
+TEST_F(AttachedRanksTest, ItGetsTheSettingsOfTheNetworkPlan) {
+  OpenWorld(5);
+  Attached rank(path_, 0, 11);
+  v1::AgentReply reply;
+  ASSERT_TRUE(rank.side.Read(&reply));
+  ASSERT_EQ(reply.world().network_size(), 1);
+  EXPECT_EQ(reply.world().network(0).name(), "GLOO_SOCKET_IFNAME");
+  EXPECT_EQ(reply.world().network(0).value(), "eth1");
+}
+
 TEST_F(AttachedRanksTest, AProcessSaysItsCode) {
   OpenWorld(5);
   Attached rank(path_, 0, 11);
   ASSERT_EQ(rank.Next(), 5);
-  rank.Finished(3, "no data");
+  rank.Finished(3, "no data", /*permanent=*/true);
   rank.side.WritesDone();
   EXPECT_EQ(rank.Next(), 0);
   const auto ended = Next<RankEnded>();
   EXPECT_EQ(ended.code, 3);
+  EXPECT_TRUE(ended.permanent);
   EXPECT_FALSE(ended.gone);
   EXPECT_EQ(ended.stderr_tail, "no data");
 }

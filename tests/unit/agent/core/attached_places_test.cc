@@ -162,8 +162,8 @@ TEST(AttachedPlaces, AProcessSaysHowItEnds) {
       {DO(Open(p, 1)), "enter "},
       {DO(Arrive(p, 0)), "enters"},
       {DO(Arrive(p, 1)), "enters"},
-      {NOTE(p.Finished(0, 0, "")), ""},
-      {NOTE(p.Finished(1, 3, "no data")), ""},
+      {NOTE(p.Finished(0, 0, "", false)), ""},
+      {NOTE(p.Finished(1, 3, "no data", true)), ""},
       {DO(Leave(p, 0)), "born 1 rank 0 code 0"},
       {DO(p.Leave(1, 77, absl::OkStatus()).ended.stderr_tail), "no data"},
       // The next process has not said it.
@@ -197,11 +197,12 @@ TEST(AttachedPlaces, WhyTheAgentEndedTheConnectionIsTheReason) {
             "step: too high?");
   EXPECT_EQ(ended.stderr_tail, "");
   // What the process said itself counts more.
-  places.Finished(1, 3, "no data");
+  places.Finished(1, 3, "no data", true);
   const RankEnded said =
       places.Leave(1, 78, absl::AbortedError("another")).ended;
   EXPECT_FALSE(said.gone);
   EXPECT_EQ(said.code, 3);
+  EXPECT_TRUE(said.permanent);
   EXPECT_EQ(said.error_file, "");
 }
 
