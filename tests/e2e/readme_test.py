@@ -21,7 +21,11 @@ OTHERS = {
                       "--stop-timeout --hostname --ipc",
     "apptainer, enroot": "--nv --bind --cleanenv --containall --conf",
     "torchrun": "--nnodes --node_rank --nproc_per_node --master_addr "
-                "--master_port --max-restarts",
+                "--master_port --max-restarts --nproc-per-node --rdzv-backend "
+                "--rdzv-endpoint --rdzv-id --rdzv-conf --standalone "
+                "--monitor-interval --node-rank --redirects --tee "
+                "--local-ranks-filter --role --no-python --module "
+                "--start-method --run-path --local-addr --numa-binding",
     "deepspeed, mpirun": "--hostfile --master_port",
     "Slurm": "--signal --container-image",
     "GoogleTest": "--gtest_filter",

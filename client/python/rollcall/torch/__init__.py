@@ -50,6 +50,10 @@ class Store(dist.Store):
         """From now on it is that store."""
         self._store = store
 
+    @property
+    def rank(self) -> Rank:
+        return self._rank
+
     def set(self, key: str, value: Union[str, bytes]) -> None:
         self._store.set(key, _bytes(value))
 
