@@ -1,9 +1,11 @@
 #!/bin/bash
-# bare_root.sh RELEASE run|quickstart: tries rollcall in a bare root of a Debian
+# bare_root.sh RELEASE run|wheel|quickstart: tries rollcall in a bare root of a Debian
 # release (bookworm, trixie, bullseye...), made by debootstrap.
 #
 #   run         the release binary of this tree: one launcher and two workers,
 #               over TLS, in a root without ca-certificates
+#   wheel       the same with the wheel of scripts/wheel.sh, by pip in an empty
+#               virtual environment, with a linked Python rank on each node
 #   quickstart  scripts/quickstart.sh on a clone of this tree's last commit
 #
 # Needs root. Everything is in one temporary folder and one mount namespace;
@@ -14,8 +16,8 @@ cd "$(dirname "$self")/.."
 
 die() { echo "bare_root.sh: $*" >&2; exit 1; }
 release=${1:-} what=${2:-}
-[[ $release =~ ^[a-z]+$ && $what =~ ^(run|quickstart)$ ]] || {
-  sed -n '2,11s/^# \{0,1\}//p' "$self" >&2
+[[ $release =~ ^[a-z]+$ && $what =~ ^(run|wheel|quickstart)$ ]] || {
+  sed -n '2,13s/^# \{0,1\}//p' "$self" >&2
   exit 2
 }
 [ "$(id -u)" = 0 ] || die "needs root: debootstrap and chroot do"
@@ -37,7 +39,9 @@ mirror=$(apt-get indextargets --format '$(SITE)')
 mirror=${mirror%%$'\n'*}
 [ -n "$mirror" ] || die "apt has no mirror; run apt-get update"
 echo "bare_root.sh: $release into $root"
-debootstrap --variant=minbase "$release" "$root" "$mirror" \
+include=()
+[ "$what" != wheel ] || include=(--include=python3,python3-venv)
+debootstrap --variant=minbase "${include[@]}" "$release" "$root" "$mirror" \
   >"$root.log" 2>&1 || { tail -20 "$root.log" >&2; die "debootstrap failed"; }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
@@ -59,6 +63,29 @@ case $what in
     [ $status = 0 ] || die "the run ended with exit code $status"
     for rank in 0 1 2; do
       grep -q "rank $rank of 3" <<<"$out" || die "no output from rank $rank"
+    done ;;
+  wheel)
+    wheel=$(scripts/wheel.sh build/packages | tail -1)
+    cp "$wheel" "$root/tmp/"
+    cat >"$root/tmp/rank.py" <<'END'
+import rollcall
+
+with rollcall.attach() as rank:
+    total = rank.store.add("ranks", 1)
+    rank.store.wait(["end"]) if total < 4 else rank.store.set("end", b"")
+    print("linked", rank.world.rank, "of", rank.world.size, flush=True)
+END
+    # --no-index: nothing else is needed.
+    out=$(chroot "$root" sh -euc 'cd /tmp; export HOME=/root
+      ! command -v cc gcc rollcall
+      python3 -m venv v
+      v/bin/pip -q install --no-index ./*.whl
+      timeout 60 v/bin/rollcall launch --no-hosts --local-workers 3 -- \
+        v/bin/python rank.py
+      v/bin/rollcalld --version' 2>&1) || { echo "$out"; die "it failed"; }
+    echo "$out"
+    for rank in 0 1 2 3; do
+      grep -q "linked $rank of 4" <<<"$out" || die "no output from rank $rank"
     done ;;
   quickstart)
     mount --rbind /dev "$root/dev"

@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 # runs in four parts, with other seeds each night.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5 fuzz6
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch pytorch
-       programs slurm page rdma_vm quickstart bookworm trixie trixie_quickstart)
+       programs slurm page rdma_vm quickstart bookworm wheel trixie trixie_quickstart)
 jobs=$(nproc)
 
 # 250,000 seeds; the first one is chosen once per commit.
@@ -106,6 +106,7 @@ do_step() {
       e2e rdma_vm_test.OneMachine && e2e rdma_vm_test.TwoMachines ;;
     quickstart) fresh_quickstart ;;
     bookworm) scripts/bare_root.sh bookworm run ;;
+    wheel) scripts/bare_root.sh bookworm wheel ;;
     trixie) scripts/bare_root.sh trixie run ;;
     trixie_quickstart) scripts/bare_root.sh trixie quickstart ;;
     *) echo "nightly.sh: no step '$1'; there are ${steps[*]}" >&2; return 2 ;;

