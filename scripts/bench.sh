@@ -27,13 +27,15 @@
 #             step, compared with torchrun
 #   torch_elastic  the same with PyTorch's processes that live on, over Gloo;
 #             needs scripts/packages.sh pytorch (over 5 GB)
+#   torchrun  16 agents of torchrun meet, run `true` and end: by rollcall and by
+#             c10d; needs scripts/packages.sh pytorch
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
 #             a training without checkpoints
 #   train     the CPU's model: tokens per second, compared with PyTorch
 #   gpu       GPT-2 on one GPU: tokens per second, compared with PyTorch of
 #             ROLLCALL_TORCH_PYTHON (default python3); needs a GPU
 #
-# Without names: all but torch_elastic and gpu. A slow result is not a failure.
+# Without names: all but torch_elastic, torchrun and gpu. A slow result is not a failure.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/packages.sh test
@@ -55,10 +57,11 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web store t
     takeover) python3 -B tests/bench/takeover.py ;;
     elastic) python3 -B tests/bench/elastic.py ;;
     torch_elastic) python3 -B tests/bench/torch_elastic.py ;;
+    torchrun) python3 -B tests/bench/torchrun.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, torchrun, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

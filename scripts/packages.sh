@@ -150,7 +150,7 @@ make_programs_environments() {
 make_pytorch_environment() {
   make_environment \
     "${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}" \
-    torch "" 'torch>=2.14' numpy
+    'torch, lightning, accelerate' "" 'torch>=2.14' numpy lightning accelerate
 }
 
 make_wheel_environment() {

@@ -274,25 +274,36 @@ class Contained(E2E):
 
 
 class Jax(E2E):
-    def check(self, *arguments):
+    def run_four(self, *command):
         python = os.path.join(ENVIRONMENTS, "jax", "bin", "python3")
         if not os.access(python, os.X_OK):
             self.skipTest(f"NOT TESTED: there is no {python} here; scripts/"
                           "packages.sh programs makes it")
         launcher = self.launch(
-            ["--local-workers", "2", "--max-restarts", "0"],
-            [python, f"{INTEROP}/jax_rank.py", *arguments],
+            ["--local-workers", "3", "--max-restarts", "0"],
+            [python, *command],
             {"JAX_PLATFORMS": "cpu",
              "PYTHONPATH": os.path.join(harness.PROJECT, "client", "python")})
         self.assert_code(launcher, 0)
-        found = launcher.await_lines(r"jax (\d) of 3 total 6$", 3)
-        self.assertEqual(sorted(m[1] for m in found), list("012"))
+        return launcher
+
+    def check(self, *arguments):
+        launcher = self.run_four(f"{INTEROP}/jax_rank.py", *arguments)
+        found = launcher.await_lines(r"jax (\d) of 4 total 10$", 4)
+        self.assertEqual(sorted(m[1] for m in found), list("0123"))
 
     def test_initialize(self):
         self.check()
 
     def test_initialize_without_arguments(self):
         self.check("cluster")
+
+    def test_the_spec(self):
+        launcher = self.run_four(os.path.join(
+            harness.PROJECT, "specs", "jax", "data_parallel.py"), "60")
+        found = launcher.await_lines(
+            r"rank (\d) of 4: step 60, loss 0\.000\d+$", 4)
+        self.assertEqual(sorted(m[1] for m in found), list("0123"))
 
 
 class DeepSpeed(E2E):
