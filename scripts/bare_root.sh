@@ -40,7 +40,7 @@ mirror=${mirror%%$'\n'*}
 [ -n "$mirror" ] || die "apt has no mirror; run apt-get update"
 echo "bare_root.sh: $release into $root"
 include=()
-[ "$what" != wheel ] || include=(--include=python3,python3-venv)
+if [ "$what" = wheel ]; then include=(--include=python3,python3-venv); fi
 debootstrap --variant=minbase "${include[@]}" "$release" "$root" "$mirror" \
   >"$root.log" 2>&1 || { tail -20 "$root.log" >&2; die "debootstrap failed"; }
 rm -f "$root.log"
@@ -77,12 +77,16 @@ with rollcall.attach() as rank:
 END
     # --no-index: nothing else is needed.
     out=$(chroot "$root" sh -euc 'cd /tmp; export HOME=/root
-      ! command -v cc gcc rollcall
+      for name in cc gcc rollcall; do
+        if command -v $name; then echo "expected no $name"; exit 1; fi
+      done
       python3 -m venv v
       v/bin/pip -q install --no-index ./*.whl
       timeout 60 v/bin/rollcall launch --no-hosts --local-workers 3 -- \
         v/bin/python rank.py
-      v/bin/rollcalld --version' 2>&1) || { echo "$out"; die "it failed"; }
+      v/bin/rollcalld --version
+      # A mistake in the flags is an exception that is caught.
+      v/bin/rollcall launch --no-such-flag || [ $? = 2 ]' 2>&1) || { echo "$out"; die "it failed"; }
     echo "$out"
     for rank in 0 1 2 3; do
       grep -q "linked $rank of 4" <<<"$out" || die "no output from rank $rank"

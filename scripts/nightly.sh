@@ -91,7 +91,7 @@ do_step() {
     pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic &&
       e2e frameworks_test && (
         export ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3
-        e2e rank_torch_test && e2e torchrun_test) ;;
+        e2e rank_torch_test && ROLLCALL_TEST_PROGRAMS=1 e2e torchrun_test) ;;
     programs) scripts/packages.sh programs &&
       e2e programs_test.Jax && e2e programs_test.DeepSpeed &&
       ROLLCALL_TEST_PROGRAMS=1 e2e programs_test.OpenMpi &&

@@ -3,9 +3,9 @@
 # `rollcall` and `rollcalld` in it, into FOLDER (default build/packages), and
 # prints its path.
 #
-# auditwheel, of PyPI, checks that the programs need no C library newer than
-# 2.34 and no other library, and names the wheel so. `rollcall-train` is not in
-# it, since it needs Gloo.
+# auditwheel (from PyPI) checks that the programs need no glibc newer than 2.34
+# and no other library, and sets the wheel's tag. `rollcall-train` is not in it,
+# since it needs Gloo.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 folder=$(realpath -m "${1:-build/packages}")

@@ -55,11 +55,11 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
   return Rank::Attend(*place, options);
 }
 
-// Before Gloo and NCCL read them, and while there is one thread that uses the
-// environment. They keep to what they have found first, so once is enough.
+// NCCL and Gloo read them once, so the first world's count. What the user has
+// set is kept.
 void SetNetwork(const v1::RankWorld& world) {
   for (const v1::RankVariable& variable : world.network()) {
-    setenv(variable.name().c_str(), variable.value().c_str(), 1);
+    setenv(variable.name().c_str(), variable.value().c_str(), 0);
   }
 }
 

@@ -74,7 +74,9 @@ class Codec(unittest.TestCase):
               master_port: 29500 nccl_ids: "\\000\\377" nccl_ids: ""
               incarnations: 18446744073709551615 epochs: 1 epochs: 300
               state_source { rank: 2 step: 40 } }
-            node_rank: 1 local_rank: 1 rank: 2 }""").message(1))
+            node_rank: 1 local_rank: 1 rank: 2
+            network { name: "A" value: "b" } network { name: "C" } }""")
+            .message(1))
         self.assertEqual((got.job, got.run, got.generation), ("j", "r", 10**6))
         self.assertEqual((got.rank, got.size, got.local_rank), (2, 3, 1))
         self.assertEqual((got.node.name, got.node.hostname, got.local_size),
@@ -85,6 +87,7 @@ class Codec(unittest.TestCase):
         self.assertEqual(got.nccl_ids, (b"\x00\xff", b""))
         self.assertEqual(got.state_source, world.StateSource(2, 40))
         self.assertEqual((got.restarts, got.restarts_max), (1, 3))
+        self.assertEqual(got.network, (("A", "b"), ("C", "")))
         # Without one; and what cannot be.
         text = ("world { world { world_size: 1 members { ranks: 1 } } "
                 "rank: %d node_rank: %d }")
@@ -395,10 +398,10 @@ class RankPython(E2E):
 
     # --- Under --attach -------------------------------------------------------
 
-    def attached(self, script):
+    def attached(self, script, restarts="0"):
         self.launcher = self.stage.start(
             [ROLLCALL, "launch", "--hosts-file", self._hosts, "--attach",
-             "--name", "w0", "--max-restarts", "0"])
+             "--name", "w0", "--max-restarts", restarts])
         socket = self.launcher.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
         return self.stage.start(
             self.command(script), {**ENVIRONMENT, "ROLLCALL_SOCKET": socket,
@@ -417,6 +420,14 @@ class RankPython(E2E):
             self.assert_code(self.launcher, code)
             if says is not None:
                 self.launcher.await_line(says)
+
+    def test_a_rank_that_would_fail_again_ends_the_job(self):
+        rank = self.attached(FAILS % (
+            "rank.finish(3, 'no data', permanent=True)\n"
+            "    rank.close()\n"
+            "    sys.exit(3)"), restarts="5")
+        self.assert_code(rank, 3)
+        self.assert_code(self.launcher, 3)
 
     def test_a_programs_mistakes_do_not_cost_the_connection(self):
         rank = self.attached(CAREFUL)

@@ -25,7 +25,11 @@ OTHERS = {
                 "--rdzv-endpoint --rdzv-id --rdzv-conf --standalone "
                 "--monitor-interval --node-rank --redirects --tee "
                 "--local-ranks-filter --role --no-python --module "
-                "--start-method --run-path --local-addr --numa-binding",
+                "--start-method --run-path --local-addr --numa-binding "
+                "--log-line-prefix-template --duplicate-stdout-filters "
+                "--duplicate-stderr-filters --logs-specs --print-completion "
+                "--event-log-handler --virtual-local-rank --signals-to-handle "
+                "--shutdown-timeout",
     "deepspeed, mpirun": "--hostfile --master_port",
     "Slurm": "--signal --container-image",
     "GoogleTest": "--gtest_filter",

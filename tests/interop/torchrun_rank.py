@@ -1,34 +1,47 @@
 """A training script as torchrun starts it; knows no rollcall.
 
-Arguments: a file that the first rank reads to its end before all end, and one
-that the last rank reads to its end before it fails, once, instead; `-`: it does
-not.
+Arguments: ENDS FAILS OTHERS. All ranks wait until ENDS can be read to its end.
+Unless FAILS is `-`, in the first round the last rank waits for FAILS instead and
+exits with 7. OTHERS: `meet`: the others meet it in a collective meanwhile, and
+so fail with it; `slow`: a rank that is told to end does so 17 s later, after an
+agent has given it up.
 """
 import os
+import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
 
 
 def main():
-    ends, fails = sys.argv[1:3]
+    ends, fails, others = sys.argv[1:4]
+    if others == "slow":
+        signal.signal(signal.SIGTERM, end_late)
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     total = torch.tensor([rank + 1])
     dist.all_reduce(total)
     restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    secret = sum(name.startswith("ROLLCALL_") for name in os.environ)
+    left = sorted(name for name in os.environ if name.startswith("ROLLCALL_"))
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", "-")
     # In one write: lines of two ranks must not mix.
     os.write(1, (f"entered {rank} of {size} total {int(total)} restarts "
-                 f"{restarts} secrets {secret}\n").encode())
+                 f"{restarts} interface {interface} left {left}\n").encode())
     if fails != "-" and restarts == "0":
         if rank == size - 1:
             read(fails)
             sys.exit(7)
-    elif rank == 0:
-        read(ends)
+        if others == "meet":
+            dist.barrier()
+    read(ends)
     dist.barrier()
+
+
+def end_late(_number, _frame):
+    threading.Event().wait(17)
+    sys.exit(1)
 
 
 def read(path):

@@ -73,8 +73,9 @@ struct RankEnded {
   int signal = 0;
   std::string stderr_tail;
   std::string error_file;
-  bool permanent = false;  // See v1::RankExited.
-  bool gone = false;       // See v1::RankExited.
+  bool permanent = false;      // See v1::RankExited.
+  bool gone = false;           // See v1::RankExited.
+  bool started_again = false;  // See v1::RankExited.
 };
 
 // The answer to StopRanks: these ranks have ended and none of their descendants

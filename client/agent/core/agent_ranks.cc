@@ -58,6 +58,7 @@ void Agent::SayExited(const RankProcess& rank, const RankEnded& ended) {
   exited.set_error_file(ended.error_file);
   exited.set_permanent(ended.permanent);
   exited.set_gone(ended.gone);
+  exited.set_started_again(ended.started_again);
   if (running_.has_value()) {
     // A rank that its agent stops dies by SIGTERM as well as by SIGKILL.
     exited.set_killed(rank.stopping && ended.signal != 0);

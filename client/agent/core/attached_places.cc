@@ -52,14 +52,16 @@ bool AttachedPlaces::Answered(uint32_t local_rank, uint64_t generation) {
   return place.stopping;
 }
 
-void AttachedPlaces::Finished(uint32_t local_rank, uint32_t exit_code,
-                              const std::string& reason, bool permanent) {
+void AttachedPlaces::Finished(uint32_t local_rank,
+                              const v1::RankFinished& finished) {
   Place& place = places_[local_rank];
   if (!place.lives) return;
   RankEnded& ended = place.finished.emplace();
-  ended.code = static_cast<int>(exit_code);
-  ended.stderr_tail = Printable(reason, Limits::stderr_tail_bytes, true);
-  ended.permanent = permanent;
+  ended.code = static_cast<int>(finished.exit_code());
+  ended.stderr_tail =
+      Printable(finished.reason(), Limits::stderr_tail_bytes, true);
+  ended.permanent = finished.permanent();
+  ended.started_again = finished.started_again();
 }
 
 AttachedPlaces::Departure AttachedPlaces::Leave(uint32_t local_rank,

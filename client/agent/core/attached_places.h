@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "client/agent/core/agent_events.h"
+#include "rollcall/v1/rank.pb.h"
 
 namespace rollcall {
 
@@ -49,9 +50,8 @@ class AttachedPlaces {
   // The process has answered the abort of `generation`. True: the agent wants
   // it gone; end its connection now.
   bool Answered(uint32_t local_rank, uint64_t generation);
-  // The process ends by itself, with this code (0 to 255).
-  void Finished(uint32_t local_rank, uint32_t exit_code,
-                const std::string& reason, bool permanent);
+  // The process ends by itself. Requires an exit code of at most 255.
+  void Finished(uint32_t local_rank, const v1::RankFinished& finished);
 
   struct Departure {
     RankEnded ended;

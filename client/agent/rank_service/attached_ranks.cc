@@ -93,8 +93,7 @@ absl::Status RankService::Core::NoteAttached(uint32_t local_rank,
           absl::StrCat("exit_code: expected at most ", kExitCodeMax, ", got ",
                        finished.exit_code()));
     }
-    places_->Finished(local_rank, finished.exit_code(), finished.reason(),
-                      finished.permanent());
+    places_->Finished(local_rank, finished);
   } else if (message.has_stopped() &&
              places_->Answered(local_rank, message.stopped().generation())) {
     return ToldToEnd();

@@ -58,8 +58,8 @@ class RankService {
   ~RankService();
 
   // Sets the world for ranks that attend from now on. `waiting`: local ranks
-  // that attend and wait for it; they get it now. `network`: of the plan, for
-  // ranks that others start.
+  // that attend and wait for it; they get it now. `network`: variables of
+  // the network plan, for ranks that the agent did not start.
   void SetWorld(const v1::World& world, const v1::WorldCommit& world_commit,
                 uint32_t node_rank, const std::vector<uint32_t>& waiting = {},
                 const RankVariables& network = {});

@@ -16,6 +16,8 @@ from typing import Any, Dict, List, Mapping, Optional
 from . import errors
 
 _FOLDER_BYTES_MAX = 70
+# The exit code of a rendezvous that failed.
+_NOT_FORMED = 69
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,18 +38,19 @@ def program() -> str:
 
 class _Process:
     """`rollcall` with --json, which prints an object in each line. Its messages
-    for people go to the stderr of this process.
+    for people go to `stderr`; None: that of this process.
 
-    `ready`: the key of the object that says that it is there.
+    `ready`: an object with this key says that the process is ready.
     """
 
     def __init__(self, command: List[str], environment: Mapping[str, str],
-                 ready: str, with_parent: bool) -> None:
+                 ready: str, with_parent: bool,
+                 stderr: Optional[int] = None) -> None:
         parent = os.getpid()
         # pylint: disable=subprocess-popen-preexec-fn
         self.process = subprocess.Popen(
             [program(), *command, "--json"], env=dict(environment),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
             start_new_session=True,
             preexec_fn=(lambda: _die_with(parent)) if with_parent else None)
         self._ready = ready
@@ -89,6 +92,17 @@ class _Process:
             self._changed.wait_for(lambda: self._over or self._is_ready)
             return self._is_ready
 
+    def signal(self, number: int) -> None:
+        """Does nothing if it has ended."""
+        self.process.send_signal(number)
+
+    @property
+    def code(self) -> int:
+        """Its exit code, or minus the signal that ended it. Requires that it has
+        ended."""
+        assert self.process.returncode is not None
+        return self.process.returncode
+
     def await_end(self, timeout: Optional[float] = None) -> bool:
         """Whether it has ended, within `timeout` seconds."""
         with self._changed:
@@ -100,7 +114,7 @@ class _Process:
         with self._changed:
             reason = self._end.get("reason")
         return str(reason or "`rollcall` ended with code "
-                   f"{self.process.returncode}; its message stands above")
+                   f"{self.process.returncode}; see its message above")
 
 
 def _die_with(parent: int) -> None:
@@ -112,33 +126,35 @@ def _die_with(parent: int) -> None:
 
 class Agent:
     """An agent of a node whose only rank is this process: `rollcall join
-    --attach`. It is killed when this process dies; to the other nodes that is a
-    lost node.
+    --attach`. It is killed when the thread that makes it ends; to the other
+    nodes that is a lost node.
     """
 
     def __init__(self, flags: List[str], environment: Mapping[str, str]) -> None:
-        """Returns once ranks can attach. errors.Error: it has ended; it said
-        why on stderr."""
-        # A Unix socket's path has 107 bytes.
+        """Returns once ranks can attach, or it has failed."""
+        # A Unix socket's path has at most 107 bytes.
         short = len(tempfile.gettempdir()) <= _FOLDER_BYTES_MAX
         self._folder = tempfile.mkdtemp(prefix="rollcall-",
                                         dir=None if short else "/tmp")
         self.socket = os.path.join(self._folder, "agent", "socket")
+        process = None
         try:
-            self._process = _Process(
+            process = _Process(
                 ["join", "--attach", "--socket", self.socket, *flags],
                 environment, ready="socket", with_parent=True)
-            if not self._process.await_ready():
-                raise self.error()
+            # It has ended, and said why on stderr.
+            self.failed = not process.await_ready()
         except BaseException:
+            if process is not None:
+                process.signal(signal.SIGKILL)
             self._remove_folder()
             raise
+        self._process = process
 
     @property
-    def code(self) -> Optional[int]:
-        """Its exit code, or minus the signal that ended it; None: it runs."""
-        ended = self._process.await_end(0)
-        return self._process.process.returncode if ended else None
+    def was_killed(self) -> bool:
+        """A signal has ended it."""
+        return self._process.await_end(0) and self._process.code < 0
 
     def await_end(self, timeout: Optional[float] = None) -> bool:
         """Whether it has ended, within `timeout` seconds."""
@@ -148,28 +164,80 @@ class Agent:
         return True
 
     def error(self) -> errors.Error:
-        """Why it has ended. Waits for the end of a process that is ending."""
+        """Why it has ended, with code ABORTED if the job has. Waits for the end
+        of a process that is ending."""
         self._process.await_end()
         return errors.Error(self._process.reason, {
-            69: "DEADLINE_EXCEEDED", 77: "PERMISSION_DENIED"}.get(
-                self._process.process.returncode, "ABORTED"))
+            2: "INVALID_ARGUMENT", _NOT_FORMED: "DEADLINE_EXCEEDED",
+            77: "PERMISSION_DENIED"}.get(self._process.code, "ABORTED"))
 
     def end(self, timeout: float) -> None:
         """Its node leaves the job. It is killed if that takes longer."""
-        if self.code is None:
-            self._process.process.terminate()
+        self._process.signal(signal.SIGTERM)
         if not self._process.await_end(timeout):
-            self._process.process.kill()
+            self._process.signal(signal.SIGKILL)
         self.await_end()
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def launch(flags: List[str], environment: Mapping[str, str]) -> Optional[str]:
-    """Starts a launcher without ranks of its own, which outlives this process
-    and ends with its job. Returns once its daemon listens; if it has ended
-    instead, why."""
-    launcher = _Process(["launch", "--attach", "--no-worker", *flags],
-                        environment, ready="join", with_parent=False)
-    return None if launcher.await_ready() else launcher.reason
+class Launcher:
+    """A launcher without ranks of its own, which outlives this process and ends
+    with its job. What it says is copied to stderr while this process lives: it
+    holds neither stdout nor stderr of it."""
+
+    def __init__(self, flags: List[str], environment: Mapping[str, str]) -> None:
+        """Returns once its daemon listens, or it has failed. If it has failed,
+        `show` prints what it said."""
+        self._process = _Process(
+            ["launch", "--attach", "--no-worker", *flags], environment,
+            ready="join", with_parent=False, stderr=subprocess.PIPE)
+        self._said: List[bytes] = []
+        self._copies = threading.Event()
+        reader = threading.Thread(target=self._copy, daemon=True,
+                                  name="rollcall-stderr")
+        reader.start()
+        self.failed = not self._process.await_ready()
+        if self.failed:
+            reader.join()
+        else:
+            self.show()
+
+    def _copy(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        assert self._process.process.stderr is not None
+        with self._process.process.stderr as lines:
+            for line in lines:
+                self._said.append(line)
+                if self._copies.is_set():
+                    self.show()
+
+    def show(self) -> None:
+        """Prints what it has said so far, and goes on with it."""
+        self._copies.set()
+        while self._said:
+            try:
+                sys.stderr.buffer.write(self._said.pop(0))
+                sys.stderr.flush()
+            except (AttributeError, IndexError, OSError, ValueError):
+                return
+
+    @property
+    def has_rival(self) -> bool:
+        """It ended since another one has the port or the job's state. Requires
+        that it has failed."""
+        return self._process.code == _NOT_FORMED
+
+    @property
+    def reason(self) -> str:
+        """Why it has ended."""
+        return self._process.reason
+
+    def end(self) -> None:
+        """Ends its job."""
+        self._process.signal(signal.SIGTERM)
+
+    def await_end(self, timeout: float) -> bool:
+        """Whether it has ended, within `timeout` seconds."""
+        return self._process.await_end(timeout)

@@ -164,11 +164,13 @@ class Rank:
         leaves too: a notice follows. Never blocks."""
         self._send(LEAVE, Writer().uint(1, self._world.generation))
 
-    def finish(self, code: int = 0, reason: str = "",
-               permanent: bool = False) -> None:
+    def finish(self, code: int = 0, reason: str = "", permanent: bool = False,
+               started_again: bool = False) -> None:
         """This process is about to end with this exit code (0 to 255), and
         why. `permanent`: it failed and would fail again, so the job fails,
-        however many restarts are left. Needed only where the agent did not
+        however many restarts are left. `started_again`: it failed, and its
+        parent starts it again and counts restarts itself, so the job charges
+        none and blames no node. Needed only where the agent did not
         start the process (`join --attach`): there, a rank that ends without it
         counts as killed. `with rollcall.attach() as rank` calls it. Then call
         `close`."""
@@ -176,7 +178,7 @@ class Rank:
         self._send(FINISHED, Writer().uint(1, self._world.generation)
                    .uint(2, code & 0xFF)
                    .text(3, text.decode("utf-8", "ignore"))
-                   .uint(4, int(permanent)))
+                   .uint(4, int(permanent)).uint(5, int(started_again)))
 
     def _send(self, kind: int, message: Writer) -> None:
         if self._connection is not None:

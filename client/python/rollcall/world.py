@@ -87,9 +87,8 @@ class World:
     # Worlds that a failure has ended, of those that the job may have.
     restarts: int
     restarts_max: int
-    # Variables of NCCL, UCX and Gloo and their values, which the network plan
-    # has for this node. Only from an agent that did not start this process;
-    # others have set them.
+    # Variables of the network plan for this node, and their values. Empty if the
+    # agent started this process, since they are in its environment.
     network: Tuple[Tuple[str, str], ...] = ()
 
     @property

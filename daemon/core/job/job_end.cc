@@ -25,7 +25,8 @@ constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
 
 void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   const std::string name = node.name();
-  if (failures_.IsInWindow(exited.generation(), now_)) {
+  if (!exited.started_again() &&
+      failures_.IsInWindow(exited.generation(), now_)) {
     if (const auto former = failures_.TakeRank(name, exited, now_)) {
       BlameNode(*former, 0);
       BlameNode(failures_.cause(), 1);
@@ -39,6 +40,11 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   const uint32_t first = world().members(node.node_rank).first_rank();
   const v1::RootCause cause =
       CauseOfRank(name, first + exited.local_rank(), exited);
+  if (exited.started_again()) {
+    return Reform(cause.code(),
+                  absl::StrCat(Describe(cause), "; its parent starts it again"),
+                  name);
+  }
   if (HasProgressed(membership_, &node) ||
       (!AnyHasStarted(membership_) &&
        now_ - completion_.running_since() >= kRunCountsAsProgress)) {

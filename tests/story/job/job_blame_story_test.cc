@@ -27,6 +27,27 @@ TEST(Blame, TwiceInARowIsQuarantineAndASpareTakesTheSeat) {
   EXPECT_NE(RowOf(status, "b").reason(), "");
 }
 
+TEST(Blame, WhoseParentStartsItAgainIsNeitherBlamedNorCharged) {
+  JobStory story = TwoRunning("2");
+  story.Tell({{0.2, Attends("c"), ""}});
+  for (uint64_t g = 1; g <= 6; ++g) {
+    const double at = 0.3 + 0.1 * static_cast<double>(g);
+    story.Tell({
+        {at, ExitsAndComesAgain("b", g, 1),
+         absl::StrCat("abort g", g, " RANK_EXIT; form g", g + 1, " a,b")},
+        // Others, in the same world, because of it.
+        {at + 0.01, ExitsAndComesAgain("a", g, 1), ""},
+        {at + 0.02, Exits("a", g, 1), ""},
+        {at + 0.03, PreparesAll({"a", "b"}, g + 1),
+         absl::StrCat("run g", g + 1)},
+    });
+  }
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.last_reform().reason(),
+            "rank 1 on b exited with code 1; its parent starts it again");
+  EXPECT_FALSE(status.has_root_cause());
+}
+
 // b is to blame twice, and c has its seat.
 JobStory SpareInTheSeatOfB() {
   JobStory story = TwoRunning("2");

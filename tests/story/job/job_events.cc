@@ -216,6 +216,15 @@ Told ExitsForGood(std::string node, uint64_t generation, int code) {
   return Says(std::move(node), message);
 }
 
+Told ExitsAndComesAgain(std::string node, uint64_t generation, int code) {
+  v1::AgentMessage message;
+  v1::RankExited& exited = *message.mutable_rank_exited();
+  exited.set_generation(generation);
+  exited.set_code(code);
+  exited.set_started_again(true);
+  return Says(std::move(node), message);
+}
+
 Told Stops(std::string node, uint64_t generation) {
   v1::AgentMessage message;
   message.mutable_stopped()->set_generation(generation);

@@ -35,6 +35,7 @@ struct Attached {
                 bool permanent = false) {
     v1::RankMessage message;
     message.mutable_finished()->set_permanent(permanent);
+    message.mutable_finished()->set_started_again(!permanent);
     message.mutable_finished()->set_exit_code(code);
     message.mutable_finished()->set_reason(reason);
     side.Write(message);
@@ -158,6 +159,7 @@ TEST_F(AttachedRanksTest, AProcessSaysItsCode) {
   const auto ended = Next<RankEnded>();
   EXPECT_EQ(ended.code, 3);
   EXPECT_TRUE(ended.permanent);
+  EXPECT_FALSE(ended.started_again);
   EXPECT_FALSE(ended.gone);
   EXPECT_EQ(ended.stderr_tail, "no data");
 }
@@ -271,7 +273,9 @@ TEST_F(AttachedRanksTest, ASecondProcessIsNamedAndWaits) {
   EXPECT_EQ(Next<RankDoubled>().pid, 13);
   rank.Finished(4, "");
   rank.side.WritesDone();
-  EXPECT_EQ(Next<RankEnded>().code, 4);
+  const auto ended = Next<RankEnded>();
+  EXPECT_EQ(ended.code, 4);
+  EXPECT_TRUE(ended.started_again);
   EndWorld(5);
   service_->Stop({{5, 0}});
   EXPECT_EQ(Next<RanksGone>().ranks.size(), 1u);

@@ -1,4 +1,4 @@
-"""torchrun over rollcall: its agents meet by rollcall's daemon.
+"""A rendezvous for torchrun: rollcall says which nodes take part.
 
     torchrun --rdzv-backend=rollcall --rdzv-endpoint=HOST[:PORT] --rdzv-id=JOB \\
         --nnodes=2:8 --nproc-per-node=8 --max-restarts=3 train.py
@@ -6,23 +6,19 @@
 The same line on every node. torchrun stays the parent of the ranks and counts
 restarts; an agent of rollcall beside it says who is there, names who is missing,
 and calls for the next round when a node is lost, fails, leaves or arrives. All
-nodes need the shared secret of the job (ROLLCALL_SECRET, or --rdzv-conf
-secret_file=PATH; `rollcall token secret` makes one). The node whose address
-HOST is starts the daemon, which outlives that node's torchrun.
+nodes need the shared secret of the job. The node whose address HOST is starts
+the daemon, which outlives that node's torchrun.
 
 client/python/README.md of the sources has more.
 """
 
 import atexit
-import contextlib
-import fcntl
-import ipaddress
 import os
-import socket
 import sys
-import tempfile
+import threading
+import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import api
@@ -31,191 +27,29 @@ from .. import _processes, errors
 from .._rank import Rank, attach_to
 from ..world import World
 from . import Store
+from ._rendezvous_settings import Settings, listens
 
 BACKEND = "rollcall"
-_PORT = 29400
-# torchrun decides how often it starts its workers again.
-_NO_LIMIT = 1_000_000
-# For the others to stop their workers, and for this node to be let go.
+# How long a leaving node waits for the others to stop, and for its agent to end.
 _LEAVES_S = 20.0
 _ENDS_S = 5.0
-_STORE_TIMEOUT_S = 300
-
-_JOB_FLAGS = {"join_timeout": "--join-timeout", "grow": "--grow",
-              "preflight": "--preflight"}
-_KEYS = ("secret_file", "is_host", "name", "read_timeout", *_JOB_FLAGS)
-# Of torchrun's own backends, without a meaning here.
-_IGNORED = ("close_timeout", "heartbeat_timeout", "keep_alive_interval",
-            "keep_alive_max_attempt", "last_call_timeout", "protocol", "rank",
-            "store_type", "timeout", "use_libuv")
+# A daemon whose job is over ends within a lease of 5 s. A torchrun that comes
+# meanwhile, for the next job, tries again.
+_FORMER_JOB_S = 7.0
+# How long another torchrun of this machine may take to start the daemon.
+_STARTS_S = 10.0
+# Between tries where nothing can be awaited.
+_PAUSE_S = 0.5
 
 
 def get_handler() -> Callable[[Any], "Handler"]:
-    """What the entry point `torchrun.handlers` names."""
+    """Entry point of the group `torchrun.handlers`."""
     return Handler
 
 
-class Settings:
-    """What torchrun's --rdzv flags say: the flags and the environment for an
-    agent, and those for a launcher if this node starts one. ValueError names
-    what is wrong."""
-
-    def __init__(self, params: Any, environment: Dict[str, str]) -> None:
-        """`environment`: of this process; what is secret is taken from it, so
-        that no worker has it."""
-        config = {key: str(value) for key, value in params.config.items()}
-        _check_keys(config)
-        endpoint = (params.endpoint or "").strip()
-        self.child_environment = dict(environment)
-        for name in ("ROLLCALL_SECRET", "ROLLCALL_JOIN"):
-            environment.pop(name, None)
-        # An agent with --attach that others have started.
-        self.socket = environment.pop("ROLLCALL_SOCKET", "")
-        self.read_timeout_s = _seconds(config, "read_timeout", _STORE_TIMEOUT_S)
-        # What all nodes say of the job, and what this node says of itself.
-        self._job = [
-            "--nodes", f"{params.min_nodes}:{params.max_nodes}",
-            "--max-restarts", str(_NO_LIMIT), "--hang-timeout", "never"]
-        for key, flag in _JOB_FLAGS.items():
-            if key in config:
-                value = config[key]
-                # torchrun counts seconds.
-                in_seconds = key == "join_timeout" and value.isdigit()
-                self._job += [flag, f"{value}s" if in_seconds else value]
-        self._node = ["--no-hosts"]
-        if "name" in config:
-            self._node += ["--name", config["name"]]
-        self._endpoint: List[str] = []
-        self.address: Optional[Tuple[str, int]] = None
-        self.is_host = False
-        if self.socket:
-            return
-        if endpoint.startswith("rc1."):
-            self.child_environment["ROLLCALL_JOIN"] = endpoint
-        elif endpoint:
-            self._use_address(endpoint, params.run_id, config)
-        elif "ROLLCALL_JOIN" not in self.child_environment:
-            raise ValueError(
-                "--rdzv-backend=rollcall: expected --rdzv-endpoint=HOST[:PORT] "
-                "(the node that is to start the daemon) or a join string, or "
-                "ROLLCALL_JOIN in the environment; got none")
-
-    def _use_address(self, endpoint: str, run_id: str,
-                     config: Dict[str, str]) -> None:
-        self.address = host, port = _parse_endpoint(endpoint)
-        if "secret_file" in config:
-            self._job += ["--secret-file", config["secret_file"]]
-        elif not self.child_environment.get("ROLLCALL_SECRET"):
-            raise ValueError(
-                f"--rdzv-endpoint={endpoint}: a daemon that nodes find by its "
-                "address needs a secret that all of them have: set "
-                "ROLLCALL_SECRET on every node to what `rollcall token secret` "
-                "printed once, or --rdzv-conf secret_file=PATH")
-        self._job += ["--rdzv-id", run_id]
-        self._endpoint = ["--endpoint", _with_port(host, port)]
-        is_host = config.get("is_host", "").lower()
-        if is_host not in ("", "0", "1", "true", "false"):
-            raise ValueError(f"--rdzv-conf is_host={is_host}: expected true or "
-                             "false")
-        self.is_host = is_host in ("1", "true") or (
-            not is_host and _is_here(host))
-
-    @property
-    def agent_flags(self) -> List[str]:
-        return [*self._job, *self._node, *self._endpoint]
-
-    @property
-    def launcher_flags(self) -> List[str]:
-        """Requires `is_host`."""
-        assert self.address is not None
-        host, port = self.address
-        return [*self._job, "--listen", _with_port(_listen_address(host), port)]
-
-
-def _check_keys(config: Dict[str, str]) -> None:
-    for key in config:
-        if key in _IGNORED:
-            continue
-        if key not in _KEYS:
-            raise ValueError(f"--rdzv-conf {key}: --rdzv-backend=rollcall knows "
-                             f"{', '.join(sorted(_KEYS))}")
-
-
-def _seconds(config: Dict[str, str], key: str, default: int) -> int:
-    text = config.get(key, str(default))
-    if not text.isdigit():
-        raise ValueError(f"--rdzv-conf {key}={text}: expected seconds")
-    return int(text)
-
-
-def _parse_endpoint(endpoint: str) -> Tuple[str, int]:
-    host, port = endpoint, str(_PORT)
-    if endpoint.startswith("["):
-        host, _, rest = endpoint[1:].partition("]")
-        port = rest[1:] if rest.startswith(":") else rest or port
-    elif endpoint.count(":") == 1:
-        host, _, port = endpoint.partition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"--rdzv-endpoint={endpoint}: expected HOST[:PORT] with "
-                         "a port of 1 to 65535, or a join string (rc1....)")
-    return host, int(port)
-
-
-def _is_here(host: str) -> bool:
-    """Whether it is an address or a name of this machine: it can be bound."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    for family, kind, protocol, _, address in found:
-        try:
-            with socket.socket(family, kind, protocol) as bound:
-                bound.bind(address)
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _listen_address(host: str) -> str:
-    """All addresses, unless others cannot reach this machine by `host`."""
-    try:
-        first = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][4][0]
-        address = ipaddress.ip_address(first)
-    except (OSError, ValueError):
-        return "0.0.0.0"
-    if address.is_loopback:
-        return str(address)
-    return "::" if address.version == 6 else "0.0.0.0"
-
-
-def _with_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _listens(address: Tuple[str, int]) -> bool:
-    try:
-        with socket.create_connection(address, timeout=2):
-            return True
-    except OSError:
-        return False
-
-
-@contextlib.contextmanager
-def _one_at_a_time(name: str) -> Iterator[None]:
-    """Among the processes of this user on this machine."""
-    path = os.path.join(tempfile.gettempdir(), name)
-    lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
 class _OlderStore(Store):
-    """For a torchrun that chooses the master's address and port itself, by its
-    hostname, and tells them the others by the store: it tells the world's."""
+    """torchrun before 2.4 chooses MASTER_ADDR and MASTER_PORT itself and writes
+    them to the store. This store writes the world's instead."""
 
     def set(self, key: str, value: Union[str, bytes]) -> None:
         world = self.rank.world
@@ -224,17 +58,23 @@ class _OlderStore(Store):
 
 
 class Handler(api.RendezvousHandler):
-    """Of torch.distributed.elastic. Its functions are called by torchrun's main
-    thread."""
+    """torchrun's handler. torchrun's main thread calls all of it."""
 
     def __init__(self, params: Any) -> None:
         self._run_id = params.run_id
-        # All of the environment is torchrun's to pass on.
-        self._settings = Settings(params, os.environ)  # type: ignore[arg-type]
+        self._pid = os.getpid()
+        # What the caller is handling already is no error of torchrun's.
+        self._error_before = sys.exc_info()[1]
+        # os.environ itself: workers do not inherit what is removed from it.
+        self._settings = Settings(params, os.environ)
         self._agent: Optional[_processes.Agent] = None
+        self._launcher: Optional[_processes.Launcher] = None
         self._rank: Optional[Rank] = None
-        self._closed = ""
         self._network: Dict[str, str] = {}
+        self._closed = ""
+        # Until when an agent that ends before its first world has met a job that
+        # is over; None: there was a world.
+        self._former_until: Optional[float] = time.monotonic() + _FORMER_JOB_S
         atexit.register(self._leave)
 
     def get_backend(self) -> str:
@@ -252,8 +92,9 @@ class Handler(api.RendezvousHandler):
     # --- Rounds ---------------------------------------------------------------
 
     def next_rendezvous(self) -> Any:
-        """Waits until all torchruns of the next world are there. If the world
-        before has not ended, it ends: this node's workers have failed."""
+        """Waits until all torchruns of the next world are there. If the current
+        world has not ended, this node's workers have failed, and this call ends
+        it."""
         rank = self._meet()
         self._set_network(rank.world)
         timeout = timedelta(seconds=self._settings.read_timeout_s)
@@ -265,42 +106,55 @@ class Handler(api.RendezvousHandler):
                 world.master_address, world.master_port))
 
     def _set_network(self, world: World) -> None:
-        """For the workers, which get the environment of this process."""
+        """For the workers, which get the environment of this process. What the
+        user has set is kept."""
         for name in self._network:
             os.environ.pop(name, None)
-        self._network = dict(world.network)
+        self._network = {name: value for name, value in world.network
+                         if name not in os.environ}
         os.environ.update(self._network)
 
     def _meet(self) -> Rank:
+        over = False
         while True:
             if self._closed:
                 raise api.RendezvousClosedError(self._closed)
             try:
-                rank = self._next_rank()
-                # Daemon and agents have agreed on the world; its torchruns may
-                # be late.
-                rank.exchange("torchrun", b"")
+                rank = self._next_rank(over)
+                self._former_until = None
+                if rank.world.size != len(rank.world.nodes):
+                    raise errors.Error(
+                        "an agent for torchrun has one rank, which is torchrun "
+                        f"itself; in this world {len(rank.world.nodes)} nodes "
+                        f"have {rank.world.size}: start all agents without "
+                        "--nproc-per-node", "FAILED_PRECONDITION")
+                _await_torchruns(rank)
                 return rank
             except errors.Aborted:
-                continue
+                over = True
             except errors.Error as error:
                 self._rank = None
-                agent, self._agent = self._agent, None
-                if agent is None or not agent.await_end(_ENDS_S):
-                    self._agent = agent
+                ended = self._end_of_agent()
+                if ended is None:
+                    if isinstance(error, errors.Refused) and (
+                            error.code == "ABORTED"):
+                        # The workers took longer to stop than the agent waits
+                        # for an answer (15 s).
+                        continue
                     raise self._close(error) from error
-                # One that was killed has let go of its node: begin again.
-                if (agent.code or 0) >= 0:
-                    raise self._close(agent.error()) from error
+                if not self._may_start_another(ended):
+                    raise self._close(ended.error()) from error
 
-    def _next_rank(self) -> Rank:
+    def _next_rank(self, over: bool) -> Rank:
+        """`over`: the world has ended, though its abort may not be here yet."""
         rank = self._rank
         if rank is not None and rank.lost is None:
-            if rank.aborted is not None or rank.notice is not None:
+            if over or rank.aborted is not None or rank.notice is not None:
                 rank.notice_seen(0)
                 rank.next_world()
                 return rank
-            rank.finish(1, "its workers failed; torchrun starts them again")
+            rank.finish(1, "its workers failed; torchrun starts them again",
+                        started_again=True)
             rank.close()
         self._rank = None
         self._rank = attach_to(self._agent_socket())
@@ -315,20 +169,48 @@ class Handler(api.RendezvousHandler):
                 self._launch()
             self._agent = _processes.Agent(settings.agent_flags,
                                            settings.child_environment)
+        if self._agent.failed:
+            raise self._agent.error()
         return self._agent.socket
 
     def _launch(self) -> None:
-        """Unless a daemon is there: of another torchrun of this machine, or of
-        an earlier life of this one."""
+        """Starts a launcher, unless a daemon already listens there: that of
+        another torchrun of this machine, or of an earlier life of this one."""
         address = self._settings.address
         assert address is not None
-        with _one_at_a_time(f"rollcall-torchrun-{os.getuid()}-{address[1]}"):
-            if _listens(address):
-                return
-            reason = _processes.launch(self._settings.launcher_flags,
+        if listens(address):
+            return
+        launcher = _processes.Launcher(self._settings.launcher_flags,
                                        self._settings.child_environment)
-        if reason is not None:
-            raise errors.Error(reason, "UNAVAILABLE")
+        if not launcher.failed:
+            self._launcher = launcher
+            return
+        # Another torchrun may have been quicker.
+        until = time.monotonic() + _STARTS_S
+        while launcher.has_rival and time.monotonic() < until:
+            threading.Event().wait(_PAUSE_S)
+            if listens(address):
+                return
+        launcher.show()
+        raise errors.Error(launcher.reason, "UNAVAILABLE")
+
+    def _end_of_agent(self) -> Optional[_processes.Agent]:
+        """The agent, if it has ended or is about to."""
+        agent = self._agent
+        if agent is None or not agent.await_end(_ENDS_S):
+            return None
+        self._agent = None
+        return agent
+
+    def _may_start_another(self, ended: _processes.Agent) -> bool:
+        if ended.was_killed:
+            return True
+        if ended.error().code != "ABORTED" or self._former_until is None or (
+                time.monotonic() > self._former_until):
+            return False
+        # There is nothing to await: it is another machine's daemon.
+        threading.Event().wait(_PAUSE_S)
+        return True
 
     def _close(self, error: errors.Error) -> Exception:
         self._closed = str(error)
@@ -356,15 +238,19 @@ class Handler(api.RendezvousHandler):
         self._fail(1, "its torchrun closed the rendezvous")
 
     def shutdown(self) -> bool:
-        """torchrun calls it while the error that ended it, if any, is on its
-        way: the job ends as this node's workers did."""
+        """torchrun calls this in a `finally`: sys.exc_info() has the error that
+        ended it, if any. Reports this node's result."""
         error = sys.exc_info()[1]
-        if error is None:
+        if error is None or error is self._error_before:
             self._finish()
         elif isinstance(error, ChildFailedError):
             self._fail(*_first_failure(error))
         else:
             self._fail(1, f"its torchrun failed: {error}")
+        # So that whoever starts the next job on this port finds it free.
+        if self._launcher is not None:
+            self._end_launcher_without_world()
+            self._launcher.await_end(_FORMER_JOB_S)
         return True
 
     def _finish(self) -> None:
@@ -377,32 +263,33 @@ class Handler(api.RendezvousHandler):
         try:
             # Either the job ends, or another node's workers failed and a world
             # is made again, which this torchrun cannot be in.
-            again = attach_to(self._agent_socket())
+            self._rank = attach_to(self._agent_socket())
         except errors.Error:
             if self._agent is not None:
                 self._agent.await_end()
             self._closed = "the job has ended"
             return
-        self._rank = again
         self._leave()
 
     def _fail(self, code: int, reason: str) -> None:
         rank, self._rank = self._rank, None
         self._closed = self._closed or reason
-        if rank is not None and rank.lost is None:
+        had_rank = rank is not None and rank.lost is None
+        if rank is not None and had_rank:
             rank.finish(code, reason, permanent=True)
             rank.close()
-        agent, self._agent = self._agent, None
         # If the world had ended before, others may go on without this node.
-        if agent is not None and not agent.await_end(_ENDS_S):
-            agent.end(_LEAVES_S)
+        if self._agent is not None and not (
+                had_rank and self._agent.await_end(_ENDS_S)):
+            self._agent.end(_LEAVES_S)
 
     def _leave(self) -> None:
-        """At the end of this process: a torchrun that got a signal calls nothing
-        of this. The node leaves, and the others go on without it if they are
+        """At the end of this process. After a signal torchrun calls nothing of
+        this class. The node leaves, and the others go on without it if they are
         enough."""
+        if os.getpid() != self._pid:
+            return
         rank, self._rank = self._rank, None
-        agent, self._agent = self._agent, None
         self._closed = self._closed or "its torchrun has ended"
         try:
             if rank is not None and rank.lost is None:
@@ -417,8 +304,29 @@ class Handler(api.RendezvousHandler):
         finally:
             if rank is not None:
                 rank.close()
-            if agent is not None:
-                agent.end(_ENDS_S)
+            if self._agent is not None:
+                self._agent.end(_ENDS_S)
+            self._end_launcher_without_world()
+
+    def _end_launcher_without_world(self) -> None:
+        """Else it would wait for nodes until its join timeout, and the next job
+        would find its port and state in use."""
+        if self._launcher is not None and self._former_until is not None:
+            self._launcher.end()
+
+
+def _await_torchruns(rank: Rank) -> None:
+    """Daemon and agents have agreed on the world. Waits for each node's torchrun
+    too."""
+    while True:
+        try:
+            rank.exchange("torchrun", b"")
+            return
+        except errors.Error as error:
+            # The agent is behind with its work.
+            if error.code != "UNAVAILABLE" or rank.lost is not None:
+                raise
+            threading.Event().wait(_PAUSE_S)
 
 
 def _first_failure(error: Any) -> Tuple[int, str]:

@@ -157,13 +157,23 @@ TEST(AttachedPlaces, APlaceThatIsStoppedTakesNobodyInThisWorld) {
   });
 }
 
+v1::RankFinished Finished(uint32_t code, const std::string& reason,
+                          bool permanent) {
+  v1::RankFinished finished;
+  finished.set_exit_code(code);
+  finished.set_reason(reason);
+  finished.set_permanent(permanent);
+  finished.set_started_again(!permanent);
+  return finished;
+}
+
 TEST(AttachedPlaces, AProcessSaysHowItEnds) {
   Tell({
       {DO(Open(p, 1)), "enter "},
       {DO(Arrive(p, 0)), "enters"},
       {DO(Arrive(p, 1)), "enters"},
-      {NOTE(p.Finished(0, 0, "", false)), ""},
-      {NOTE(p.Finished(1, 3, "no data", true)), ""},
+      {NOTE(p.Finished(0, Finished(0, "", false))), ""},
+      {NOTE(p.Finished(1, Finished(3, "no data", true))), ""},
       {DO(Leave(p, 0)), "born 1 rank 0 code 0"},
       {DO(p.Leave(1, 77, absl::OkStatus()).ended.stderr_tail), "no data"},
       // The next process has not said it.
@@ -197,12 +207,13 @@ TEST(AttachedPlaces, WhyTheAgentEndedTheConnectionIsTheReason) {
             "step: too high?");
   EXPECT_EQ(ended.stderr_tail, "");
   // What the process said itself counts more.
-  places.Finished(1, 3, "no data", true);
+  places.Finished(1, Finished(3, "no data", true));
   const RankEnded said =
       places.Leave(1, 78, absl::AbortedError("another")).ended;
   EXPECT_FALSE(said.gone);
   EXPECT_EQ(said.code, 3);
   EXPECT_TRUE(said.permanent);
+  EXPECT_FALSE(said.started_again);
   EXPECT_EQ(said.error_file, "");
 }
 

@@ -1,7 +1,6 @@
-// Static builds alone: libgcc's unwinder asks _dl_find_object, which glibc has
-// only since 2.35, for the tables of a function that an exception passes
-// through. With this one, the binary starts on 2.34 as well (RHEL 9, Amazon
-// Linux 2023).
+// For static builds only. To find a function's unwind tables, libgcc calls
+// _dl_find_object, which glibc has since 2.35. With this one, the binary starts
+// on 2.34 as well (RHEL 9, Amazon Linux 2023).
 //
 // It is slower than glibc's, which takes no lock. That matters only to programs
 // that throw all the time.
@@ -20,7 +19,8 @@ struct Search {
   dl_find_object* found;
 };
 
-// For dl_iterate_phdr. Not 0: this object has the address.
+// For dl_iterate_phdr. Returns 1 if found, 0 to go on, -1 if the object that
+// has the address has no tables.
 int Look(dl_phdr_info* object, size_t, void* argument) {
   const Search& search = *static_cast<const Search*>(argument);
   const ElfW(Phdr)* code = nullptr;
@@ -47,7 +47,7 @@ int Look(dl_phdr_info* object, size_t, void* argument) {
 
 }  // namespace
 
-// Hidden: for this binary's own unwinder and nobody else's.
+// Hidden: only this binary's own unwinder uses it.
 extern "C" __attribute__((visibility("hidden"))) int _dl_find_object(
     void* address, dl_find_object* found) noexcept {
   Search search{reinterpret_cast<uintptr_t>(address), found};
