@@ -37,17 +37,17 @@ JOB = "--nodes 2:4 --hang-timeout never"
 for endpoint, environment, config, agent, launcher in (
         ("10.0.0.9", SECRET, {}, "--no-hosts --endpoint 10.0.0.9:29400", None),
         ("fd00::9", SECRET, {}, "--no-hosts --endpoint [fd00::9]:29400", None),
-        ("[fd00::9]:80", SECRET, {"is_host": "1"},
-         "--no-hosts --endpoint [fd00::9]:80", "--listen [::]:80"),
+        ("[fd00::9]:29400", SECRET, {"is_host": "1"},
+         "--no-hosts --endpoint [fd00::9]:PORT", "--listen [::]:PORT"),
         ("127.0.0.1:7", SECRET, {}, "--no-hosts --endpoint 127.0.0.1:7",
          "--listen 127.0.0.1:7"),
         ("127.0.0.1:7", SECRET, {"is_host": "false"},
          "--no-hosts --endpoint 127.0.0.1:7", None),
         ("localhost", SECRET, {"name": "a"},
-         "--no-hosts --name a --endpoint localhost:29400",
-         "--listen 127.0.0.1:29400"),
+         "--no-hosts --name a --endpoint localhost:PORT",
+         "--listen 127.0.0.1:PORT"),
         ("far.invalid", SECRET, {"is_host": "yes"},
-         "--no-hosts --endpoint far.invalid:29400", "--listen [::]:29400"),
+         "--no-hosts --endpoint far.invalid:29400", "--listen [::]:PORT"),
         ("10.0.0.9", {}, {"secret_file": "/s", "join_timeout": "9",
                           "grow": "never", "preflight": "off",
                           "last_call_timeout": "3"},
@@ -56,11 +56,13 @@ for endpoint, environment, config, agent, launcher in (
     environment = {**environment, "HOME": "/"}
     found = settings(endpoint, environment, **config)
     assert environment == {"HOME": "/"}, environment
+    agent = agent.replace("PORT", "29400")
     flags = " ".join(found.agent_flags)
     assert flags.startswith(JOB) and flags.endswith(agent), flags
     assert "--rdzv-id My_run" in flags
     assert found.is_host == (launcher is not None), (endpoint, config)
     if launcher:
+        launcher = launcher.replace("PORT", "29400")
         flags = " ".join(found.launcher_flags)
         assert flags.startswith(JOB) and flags.endswith(launcher), flags
 for endpoint, environment, joins, attaches in (
