@@ -216,7 +216,9 @@ class Torchrun(WithTorch):
         for host in (1, 2):
             self.assert_code(self.torchruns[host], 1)
         if self.others == "-":
-            self.torchruns[1].await_line("rank 1 on lab2 exited with code 7")
+            self.torchruns[1].await_line(
+                "RendezvousClosedError: rollcall: rank 1 on lab2 exited with "
+                "code 7")
         self.assert_clean(1, 2)
         # The next job finds neither port nor state in use.
         self.failure = None
