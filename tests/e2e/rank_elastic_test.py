@@ -230,16 +230,42 @@ class Elastic(E2E):
         self.assertEqual(len(self.pids(launcher)), 1)
         self.assertEqual(len(self.pids(workers["w3"])), 1)
 
+    def test_two_eight_three_eight_one(self):
+        signal.alarm(400)
+        launcher, join, workers = self.begin(
+            ["--nodes", "1:8", "--join-timeout", "60s"], ["w1"],
+            self.command())
+        launcher.await_line(r"step \d+ of 2")
+        worlds = 0
+        for names, leave, left in ((range(2, 8), 5, 3), (range(8, 13), 7, 1)):
+            for name in names:
+                workers[f"w{name}"] = self.join(
+                    join, ["--name", f"w{name}"], self.command(), self.env)
+            worlds += 1
+            launcher.await_lines(r"enters \d 8 after \d+", worlds, 120)
+            going = sorted(workers)[:leave]
+            for name in going:
+                workers[name].signal(signal.SIGTERM)
+            for name in going:
+                self.assert_code(workers.pop(name), 0)
+            launcher.await_line(rf"enters \d {left} after \d+",
+                                deadline_s=120)
+        self.end(launcher)
+        self.assertEqual(len(self.pids(launcher)), 1)
+
     def test_random_kills_of_ranks_agents_nodes_and_the_daemon(self):
         kills = int(os.environ.get("ROLLCALL_ELASTIC_KILLS", "6"))
         seed = int(os.environ.get("ROLLCALL_ELASTIC_SEED",
                                   str(int.from_bytes(os.urandom(3), "big"))))
-        print(f"{kills} kills, ROLLCALL_ELASTIC_SEED={seed}", flush=True)
+        nodes = int(os.environ.get("ROLLCALL_ELASTIC_NODES", "4"))
+        print(f"{kills} kills, {nodes} nodes, ROLLCALL_ELASTIC_SEED={seed}",
+              flush=True)
         chance = random.Random(seed)
         signal.alarm(120 + 40 * kills)
         launcher, join, workers = self.begin(
-            ["--nodes", "2:6", "--join-timeout", "60s", "--max-restarts",
-             "1000"], ["w1", "w2", "w3"], self.command())
+            ["--nodes", f"2:{nodes + 2}", "--join-timeout", "60s",
+             "--max-restarts", "1000"],
+            [f"w{number}" for number in range(1, nodes)], self.command())
         self.goes_on(launcher)
         failed = ""
         for number in range(kills):

@@ -17,17 +17,19 @@ from harness import E2E, Gate
 # its notice file and exits 0.
 HEARS = """
 import json, os, signal, sys
+def say(*words):  # print() in a handler may interrupt another print().
+    os.write(1, (" ".join(words) + "\\n").encode())
 def hears(number, _):
     name = signal.Signals(number).name
-    print("heard", name, flush=True)
+    say("heard", name)
     if name in sys.argv[1:]:
         path = os.environ["ROLLCALL_NOTICE"]
-        print("notice", open(path).read().strip() if os.path.exists(path)
-              else "none", flush=True)
+        say("notice", open(path).read().strip() if os.path.exists(path)
+            else "none")
         os._exit(0)
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, hears)
-print("up g" + os.environ["ROLLCALL_GENERATION"], flush=True)
+say("up g" + os.environ["ROLLCALL_GENERATION"])
 while True:
     signal.pause()
 """
@@ -36,10 +38,10 @@ while True:
 STUBBORN = """
 import os, signal
 def stays(number, _):
-    print("asked", flush=True)
+    os.write(1, b"asked\\n")
 if os.environ["ROLLCALL_GENERATION"] == "1":
     signal.signal(signal.SIGTERM, stays)
-print("up g" + os.environ["ROLLCALL_GENERATION"], flush=True)
+os.write(1, f"up g{os.environ['ROLLCALL_GENERATION']}\\n".encode())
 while True:
     signal.pause()
 """
