@@ -46,7 +46,9 @@ def agent(backend, place, run, at, begins, ended):
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    flags = [f"--rdzv-conf=name=n{at}"] if backend == "rollcall" else []
+    # As on machines of their own, one of which the endpoint names.
+    flags = [f"--rdzv-conf=name=n{at},is_host={int(at == 0)}"] if (
+        backend == "rollcall") else []
     main([f"--rdzv-backend={backend}", f"--rdzv-endpoint=127.0.0.1:{place}",
           f"--rdzv-id={run}", f"--nnodes={agents}", *flags, "--no-python",
           "true"])
