@@ -195,34 +195,38 @@ Told Breaks(std::string node) {
   };
 }
 
-Told Exits(std::string node, uint64_t generation, int code, int signal,
-           uint32_t local_rank, std::string stderr_tail) {
+static Told SaysExited(std::string node, v1::RankExited exited) {
   v1::AgentMessage message;
-  v1::RankExited& exited = *message.mutable_rank_exited();
+  *message.mutable_rank_exited() = std::move(exited);
+  return Says(std::move(node), message);
+}
+
+static v1::RankExited ExitOf(uint64_t generation, int code) {
+  v1::RankExited exited;
   exited.set_generation(generation);
   exited.set_code(code);
+  return exited;
+}
+
+Told Exits(std::string node, uint64_t generation, int code, int signal,
+           uint32_t local_rank, std::string stderr_tail) {
+  v1::RankExited exited = ExitOf(generation, code);
   exited.set_signal(signal);
   exited.set_local_rank(local_rank);
   exited.set_stderr_tail(stderr_tail);
-  return Says(std::move(node), message);
+  return SaysExited(std::move(node), std::move(exited));
 }
 
 Told ExitsForGood(std::string node, uint64_t generation, int code) {
-  v1::AgentMessage message;
-  v1::RankExited& exited = *message.mutable_rank_exited();
-  exited.set_generation(generation);
-  exited.set_code(code);
+  v1::RankExited exited = ExitOf(generation, code);
   exited.set_permanent(true);
-  return Says(std::move(node), message);
+  return SaysExited(std::move(node), std::move(exited));
 }
 
 Told ExitsAndComesAgain(std::string node, uint64_t generation, int code) {
-  v1::AgentMessage message;
-  v1::RankExited& exited = *message.mutable_rank_exited();
-  exited.set_generation(generation);
-  exited.set_code(code);
+  v1::RankExited exited = ExitOf(generation, code);
   exited.set_started_again(true);
-  return Says(std::move(node), message);
+  return SaysExited(std::move(node), std::move(exited));
 }
 
 Told Stops(std::string node, uint64_t generation) {

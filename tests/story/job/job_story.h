@@ -146,6 +146,7 @@ Told Exits(std::string node, uint64_t generation, int code, int signal = 0,
            uint32_t local_rank = 0, std::string stderr_tail = "");
 // And reports that another try would fail as well.
 Told ExitsForGood(std::string node, uint64_t generation, int code);
+// And reports that its parent starts it again.
 Told ExitsAndComesAgain(std::string node, uint64_t generation, int code);
 Told Stops(std::string node, uint64_t generation);
 Told Leaves(std::string node);

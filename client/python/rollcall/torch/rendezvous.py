@@ -247,7 +247,7 @@ class Handler(api.RendezvousHandler):
             self._fail(*_first_failure(error))
         else:
             self._fail(1, f"its torchrun failed: {error}")
-        # So that whoever starts the next job on this port finds it free.
+        # The next job on this port must find it free.
         if self._launcher is not None:
             self._end_launcher_without_world()
             self._launcher.await_end(_FORMER_JOB_S)
