@@ -126,11 +126,11 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       processes_(ForProcesses(options_, *folder_),
                  {[this](RankEnded e) { Post(std::move(e)); },
                   [this](RanksGone e) { Post(std::move(e)); }}),
-      stack_dumps_(options_.limits.stacks_patience,
+      stack_dumps_(options_.limits.stacks_patience, options_.environment,
                    [this](const RankIncarnation& incarnation, StackDump dump) {
                      processes_.Say(incarnation, std::move(dump.text));
                      Post(RankLooked{incarnation, dump.stopped,
-                                     std::move(dump.summary)});
+                                     std::move(dump.summary), dump.nccl});
                    }),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),

@@ -6,6 +6,7 @@ these tests are skipped.
 """
 import os
 import re
+import signal
 import tomllib
 import unittest
 
@@ -51,6 +52,36 @@ class Frameworks(E2E):
             self.assert_code(torchrun, 0)
         (second,) = self.results(said, *torchruns)
         self.assertEqual(first, second)
+
+    def zero2(self, folder):
+        """Two nodes of two ranks; there is one restart for each kill."""
+        return self.lab.start(1, [
+            harness.ROLLCALL, "launch", "--no-hosts", "--local-workers", "1",
+            "--nproc-per-node", "2", "--max-restarts", "2", "--",
+            os.path.join(self.bin, "python3"),
+            os.path.join(INTEROP, "zero2_fit.py"), folder], self.env)
+
+    def test_zero_2_of_deepspeed_is_killed_and_resumed(self):
+        said = r"fitted (\d) of 4 after 200 steps: (.*)"
+        whole = self.zero2(self.stage.path("whole"))
+        self.assert_code(whole, 0)
+        folder = self.stage.path("killed")
+        killed = self.zero2(folder)
+        for step in (40, 120):
+            last = [os.path.join(folder, f"checkpoint-{step}",
+                                 f"rng_state_{rank}.pth") for rank in range(4)]
+            self.stage.pump(
+                lambda: killed.done() or all(map(os.path.exists, last)),
+                f"the checkpoint of step {step}")
+            ranks = [pid for pid in harness.descendants(killed.pid)
+                     if folder in harness.command_line(pid)[-1:]]
+            os.kill(ranks[-1], signal.SIGKILL)
+        self.assert_code(killed, 0)
+        resumed = {m[1] for m in re.finditer(r"begins \d of 4 at (.*)",
+                                             killed.text())}
+        self.assertEqual(len(resumed), 3, resumed)
+        self.assertIn("nothing", resumed)
+        self.assertEqual(self.results(said, killed), self.results(said, whole))
 
     def results(self, said, *processes):
         """What the ranks print behind their number, once for each of them."""

@@ -1,8 +1,11 @@
 """Ranks that live and stand still: found, named, and the job goes on."""
 import glob
+import json
 import os
 import re
 import signal
+import socketserver
+import threading
 
 import harness
 from harness import E2E, command_line, descendants
@@ -55,6 +58,65 @@ print("up", os.getpid(), flush=True)
 while True:
     signal.pause()
 """
+
+
+# Three steps; then all stand still, rank 0 one step later than rank 1. By time
+# alone rank 1 began it.
+IN_NCCL = """
+import os, signal
+last = 4 if os.environ["RANK"] == "0" else 3
+if os.environ["ROLLCALL_GENERATION"] == "1":
+    with open(os.environ["ROLLCALL_PROGRESS"], "w") as progress:
+        for step in range(1, last + 1):
+            progress.seek(0)
+            progress.write(f"{step}\\n")
+            progress.flush()
+            if step == 3:
+                os.write(1, f"rank {os.environ['RANK']} is {os.getpid()}\\n"
+                         .encode())
+                if last == 4:
+                    signal.sigwait([signal.SIGUSR2])
+    while True:
+        signal.pause()
+"""
+
+
+class Ras(socketserver.ThreadingTCPServer):
+    """NCCL's RAS service of a job of two ranks: a stand-in, as seen from NCCL
+    2.28.9 (tests/recorded). `begun`: by pid, once that is known."""
+    daemon_threads = True
+
+    def __init__(self, test):
+        super().__init__(("127.0.0.1", 0), RasGuest)
+        self.begun, self.known = {}, threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        test.addCleanup(self.server_close)
+        test.addCleanup(self.shutdown)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def answer(self):
+        self.known.wait(60)
+        return {"nccl_version": "2.28.9", "communicators": [{
+            "hash": "0xe86360c6fd238bd9", "size": len(self.begun),
+            "ranks": [{"rank": rank, "host": "127.0.0.1", "pid": pid,
+                       "collective_counts": {"AllGather": 0, "AllReduce": n}}
+                      for rank, (pid, n) in enumerate(self.begun.items())],
+            "missing_ranks": []}]}
+
+
+class RasGuest(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            if line.startswith(b"CLIENT PROTOCOL"):
+                self.wfile.write(b"SERVER PROTOCOL 2\n")
+            elif line == b"VERBOSE STATUS\n":
+                self.wfile.write(json.dumps(self.server.answer()).encode())
+                return
+            else:
+                self.wfile.write(b"OK\n")
 
 
 def state_of(pid):
@@ -152,6 +214,32 @@ class Hang(E2E):
         self.assertRegex(launcher.text(), r"made no progress.*after step 3")
         self.assertRegex(launcher.text(), rf"process {pids[0]} \(python")
         self.await_frame(launcher, re.compile(r"pause|Py"))
+
+    def test_nccl_says_which_plain_command_is_behind(self):
+        ras = Ras(self)
+        environment = {"NCCL_RAS_ADDR": ras.address}
+        launcher = self.launch(
+            ["--hang-timeout", "1s", "--nodes", "2", "--name", "w0",
+             "--max-restarts", "1"], ["python3", "-c", IN_NCCL], environment)
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           ["python3", "-c", IN_NCCL], environment)
+        pids = {}
+        for rank, agent in ((1, worker), (0, launcher)):
+            [found] = agent.await_lines(rf"rank {rank} is (\d+)", 1)
+            pids[rank] = int(found[1])
+        ras.begun = {pids[0]: 4, pids[1]: 5}
+        ras.known.set()
+        worker.await_line("local rank 0 has made no progress", "err")
+        os.kill(pids[0], signal.SIGUSR2)
+        for agent in (launcher, worker):
+            self.assert_code(agent, 0)
+        launcher.await_line(
+            r"code=hang .*it has begun fewer collectives than the others", "err")
+        self.assertIn("NCCL: 4 collectives begun in communicator "
+                      "0xe86360c6fd238bd9 of 2 ranks, others 5",
+                      launcher.text())
+        self.assertIn(f"waits for rank 0 (process {pids[0]} on 127.0.0.1) with "
+                      "4", worker.text())
 
     def up(self, agent, count=1):
         """The processes of the ranks that this agent has started so far."""

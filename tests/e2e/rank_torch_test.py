@@ -88,7 +88,40 @@ print("stored", flush=True)
 """
 
 
+# Rank 1 stands still before the all-reduce that rank 0 waits in, and counts
+# nothing itself.
+HANGS = """
+import os, torch, torch.distributed as dist
+from rollcall.torch import init_process_group
+rank = init_process_group("gloo")
+for step in range(1, 4):
+    dist.all_reduce(torch.ones(1))
+    rank.progress(step)
+if rank.world.generation == 1:
+    if rank.world.rank == 1:
+        os.read(os.pipe()[0], 1)
+    dist.all_reduce(torch.ones(1))
+dist.barrier()
+rank.finish()
+dist.destroy_process_group()
+"""
+
+
 class Torch(WithTorch):
+    def test_a_rank_that_hangs_before_a_collective_is_named(self):
+        launcher = self.launch(
+            ["--nodes", "2", "--name", "w0", "--hang-timeout", "2s",
+             "--max-restarts", "1"], [PYTHON, "-c", HANGS], ENVIRONMENT)
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           [PYTHON, "-c", HANGS], ENVIRONMENT)
+        for agent in (launcher, worker):
+            self.assert_code(agent, 0)
+        named = launcher.await_line(
+            r"it has begun collective (\d+), while others have begun (\d+)",
+            "err")
+        self.assertEqual(int(named[2]), int(named[1]) + 1)
+        self.assertIn("node=w1", named.string)
+
     def test_gloo_and_ddp_over_the_store(self):
         launcher = self.launch(
             ["--local-workers", "1", "--nproc-per-node", "2",

@@ -166,6 +166,7 @@ struct RankLooked {
   RankIncarnation incarnation;
   bool stopped = false;
   std::string text;
+  v1::NcclPlace nccl = v1::NCCL_PLACE_UNSPECIFIED;
 };
 
 // The agent is asked to leave: SIGTERM, SIGUSR1 or SIGINT. The second time it

@@ -124,8 +124,9 @@ void Agent::On(const RankIsHere& here) {
     // A program may count in any way; the agent must not fail because of it.
     const uint64_t entered = *here.collective_entered;
     message.set_collective_entered(entered);
-    message.set_collective_left(
-        std::min(entered, here.collective_left.value_or(0)));
+    if (here.collective_left.has_value()) {
+      message.set_collective_left(std::min(entered, *here.collective_left));
+    }
   }
   SayStalledIfKnown(here.local_rank, *rank);
 }
@@ -136,6 +137,7 @@ void Agent::On(const RankLooked& looked) {
   if (rank == nullptr || !rank->stall.has_value()) return;
   rank->stall->looked = true;
   rank->stall->message.set_stopped(looked.stopped);
+  rank->stall->message.set_nccl(looked.nccl);
   rank->stall->message.set_text(
       Printable(looked.text, Limits::stall_text_bytes_max));
   SayStalledIfKnown(looked.incarnation.local_rank, *rank);
@@ -166,8 +168,10 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, RankProcess& rank) {
                                                         : "",
           stalled.has_collective_entered()
               ? absl::StrCat("; entered collective ",
-                             stalled.collective_entered(), ", left ",
-                             stalled.collective_left())
+                             stalled.collective_entered())
+              : "",
+          stalled.has_collective_left()
+              ? absl::StrCat(", left ", stalled.collective_left())
               : "",
           stalled.text().empty() ? "" : absl::StrCat("; ", stalled.text()),
           "; its stacks are in its stderr"));

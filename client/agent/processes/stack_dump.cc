@@ -25,6 +25,7 @@
 #include "daemon/base/printable.h"
 #include "daemon/base/proc_stat.h"
 #include "daemon/base/system_user.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -252,15 +253,17 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
   return dump;
 }
 
-StackDumps::StackDumps(absl::Duration patience, Done done)
+StackDumps::StackDumps(absl::Duration patience,
+                       const std::vector<std::string>& environment, Done done)
     : patience_(patience),
       done_(std::move(done)),
+      ras_(environment),
       quit_(eventfd(0, EFD_CLOEXEC)) {}
 
 StackDumps::~StackDumps() {
   const uint64_t one = 1;
   (void)!write(quit_.get(), &one, sizeof one);
-  for (Look& look : looks_) look.thread.join();
+  for (Running& look : looks_) look.thread.join();
 }
 
 // Joins the dumps that have ended.
@@ -276,6 +279,21 @@ void StackDumps::Reap() {
   }
 }
 
+StackDump StackDumps::Look(const std::vector<pid_t>& pids) {
+  const absl::StatusOr<RasPlace> place = ras_.Find(pids, quit_.get());
+  StackDump dump = DumpStacks(pids, patience_, quit_.get());
+  if (place.ok()) {
+    dump.nccl = place->place;
+    if (!place->text.empty()) {
+      absl::StrAppend(&dump.summary, "; ", place->text);
+      absl::StrAppend(&dump.text, "\n", place->text);
+    }
+  } else if (!absl::IsUnavailable(place.status())) {
+    absl::StrAppend(&dump.text, "\n", place.status().message());
+  }
+  return dump;
+}
+
 void StackDumps::Take(const RankIncarnation& incarnation,
                       const RankSession& session, pid_t linked) {
   Reap();
@@ -283,10 +301,10 @@ void StackDumps::Take(const RankIncarnation& incarnation,
     return done_(incarnation,
                  {false, "", "too many ranks are being looked at"});
   }
-  Look& look = looks_.emplace_back();
+  Running& look = looks_.emplace_back();
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
   const auto dump = [this, incarnation, session, linked,
-                     ended = look.ended.get(), quit = quit_.get()] {
+                     ended = look.ended.get()] {
     std::vector<pid_t> pids;
     if (session.id != 0) {
       for (const FoundProcess& found : FindMatching({{}, {session}, {}, {}})) {
@@ -296,7 +314,7 @@ void StackDumps::Take(const RankIncarnation& incarnation,
     // The rank's own pid may be from another namespace, or false.
     const auto named = std::find(pids.begin(), pids.end(), linked);
     if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
-    StackDump dump = DumpStacks(pids, patience_, quit);
+    StackDump dump = Look(pids);
     dump.text = absl::StrCat("rollcall: local rank ", incarnation.local_rank,
                              " makes no progress; its stacks:\n", dump.text);
     done_(incarnation, std::move(dump));

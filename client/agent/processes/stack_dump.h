@@ -24,6 +24,7 @@
 
 #include "absl/time/time.h"
 #include "client/agent/core/agent_events.h"
+#include "client/agent/nccl/ras.h"
 #include "client/agent/processes/sweep.h"
 #include "daemon/base/fd.h"
 
@@ -36,11 +37,13 @@ struct StackDump {
   std::string summary;
   // The whole text, in lines.
   std::string text;
+  v1::NcclPlace nccl = v1::NCCL_PLACE_UNSPECIFIED;
 };
 
-// Looks at these processes, the most informative first. Blocks for at most
-// `patience`; ends at once when `quit` (a descriptor; -1: none) becomes
-// readable. Never fails: the text says what could not be read.
+// Looks at these processes with the kernel and its tools, the most informative
+// first. Blocks for at most `patience`; ends at once when `quit` (a descriptor;
+// -1: none) becomes readable. Never fails: the text says what could not be
+// read.
 StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
                      int quit = -1);
 
@@ -48,29 +51,33 @@ class StackDumps {
  public:
   using Done = std::function<void(const RankIncarnation&, StackDump)>;
 
-  // `patience`: for all processes of one rank.
-  StackDumps(absl::Duration patience, Done done);
+  // `patience`: for all processes of one rank. `environment`: that of the
+  // ranks, "NAME=value".
+  StackDumps(absl::Duration patience,
+             const std::vector<std::string>& environment, Done done);
   // Ends running dumps.
   ~StackDumps();
 
   // Starts with the processes of a rank's session and their descendants. The
   // first one is `linked`, the pid that the rank gave itself (0: none), if it
-  // is one of them. Several ranks are handled at the same time. Always answered
-  // through `done`.
+  // is one of them. NCCL is asked first, since a tool stops the process.
+  // Several ranks are handled at the same time. Always answered through `done`.
   void Take(const RankIncarnation& incarnation, const RankSession& session,
             pid_t linked);
 
  private:
-  struct Look {
+  struct Running {
     std::thread thread;
     Fd ended;  // Readable at its end.
   };
   void Reap();
+  StackDump Look(const std::vector<pid_t>& pids);
 
   const absl::Duration patience_;
   const Done done_;
+  Ras ras_;
   Fd quit_;
-  std::list<Look> looks_;
+  std::list<Running> looks_;
 };
 
 }  // namespace rollcall

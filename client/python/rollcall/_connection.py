@@ -21,7 +21,7 @@ import weakref
 from collections import deque
 from typing import Callable, Deque, Dict, Optional, Tuple
 
-from . import errors
+from . import _collectives, errors
 from ._wire import FrameReader, Message, WireError, Writer
 from .world import (Abort, Notice, World, parse_abort, parse_notice,
                     parse_world)
@@ -61,6 +61,8 @@ class Connection:
         self._waiting: Dict[int, bytes] = {}
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
+        # Of those that PyTorch counts: what was begun before this world.
+        self.collectives_before = 0
         self._wake: Optional[Callable[[], None]] = None
         self._wake_for = 0
 
@@ -295,12 +297,15 @@ class Connection:
 
     def _answer_where(self, generation: int) -> None:
         with self.changed:
-            where = self._where
+            where, before = self._where, self.collectives_before
         here = Writer().uint(1, generation)
         try:
             seen = None if where is None else where()
             if seen is not None:
                 here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
+            begun = _collectives.begun() if where is None else None
+            if begun is not None:
+                here.uint(2, begun - before, always=True)
         except BaseException:  # pylint: disable=broad-except
             # A program's mistake must not cost the connection.
             here = Writer().uint(1, generation)

@@ -9,7 +9,7 @@ import weakref
 from types import TracebackType
 from typing import Callable, List, Optional, Tuple, Type, Union
 
-from . import _wire, errors
+from . import _collectives, _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
                           STOPPED, Connection, Where)
 from ._store import LocalStore, RemoteStore, Store
@@ -155,9 +155,18 @@ class Rank:
         is, since it has made no progress for long: the numbers (1, 2, ...) of
         the collective of this world that it entered last and of the one that it
         left last, the same on all ranks; None: unknown. Called on another
-        thread; it must not block."""
+        thread; it must not block. Without a function, the collectives of
+        torch.distributed's default group are counted."""
         if self._connection is not None:
             self._connection.when_asked(where)
+
+    def count_collectives_from_here(self) -> None:
+        """All ranks of this world are here, and have called none of its
+        collectives: a group that was there before begins at 0 on all."""
+        if self._connection is not None:
+            begun = _collectives.begun() or 0
+            with self._connection.changed:
+                self._connection.collectives_before = begun
 
     def leave(self) -> None:
         """This process was asked to leave (SIGTERM, SIGUSR1), so its node

@@ -53,6 +53,7 @@ HangPlace::HangPlace(const v1::RankStalled& said)
     : runs(!said.stopped()),
       begun(HasBegun(said)),
       answers(!said.has_answered() || said.answered()),
+      nccl_waits(said.nccl() != v1::NCCL_PLACE_BEHIND),
       entered(said.has_answered() ? said.collective_entered() : UINT64_MAX),
       left(said.has_answered() ? said.collective_left() : UINT64_MAX) {}
 
@@ -90,7 +91,9 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   if (place.runs && !place.begun && !IsOneNodes(claims, place)) {
     verdict.kind = HangVerdict::Kind::kNotBegun;
   }
-  if (!place.runs || !place.begun || !place.answers) return verdict;
+  if (!place.runs || !place.begun || !place.answers || !place.nccl_waits) {
+    return verdict;
+  }
   std::set<int> nodes_ahead;
   size_t furthest = verdict.claim;
   for (const size_t at : believed) {

@@ -9,9 +9,10 @@
 // - no rank is to blame for being behind a single other node.
 //
 // Each node counts once, however many ranks it has. A node's report against its
-// own rank (stopped, has not begun, does not answer, behind the node's other
-// ranks) is believed. No rank is to blame if ranks of several nodes, or all
-// ranks, have not begun: it is not known which of them the others wait for.
+// own rank (stopped, has not begun, does not answer, behind for NCCL, behind
+// the node's other ranks) is believed. No rank is to blame if ranks of several
+// nodes, or all ranks, have not begun: it is not known which of them the others
+// wait for.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_
@@ -41,15 +42,16 @@ inline constexpr uint64_t kCollectivesAheadMax = 1024;
 bool HasBegun(const v1::RankStalled& said);
 
 // The position of a rank; smaller: further behind. Stopped ranks come first,
-// then those that have not begun, then those that do not answer. A rank that
-// cannot be asked (a plain command) comes last, so that it is judged by time
-// alone.
+// then those that have not begun, those that do not answer, and those of which
+// NCCL says that they are behind. A rank that cannot be asked (a plain command)
+// comes last, so that it is judged by time alone.
 struct HangPlace {
   explicit HangPlace(const v1::RankStalled& said);
 
   bool runs;
   bool begun;
   bool answers;
+  bool nccl_waits;  // Or is not known.
   uint64_t entered;
   uint64_t left;
 

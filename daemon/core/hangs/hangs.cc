@@ -19,6 +19,9 @@ constexpr size_t kRanksNamed = 4;
 std::string InCollective(const v1::RankStalled& said) {
   if (!said.has_answered()) return "its position is not known";
   if (said.collective_entered() == 0) return "it has entered no collective";
+  if (!said.has_collective_left()) {
+    return absl::StrCat("it has begun collective ", said.collective_entered());
+  }
   if (said.collective_entered() > said.collective_left()) {
     return absl::StrCat("it is in collective ", said.collective_entered());
   }
@@ -28,7 +31,8 @@ std::string InCollective(const v1::RankStalled& said) {
 
 // The rank is in a collective, or not yet ready for the first one.
 bool WaitsForOthers(const v1::RankStalled& said) {
-  return said.collective_entered() > said.collective_left() ||
+  return said.nccl() == v1::NCCL_PLACE_WAITS ||
+         said.collective_entered() > said.collective_left() ||
          (!said.has_collective_entered() && said.step() == 0);
 }
 
@@ -163,9 +167,11 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
   }
   return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
     const v1::RankStalled& said = entry.second.said;
-    return said.answered() && !said.stopped() &&
+    const bool in_nccl = said.nccl() == v1::NCCL_PLACE_WAITS;
+    return (said.answered() || in_nccl) && !said.stopped() &&
            HangPlace(said) == HangPlace(first) &&
-           (all ? said.has_collective_entered() : WaitsForOthers(said));
+           (all ? said.has_collective_entered() || in_nccl
+                : WaitsForOthers(said));
   });
 }
 
@@ -173,7 +179,11 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
 std::string Hangs::WhereAllStand(const World& world) const {
   const v1::RankStalled& said = stalls_.begin()->second.said;
   const std::string where =
-      said.collective_entered() == 0 ? "have entered no collective"
+      !said.has_collective_entered() && said.nccl() == v1::NCCL_PLACE_WAITS
+          ? "are at one place for NCCL"
+      : said.collective_entered() == 0 ? "have entered no collective"
+      : !said.has_collective_left()
+          ? absl::StrCat("have begun collective ", said.collective_entered())
       : said.collective_entered() > said.collective_left()
           ? absl::StrCat("are in collective ", said.collective_entered())
           : absl::StrCat("have left collective ", said.collective_left());
@@ -234,8 +244,12 @@ std::string Hangs::WhereItStands(const Stall& stall,
     text = "it has neither linked nor published a step since its start";
   } else if (said.has_answered() && !said.answered()) {
     text = "it does not answer its agent";
+  } else if (said.nccl() == v1::NCCL_PLACE_BEHIND) {
+    text = "it has begun fewer collectives than the others";
   } else if (alone && stalls_.size() > 1 && said.has_answered()) {
-    text = absl::StrCat(InCollective(said), ", while others are in ", furthest);
+    text = absl::StrCat(InCollective(said), ", while others ",
+                        said.has_collective_left() ? "are in " : "have begun ",
+                        furthest);
   } else {
     text = "it was the first to stall";
     if (said.has_collective_entered()) {

@@ -12,12 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "daemon/core/handshake_limiter.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
-
-inline absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 inline SourceAddress Address(uint8_t last) {
   return SourceAddressOfIpv4({10, 0, 0, last});

@@ -7,13 +7,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 LogLimits Small() {
   LogLimits limits;

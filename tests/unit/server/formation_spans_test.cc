@@ -7,13 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 // "gather 0-2, prepare 1 2-3; formed", in seconds since the wall clock was 100.
 std::string Text(const FormationTrace& formation) {

@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/time_at.h"
+
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 class FakeWatcher final : public Watcher {
  public:

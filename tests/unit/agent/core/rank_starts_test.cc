@@ -5,12 +5,10 @@
 
 #include <optional>
 
+#include "tests/unit/time_at.h"
+
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 Limits WithTimeouts(double hang, double start) {
   Limits limits;

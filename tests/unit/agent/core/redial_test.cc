@@ -6,12 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "tests/unit/time_at.h"
+
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 Limits TestLimits() {
   Limits limits;

@@ -17,6 +17,8 @@
 namespace rollcall {
 namespace {
 
+const std::vector<std::string> kNoNccl{"NCCL_RAS_ENABLE=0"};
+
 // As /proc/PID/stat has it; 0: it is gone.
 char State(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
@@ -131,7 +133,7 @@ TEST(StackDumps, AnswersForAWholeSessionAndFirstForWhoNamedItself) {
   process.Stop();
   const pid_t linked = process.child();
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20),
+  StackDumps dumps(absl::Seconds(20), kNoNccl,
                    [&](const RankIncarnation& incarnation, StackDump d) {
                      EXPECT_EQ(incarnation, (RankIncarnation{3, 1}));
                      told.set_value(std::move(d));
@@ -152,9 +154,10 @@ TEST(StackDumps, WhoNamesAnotherOnesProcessIsNotBelieved) {
   Waiting stranger;
   stranger.Stop();
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20), [&](const RankIncarnation&, StackDump d) {
-    told.set_value(std::move(d));
-  });
+  StackDumps dumps(absl::Seconds(20), kNoNccl,
+                   [&](const RankIncarnation&, StackDump d) {
+                     told.set_value(std::move(d));
+                   });
   dumps.Take({3, 1}, {process.pid(), StartTicks(process.pid())},
              stranger.pid());
   const StackDump dump = told.get_future().get();
@@ -165,9 +168,10 @@ TEST(StackDumps, WhoNamesAnotherOnesProcessIsNotBelieved) {
 
 TEST(StackDumps, AnswersWhereThereIsNobody) {
   std::promise<StackDump> told;
-  StackDumps dumps(absl::Seconds(20), [&](const RankIncarnation&, StackDump d) {
-    told.set_value(std::move(d));
-  });
+  StackDumps dumps(absl::Seconds(20), kNoNccl,
+                   [&](const RankIncarnation&, StackDump d) {
+                     told.set_value(std::move(d));
+                   });
   dumps.Take({1, 0}, {}, 0);
   EXPECT_FALSE(told.get_future().get().summary.empty());
 }

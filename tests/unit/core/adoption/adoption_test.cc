@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/core/small_world.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
@@ -16,10 +17,6 @@ using Answer = Adoption::Answer;
 
 // reattach_grace is 60 s.
 const Limits kLimits;
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 v1::JobSettings TwoToFour() {
   v1::JobSettings settings;

@@ -7,13 +7,10 @@
 
 #include "absl/strings/str_join.h"
 #include "tests/unit/core/nodes.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 std::string Names(const std::vector<Node*>& nodes) {
   return absl::StrJoin(nodes, ",", [](std::string* text, const Node* node) {

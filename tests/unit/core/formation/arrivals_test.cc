@@ -6,13 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // With a last call of 1 s, and arrivals that count for 60 s.
 TEST(LastCall, EndsAfterTheLatestArrivalThatCounts) {

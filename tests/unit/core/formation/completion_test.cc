@@ -6,13 +6,10 @@
 #include <vector>
 
 #include "tests/unit/core/small_world.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 std::vector<uint32_t> RanksIn(const v1::FinishedNodes& record) {
   return {record.node_ranks().begin(), record.node_ranks().end()};

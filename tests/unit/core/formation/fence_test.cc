@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "tests/unit/core/nodes.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // a was heard at 10, b at 12; unheard is 100 s.
 Fence OfTwo() { return Fence(3, {{"a", 11, At(10)}, {"b", 22, At(12)}}); }

@@ -9,16 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/core/small_world.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
 
 // prepare_timeout is 30 s.
 const Limits kLimits;
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // Node n has incarnation 100 + n and the command "make".
 Membership NodesOf(const v1::World& world) {

@@ -12,7 +12,7 @@ using Verdict = Gathering::Verdict;
 
 constexpr double kNever = 1e9;
 
-absl::Time At(double second) {
+absl::Time AtOrNever(double second) {
   return second == kNever ? absl::InfiniteFuture()
                           : absl::UnixEpoch() + absl::Seconds(second);
 }
@@ -29,7 +29,8 @@ v1::JobSettings TwoToFour() {
 
 Verdict Judge(Gathering& gathering, size_t present, double at,
               uint64_t revision = 1) {
-  return gathering.Judge(present, TwoToFour(), revision, At(at), kLimits);
+  return gathering.Judge(present, TwoToFour(), revision, AtOrNever(at),
+                         kLimits);
 }
 
 TEST(Unattended, EndsAJobWithoutNodesIfThatIsAllowed) {
@@ -58,19 +59,20 @@ TEST(Unattended, EndsAJobWithoutNodesIfThatIsAllowed) {
        kNever},
   };
   for (const auto& row : kRows) {
-    Unattended unattended(At(10));
+    Unattended unattended(AtOrNever(10));
     if (row.allowed) unattended.Allow();
     for (const Note& note : row.notes) {
-      unattended.Note(note.attended, At(note.at));
+      unattended.Note(note.attended, AtOrNever(note.at));
     }
-    EXPECT_EQ(unattended.Due(kLimits), At(row.due)) << row.name;
+    EXPECT_EQ(unattended.Due(kLimits), AtOrNever(row.due)) << row.name;
   }
 }
 
 TEST(Gathering, FormsWithEnoughNodesAfterTheLastCall) {
   using G = Gathering;
   const auto arrives = [](double at) {
-    return [at](G& g) { g.Arrived(absl::InfinitePast(), At(at), kLimits); };
+    return
+        [at](G& g) { g.Arrived(absl::InfinitePast(), AtOrNever(at), kLimits); };
   };
   struct {
     const char* name;
@@ -90,69 +92,72 @@ TEST(Gathering, FormsWithEnoughNodesAfterTheLastCall) {
       {"a node has arrived", arrives(5), 3, 5.9, Verdict::kWait, 6},
       {"a second after it", arrives(5), 3, 6, Verdict::kForm, 6},
       {"a world has just ended",
-       [](G& g) { g.Begin(/*at_once=*/true, At(50), kLimits); }, 2, 50,
+       [](G& g) { g.Begin(/*at_once=*/true, AtOrNever(50), kLimits); }, 2, 50,
        Verdict::kForm, 51},
       {"an earlier world has ended, and nodes are called again",
-       [](G& g) { g.Begin(/*at_once=*/false, At(50), kLimits); }, 2, 50.9,
-       Verdict::kWait, 51},
+       [](G& g) { g.Begin(/*at_once=*/false, AtOrNever(50), kLimits); }, 2,
+       50.9, Verdict::kWait, 51},
       {"the join timeout begins with the gathering",
-       [](G& g) { g.Begin(/*at_once=*/true, At(50), kLimits); }, 1, 600,
+       [](G& g) { g.Begin(/*at_once=*/true, AtOrNever(50), kLimits); }, 1, 600,
        Verdict::kWait, 650},
       {"too few once: the last call counts again",
        [](G& g) {
-         g.Begin(/*at_once=*/true, At(50), kLimits);
+         g.Begin(/*at_once=*/true, AtOrNever(50), kLimits);
          Judge(g, 1, 50.1);
        },
        2, 50.9, Verdict::kWait, 51},
       {"a world was proposed: the last call counts for the next one",
        [](G& g) {
-         g.Begin(/*at_once=*/true, At(50), kLimits);
+         g.Begin(/*at_once=*/true, AtOrNever(50), kLimits);
          g.Formed();
        },
        2, 50.9, Verdict::kWait, 51},
-      {"the last call begins again", [](G& g) { g.CallAgain(At(30)); }, 2, 30.9,
-       Verdict::kWait, 31},
-      {"the join timeout does not", [](G& g) { g.CallAgain(At(30)); }, 1, 600,
-       Verdict::kTimedOut, 600},
-      {"the daemon was isolated", [](G& g) { g.BeginAgain(At(200), kLimits); },
-       1, 600, Verdict::kWait, 800},
-      {"that is no last call", [](G& g) { g.BeginAgain(At(200), kLimits); }, 2,
-       200, Verdict::kForm, 1},
+      {"the last call begins again", [](G& g) { g.CallAgain(AtOrNever(30)); },
+       2, 30.9, Verdict::kWait, 31},
+      {"the join timeout does not", [](G& g) { g.CallAgain(AtOrNever(30)); }, 1,
+       600, Verdict::kTimedOut, 600},
+      {"the daemon was isolated",
+       [](G& g) { g.BeginAgain(AtOrNever(200), kLimits); }, 1, 600,
+       Verdict::kWait, 800},
+      {"that is no last call",
+       [](G& g) { g.BeginAgain(AtOrNever(200), kLimits); }, 2, 200,
+       Verdict::kForm, 1},
   };
   for (const auto& row : kRows) {
-    G gathering(At(0), kLimits);
+    G gathering(AtOrNever(0), kLimits);
     row.before(gathering);
     EXPECT_EQ(Judge(gathering, row.present, row.at), row.verdict) << row.name;
-    EXPECT_EQ(gathering.Due(row.present >= 2, At(row.at), kLimits), At(row.due))
+    EXPECT_EQ(gathering.Due(row.present >= 2, AtOrNever(row.at), kLimits),
+              AtOrNever(row.due))
         << row.name;
   }
 }
 
 TEST(Gathering, CountsFromItsBeginning) {
-  Gathering gathering(At(0), kLimits);
-  EXPECT_EQ(gathering.since(), At(0));
-  gathering.Begin(/*at_once=*/true, At(50), kLimits);
-  EXPECT_EQ(gathering.since(), At(50));
-  gathering.BeginAgain(At(70), kLimits);
-  EXPECT_EQ(gathering.since(), At(70));
-  gathering.CallAgain(At(80));
-  EXPECT_EQ(gathering.since(), At(70));
+  Gathering gathering(AtOrNever(0), kLimits);
+  EXPECT_EQ(gathering.since(), AtOrNever(0));
+  gathering.Begin(/*at_once=*/true, AtOrNever(50), kLimits);
+  EXPECT_EQ(gathering.since(), AtOrNever(50));
+  gathering.BeginAgain(AtOrNever(70), kLimits);
+  EXPECT_EQ(gathering.since(), AtOrNever(70));
+  gathering.CallAgain(AtOrNever(80));
+  EXPECT_EQ(gathering.since(), AtOrNever(70));
 }
 
 // The rules themselves are those of LastCall.
 TEST(Gathering, ArrivalsCountForALimitedTimeOnceThereAreEnough) {
-  Gathering gathering(At(0), kLimits);
+  Gathering gathering(AtOrNever(0), kLimits);
   Judge(gathering, 2, 1);
   // A name that has attended this gathering before.
-  gathering.Arrived(At(0.5), At(2), kLimits);
+  gathering.Arrived(AtOrNever(0.5), AtOrNever(2), kLimits);
   EXPECT_EQ(Judge(gathering, 2, 2), Verdict::kForm);
-  gathering.Arrived(absl::InfinitePast(), At(60), kLimits);
+  gathering.Arrived(absl::InfinitePast(), AtOrNever(60), kLimits);
   EXPECT_EQ(Judge(gathering, 2, 60), Verdict::kWait);
   EXPECT_FALSE(gathering.overdue());
-  gathering.Arrived(absl::InfinitePast(), At(61.5), kLimits);
+  gathering.Arrived(absl::InfinitePast(), AtOrNever(61.5), kLimits);
   EXPECT_EQ(Judge(gathering, 2, 61.5), Verdict::kForm);
   EXPECT_TRUE(gathering.overdue());
-  gathering.Begin(/*at_once=*/false, At(70), kLimits);
+  gathering.Begin(/*at_once=*/false, AtOrNever(70), kLimits);
   EXPECT_FALSE(gathering.overdue());
 }
 
@@ -172,40 +177,43 @@ TEST(Gathering, AnAnswerOfTheFenceIsValidForATimeAndARevision) {
       {"its time is over", [](Gathering&) {}, 2, 100, 7, Verdict::kForm, 1},
       {"something has changed", [](Gathering&) {}, 2, 20, 8, Verdict::kForm,
        100},
-      {"the fence opened", [](Gathering& g) { g.FenceOpened(At(20), kLimits); },
-       2, 20, 7, Verdict::kForm, 1},
+      {"the fence opened",
+       [](Gathering& g) { g.FenceOpened(AtOrNever(20), kLimits); }, 2, 20, 7,
+       Verdict::kForm, 1},
       {"another gathering",
-       [](Gathering& g) { g.Begin(/*at_once=*/true, At(20), kLimits); }, 2, 20,
-       7, Verdict::kForm, 21},
+       [](Gathering& g) { g.Begin(/*at_once=*/true, AtOrNever(20), kLimits); },
+       2, 20, 7, Verdict::kForm, 21},
       {"a last call that ends sooner",
-       [](Gathering& g) { g.CallAgain(At(20)); }, 2, 20, 7, Verdict::kWait, 21},
+       [](Gathering& g) { g.CallAgain(AtOrNever(20)); }, 2, 20, 7,
+       Verdict::kWait, 21},
       {"a last call that ends later",
-       [](Gathering& g) { g.CallAgain(At(99.5)); }, 2, 99.6, 7, Verdict::kWait,
-       100},
+       [](Gathering& g) { g.CallAgain(AtOrNever(99.5)); }, 2, 99.6, 7,
+       Verdict::kWait, 100},
       {"too few nodes", [](Gathering&) {}, 1, 20, 7, Verdict::kWait, 620},
   };
   for (const auto& row : kRows) {
-    Gathering gathering(At(0), kLimits);
+    Gathering gathering(AtOrNever(0), kLimits);
     EXPECT_EQ(Judge(gathering, 2, 10, 7), Verdict::kForm);
-    EXPECT_TRUE(gathering.FenceHolds(At(300)));
-    gathering.FenceAsked(At(100), 7);
+    EXPECT_TRUE(gathering.FenceHolds(AtOrNever(300)));
+    gathering.FenceAsked(AtOrNever(100), 7);
     row.after(gathering);
     EXPECT_EQ(Judge(gathering, row.present, row.at, row.revision), row.verdict)
         << row.name;
-    EXPECT_EQ(gathering.Due(row.present >= 2, At(row.at), kLimits), At(row.due))
+    EXPECT_EQ(gathering.Due(row.present >= 2, AtOrNever(row.at), kLimits),
+              AtOrNever(row.due))
         << row.name;
   }
 }
 
 TEST(Gathering, AFenceThatHoldsIsNewOnce) {
-  Gathering gathering(At(0), kLimits);
-  EXPECT_TRUE(gathering.FenceHolds(At(300)));
-  EXPECT_FALSE(gathering.FenceHolds(At(300)));
-  EXPECT_TRUE(gathering.FenceHolds(At(400)));
-  gathering.FenceOpened(At(10), kLimits);
-  EXPECT_TRUE(gathering.FenceHolds(At(400)));
-  gathering.Begin(/*at_once=*/true, At(20), kLimits);
-  EXPECT_TRUE(gathering.FenceHolds(At(400)));
+  Gathering gathering(AtOrNever(0), kLimits);
+  EXPECT_TRUE(gathering.FenceHolds(AtOrNever(300)));
+  EXPECT_FALSE(gathering.FenceHolds(AtOrNever(300)));
+  EXPECT_TRUE(gathering.FenceHolds(AtOrNever(400)));
+  gathering.FenceOpened(AtOrNever(10), kLimits);
+  EXPECT_TRUE(gathering.FenceHolds(AtOrNever(400)));
+  gathering.Begin(/*at_once=*/true, AtOrNever(20), kLimits);
+  EXPECT_TRUE(gathering.FenceHolds(AtOrNever(400)));
 }
 
 TEST(Gathering, TheJoinTimeoutStandsStillWhileAFenceHolds) {
@@ -218,43 +226,46 @@ TEST(Gathering, TheJoinTimeoutStandsStillWhileAFenceHolds) {
       {"none held", false, 600},
   };
   for (const auto& row : kRows) {
-    Gathering gathering(At(0), kLimits);
-    if (row.held) gathering.FenceHolds(At(700));
-    gathering.FenceOpened(At(500), kLimits);
+    Gathering gathering(AtOrNever(0), kLimits);
+    if (row.held) gathering.FenceHolds(AtOrNever(700));
+    gathering.FenceOpened(AtOrNever(500), kLimits);
     // A second answer changes nothing.
-    gathering.FenceOpened(At(550), kLimits);
-    EXPECT_EQ(gathering.Due(/*enough=*/false, At(550), kLimits), At(row.until))
+    gathering.FenceOpened(AtOrNever(550), kLimits);
+    EXPECT_EQ(gathering.Due(/*enough=*/false, AtOrNever(550), kLimits),
+              AtOrNever(row.until))
         << row.name;
   }
   // Too few nodes are left during the wait: the fence is not asked then.
-  Gathering gathering(At(0), kLimits);
-  gathering.FenceHolds(At(700));
+  Gathering gathering(AtOrNever(0), kLimits);
+  gathering.FenceHolds(AtOrNever(700));
   EXPECT_EQ(Judge(gathering, 1, 650), Verdict::kWait);
   EXPECT_EQ(Judge(gathering, 1, 1249), Verdict::kWait);
   EXPECT_EQ(Judge(gathering, 1, 1250), Verdict::kTimedOut);
 }
 
 TEST(Gathering, TheJoinTimeoutBeginsWhenNodesAreToldToComeBack) {
-  Gathering gathering(At(0), kLimits);
-  gathering.NodesComeAt(At(60), kLimits);
+  Gathering gathering(AtOrNever(0), kLimits);
+  gathering.NodesComeAt(AtOrNever(60), kLimits);
   // Said to each of them.
-  gathering.NodesComeAt(At(50), kLimits);
+  gathering.NodesComeAt(AtOrNever(50), kLimits);
   EXPECT_EQ(Judge(gathering, 1, 659), Verdict::kWait);
-  EXPECT_EQ(gathering.Due(/*enough=*/false, At(1), kLimits), At(660));
+  EXPECT_EQ(gathering.Due(/*enough=*/false, AtOrNever(1), kLimits),
+            AtOrNever(660));
   EXPECT_EQ(Judge(gathering, 1, 660), Verdict::kTimedOut);
 }
 
 TEST(Gathering, TheTimeLeftIsZeroOnceTheFenceIsOpen) {
-  Gathering gathering(At(0), kLimits);
-  gathering.FenceHolds(At(300));
-  EXPECT_EQ(gathering.FenceLeft(At(100)), absl::ZeroDuration())
+  Gathering gathering(AtOrNever(0), kLimits);
+  gathering.FenceHolds(AtOrNever(300));
+  EXPECT_EQ(gathering.FenceLeft(AtOrNever(100)), absl::ZeroDuration())
       << "there is no fence";
-  gathering.fence() = Fence(3, {{"a", 11, At(10)}, {"b", 22, At(12)}});
-  EXPECT_EQ(gathering.FenceLeft(At(100)), absl::Seconds(200));
-  EXPECT_EQ(gathering.FenceLeft(At(301)), absl::ZeroDuration());
+  gathering.fence() =
+      Fence(3, {{"a", 11, AtOrNever(10)}, {"b", 22, AtOrNever(12)}});
+  EXPECT_EQ(gathering.FenceLeft(AtOrNever(100)), absl::Seconds(200));
+  EXPECT_EQ(gathering.FenceLeft(AtOrNever(301)), absl::ZeroDuration());
   // It opens before it is asked again.
   EXPECT_TRUE(gathering.fence().Gone("b"));
-  EXPECT_EQ(gathering.FenceLeft(At(100)), absl::ZeroDuration());
+  EXPECT_EQ(gathering.FenceLeft(AtOrNever(100)), absl::ZeroDuration());
 }
 
 }  // namespace

@@ -8,13 +8,10 @@
 
 #include "absl/strings/str_join.h"
 #include "tests/unit/core/nodes.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // Nodes a, b and c, at 10 s.
 class SeatsTest : public testing::Test {

@@ -25,6 +25,9 @@ struct Standing {
     kSilent,
     kStopped,
     kPlain,
+    // The same, and NCCL says that it is behind or waits.
+    kBehind,
+    kWaits,
     kStarts,
     kStartsStopped
   } what = kAnswers;
@@ -37,7 +40,11 @@ std::string Judge(const std::vector<Standing>& ranks) {
   std::vector<HangClaim> claims;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const Standing::What what = ranks[i].what;
-    said[i].set_step(what == Standing::kPlain ? 7 : 0);
+    const bool plain = what == Standing::kPlain || what == Standing::kBehind ||
+                       what == Standing::kWaits;
+    said[i].set_step(plain ? 7 : 0);
+    if (what == Standing::kBehind) said[i].set_nccl(v1::NCCL_PLACE_BEHIND);
+    if (what == Standing::kWaits) said[i].set_nccl(v1::NCCL_PLACE_WAITS);
     if (what < Standing::kPlain) {
       said[i].set_answered(ranks[i].what != Standing::kSilent);
       said[i].set_collective_entered(ranks[i].entered);
@@ -114,6 +121,18 @@ TEST(HangVerdict, WhoBeganIt) {
        "only ahead 2"},
       {"none can be asked: the first",
        {{0, 0, 0, kPlain}, {1, 0, 0, kPlain}, {2, 0, 0, kPlain}},
+       "behind 0"},
+      {"none can be asked, and NCCL says who is behind",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kWaits}, {2, 0, 0, kBehind}},
+       "behind 2"},
+      {"the first of those that are behind for NCCL",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kBehind}, {2, 0, 0, kBehind}},
+       "behind 1"},
+      {"NCCL does not know all",
+       {{0, 0, 0, kPlain}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
+       "behind 1"},
+      {"a stopped one comes before one that is behind for NCCL",
+       {{0, 7, 6, kStopped}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
        "behind 0"},
       {"a node counts once, however many ranks it has",
        {{0, 7, 6}, {1, 7, 6}, {2, kFar, 0}, {2, kFar, 0}, {2, kFar, 0}},

@@ -75,6 +75,52 @@ TEST_F(HangsTest, WhereAllWaitAtOnePlaceNobodyIsToBlame) {
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "nobody");
 }
 
+v1::RankStalled InNccl(v1::NcclPlace place) {
+  v1::RankStalled said;
+  said.set_generation(1);
+  said.set_step(7);
+  said.set_nccl(place);
+  return said;
+}
+
+TEST_F(HangsTest, PlainRanksAreJudgedByWhatNcclSays) {
+  const v1::RankStalled waits = InNccl(v1::NCCL_PLACE_WAITS);
+  hangs_.Take(0, "a", 0, waits, kStart, limits_);
+  hangs_.Take(1, "b", 1, waits, kStart, limits_);
+  // Who waits for a rank that is not reported is not to blame.
+  const auto some =
+      hangs_.Judge(ThreeNodes(), kStart + limits_.hang_blame_window, limits_);
+  ASSERT_TRUE(some.has_value());
+  EXPECT_EQ(some->cause.node(), "");
+  EXPECT_EQ(
+      some->cause.detail(),
+      "2 of 3 ranks are at one place for NCCL and wait for others: rank 2 "
+      "on c");
+  hangs_.Take(2, "c", 2, InNccl(v1::NCCL_PLACE_BEHIND), kStart, limits_);
+  const auto all = hangs_.Judge(ThreeNodes(), kStart, limits_);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_EQ(all->cause.node(), "c");
+  EXPECT_EQ(all->cause.detail(),
+            "it has begun fewer collectives than the others, after step 7");
+  hangs_.Take(2, "c", 2, waits, kStart, limits_);
+  EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "nobody");
+}
+
+TEST_F(HangsTest, RanksThatKnowOnlyWhatTheyHaveBegunAreCompared) {
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    v1::RankStalled said = Waits(rank == 1 ? 8 : 9);
+    said.clear_collective_left();
+    hangs_.Take(rank, std::string(1, static_cast<char>('a' + rank)),
+                static_cast<int>(rank), said, kStart, limits_);
+  }
+  const auto all = hangs_.Judge(ThreeNodes(), kStart, limits_);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_EQ(all->cause.node(), "b");
+  EXPECT_EQ(all->cause.detail(),
+            "it has begun collective 8, while others have begun 9, after step "
+            "7");
+}
+
 TEST_F(HangsTest, AMemberThatIsAwayIsWaitedForWithABound) {
   for (uint32_t rank = 0; rank < 3; ++rank) Stands(rank, 9 - rank % 2);
   Hangs::World world = ThreeNodes();

@@ -15,7 +15,7 @@ namespace {
 const Limits kLimits;
 constexpr double kNever = 1e9;
 
-absl::Time At(double second) {
+absl::Time AtOrNever(double second) {
   return second == kNever ? absl::InfiniteFuture()
                           : absl::UnixEpoch() + absl::Seconds(second);
 }
@@ -33,10 +33,11 @@ TEST(Ending, NothingIsDueBeforeTheEnd) {
   Ending ending;
   EXPECT_FALSE(ending.end().has_value());
   EXPECT_FALSE(ending.Lingers(true));
-  EXPECT_EQ(ending.LingerLeft(At(0)), absl::ZeroDuration());
+  EXPECT_EQ(ending.LingerLeft(AtOrNever(0)), absl::ZeroDuration());
   EXPECT_EQ(ending.Due(true), absl::InfiniteFuture());
   EXPECT_EQ(ending.Due(false), absl::InfiniteFuture());
-  EXPECT_FALSE(ending.Forget(/*attached=*/false, /*streams=*/false, At(9)));
+  EXPECT_FALSE(
+      ending.Forget(/*attached=*/false, /*streams=*/false, AtOrNever(9)));
 }
 
 TEST(Ending, WaitsForAgentsThatHaveNotHeardOfIt) {
@@ -55,12 +56,14 @@ TEST(Ending, WaitsForAgentsThatHaveNotHeardOfIt) {
   };
   for (const auto& row : kRows) {
     Ending ending;
-    ending.Begin(EndWith(1, row.linger), row.ranks_live, At(10), kLimits);
+    ending.Begin(EndWith(1, row.linger), row.ranks_live, AtOrNever(10),
+                 kLimits);
     ASSERT_TRUE(ending.end().has_value()) << row.name;
     EXPECT_EQ(ending.end()->reason(), "why") << row.name;
-    EXPECT_EQ(ending.Due(true), At(row.attended_until)) << row.name;
-    EXPECT_EQ(ending.Due(false), At(row.redial_until)) << row.name;
-    EXPECT_EQ(ending.WaitsUntil(true), At(row.attended_until)) << row.name;
+    EXPECT_EQ(ending.Due(true), AtOrNever(row.attended_until)) << row.name;
+    EXPECT_EQ(ending.Due(false), AtOrNever(row.redial_until)) << row.name;
+    EXPECT_EQ(ending.WaitsUntil(true), AtOrNever(row.attended_until))
+        << row.name;
   }
 }
 
@@ -80,15 +83,16 @@ TEST(Ending, IsForgottenOnceNoAgentIsWaitedFor) {
   };
   for (const auto& row : kRows) {
     Ending ending;
-    ending.Begin(EndWith(1), /*ranks_live=*/true, At(10), kLimits);
-    EXPECT_EQ(ending.Forget(row.attached, row.streams, At(row.now)),
+    ending.Begin(EndWith(1), /*ranks_live=*/true, AtOrNever(10), kLimits);
+    EXPECT_EQ(ending.Forget(row.attached, row.streams, AtOrNever(row.now)),
               row.forgotten)
         << row.name;
     EXPECT_EQ(ending.Due(row.streams) == absl::InfiniteFuture(), row.forgotten)
         << row.name;
     // True once.
-    EXPECT_EQ(ending.Forget(/*attached=*/false, /*streams=*/false, At(99)),
-              !row.forgotten)
+    EXPECT_EQ(
+        ending.Forget(/*attached=*/false, /*streams=*/false, AtOrNever(99)),
+        !row.forgotten)
         << row.name;
   }
 }
@@ -107,7 +111,8 @@ TEST(Ending, StopAgainEndsTheLingerAndOnlyNowTakesTheGrace) {
   };
   for (const auto& row : kRows) {
     Ending ending;
-    ending.Begin(EndWith(1, row.linger), /*ranks_live=*/false, At(10), kLimits);
+    ending.Begin(EndWith(1, row.linger), /*ranks_live=*/false, AtOrNever(10),
+                 kLimits);
     EXPECT_EQ(ending.Lingers(true), row.linger > 0) << row.name;
     EXPECT_EQ(ending.StopAgain(row.now), row.changes) << row.name;
     EXPECT_EQ(ending.end()->now(), row.now) << row.name;
@@ -120,22 +125,23 @@ TEST(Ending, StopAgainEndsTheLingerAndOnlyNowTakesTheGrace) {
 
 TEST(Ending, LingersWhileAgentsAttend) {
   Ending ending;
-  ending.Begin(EndWith(1, 60), /*ranks_live=*/false, At(10), kLimits);
+  ending.Begin(EndWith(1, 60), /*ranks_live=*/false, AtOrNever(10), kLimits);
   EXPECT_TRUE(ending.Lingers(/*streams=*/true));
   EXPECT_FALSE(ending.Lingers(/*streams=*/false));
-  EXPECT_EQ(ending.LingerLeft(At(10)), absl::Seconds(60));
-  EXPECT_EQ(ending.LingerLeft(At(30)), absl::Seconds(40));
-  EXPECT_EQ(ending.LingerLeft(At(71)), absl::ZeroDuration());
+  EXPECT_EQ(ending.LingerLeft(AtOrNever(10)), absl::Seconds(60));
+  EXPECT_EQ(ending.LingerLeft(AtOrNever(30)), absl::Seconds(40));
+  EXPECT_EQ(ending.LingerLeft(AtOrNever(71)), absl::ZeroDuration());
   // An agent that comes back is told the time that is left.
   const Node node;
   EXPECT_EQ(
-      FromProto(ending.For(node, false, std::nullopt, true, At(30)).linger()),
+      FromProto(
+          ending.For(node, false, std::nullopt, true, AtOrNever(30)).linger()),
       absl::Seconds(40));
   EXPECT_EQ(FromProto(ending.end()->linger()), absl::Seconds(60));
   Ending without;
-  without.Begin(EndWith(1), /*ranks_live=*/false, At(10), kLimits);
+  without.Begin(EndWith(1), /*ranks_live=*/false, AtOrNever(10), kLimits);
   EXPECT_FALSE(
-      without.For(node, false, std::nullopt, true, At(30)).has_linger());
+      without.For(node, false, std::nullopt, true, AtOrNever(30)).has_linger());
 }
 
 struct Told {
@@ -255,7 +261,8 @@ TEST(Ending, TellsEachNodeItsExitCode) {
   };
   for (const Told& row : kRows) {
     Ending ending;
-    ending.Begin(EndWith(row.exit_code), /*ranks_live=*/false, At(10), kLimits);
+    ending.Begin(EndWith(row.exit_code), /*ranks_live=*/false, AtOrNever(10),
+                 kLimits);
     std::optional<v1::WorldCommit> world_commit;
     if (row.common != nullptr)
       world_commit.emplace().set_common_digest(row.common);
@@ -265,7 +272,7 @@ TEST(Ending, TellsEachNodeItsExitCode) {
     node.served_in = row.served_in;
     node.state = row.spare ? v1::NODE_STATE_SPARE : v1::NODE_STATE_FINISHED;
     const v1::End told = ending.For(node, row.excluded, world_commit,
-                                    row.knows_all_worlds, At(11));
+                                    row.knows_all_worlds, AtOrNever(11));
     const bool other = row.told == kOther;
     EXPECT_EQ(told.exit_code(), row.told) << row.name;
     EXPECT_EQ(told.finished(), row.exit_code == 0 && !other) << row.name;

@@ -5,13 +5,10 @@
 #include <string>
 
 #include "daemon/base/durations.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 v1::Reform Because(v1::ReasonCode code) {
   v1::Reform reform;

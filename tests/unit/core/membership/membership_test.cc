@@ -8,16 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/core/small_world.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
 
 using Names = std::vector<std::string>;
 using Sessions = std::vector<SessionId>;
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // `session`: 0 for a node without a stream.
 Node& Put(Membership& membership, const std::string& name,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
@@ -16,10 +17,6 @@ using absl::StatusCode;
 
 // reconnect_grace 1 s, lease 5 s, reattach_grace 60 s.
 const Limits kLimits;
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // What is known of node a, and the Hello that asks for its name: of another
 // agent with a token. The entry is of incarnation 1, which is alive; the job

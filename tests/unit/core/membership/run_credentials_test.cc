@@ -6,13 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/core/small_world.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // How far an adopted run continues above every epoch that it knows.
 constexpr uint64_t kUnseen = uint64_t{1} << 32;

@@ -6,13 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/membership/name_rules.h"
+#include "tests/unit/time_at.h"
 
 namespace rollcall {
 namespace {
-
-absl::Time At(double second) {
-  return absl::UnixEpoch() + absl::Seconds(second);
-}
 
 // A job that is full of spares: `of_one` of token t1, the rest of others.
 struct Full {

@@ -5,14 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/time_at.h"
+
 namespace rollcall {
 namespace {
 
 using Names = std::vector<std::string>;
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 bool All(const std::string&) { return true; }
 

@@ -5,14 +5,12 @@
 #include <set>
 #include <string>
 
+#include "tests/unit/time_at.h"
+
 namespace rollcall {
 namespace {
 
 using Names = std::set<std::string>;
-
-absl::Time At(double seconds) {
-  return absl::UnixEpoch() + absl::Seconds(seconds);
-}
 
 TEST(Rounds, AWorldThatCannotBePlannedIsTriedThreeTimes) {
   Rounds rounds;

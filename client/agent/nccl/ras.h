@@ -1,0 +1,61 @@
+// Ras: asks NCCL's RAS service where the ranks of this node stand.
+//
+// The service listens on the loopback address of every machine that has a
+// process of the job (NCCL_RAS_ADDR, default localhost:28028), and answers for
+// the whole job. All processes of a machine share its port: a connection goes
+// to any of them, which may be stopped or of another job, so several are tried.
+//
+// Thread rule: any thread. Callers of one moment share one question: all ranks
+// of a node stall at almost the same time.
+#ifndef ROLLCALL_CLIENT_AGENT_NCCL_RAS_H_
+#define ROLLCALL_CLIENT_AGENT_NCCL_RAS_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/agent/nccl/ras_status.h"
+#include "daemon/base/mutex.h"
+
+namespace rollcall {
+
+// Asks once, at "ADDRESS:PORT" ("[ADDRESS]:PORT", localhost). Blocks for at
+// most `patience`; ends at once when `quit` (a descriptor; -1: none) becomes
+// readable. Unavailable: nothing listens there.
+absl::StatusOr<RasStatus> AskRas(absl::string_view address,
+                                 absl::Duration patience, int quit = -1);
+
+class Ras {
+ public:
+  // `environment`: that of the ranks, "NAME=value".
+  explicit Ras(const std::vector<std::string>& environment);
+
+  // Where the rank with these processes stands. Blocks for at most 3 s, or
+  // twice that if another rank of the node has asked before. Unavailable: no
+  // NCCL runs here; other errors say why there is no answer.
+  absl::StatusOr<RasPlace> Find(const std::vector<pid_t>& pids, int quit);
+
+ private:
+  using Answer = absl::StatusOr<RasStatus>;
+
+  Answer AskFor(const RasProcesses& processes, int quit) const;
+
+  // Empty: NCCL_RAS_ENABLE=0.
+  std::string address_;
+  Mutex mutex_;
+  // A caller asks; the others wait for its answer.
+  bool asking_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar asked_;
+  std::shared_ptr<const Answer> answer_ ABSL_GUARDED_BY(mutex_);
+  absl::Time answered_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_NCCL_RAS_H_

@@ -1,0 +1,72 @@
+"""Hugging Face's Trainer with DeepSpeed's ZeRO-2, on CPUs: 200 steps, a
+checkpoint every 20, from the last complete one on. FOLDER holds them, on all
+nodes.
+
+Of rollcall there is nothing in it. The optimizer's state is in parts: a rank has
+its own part only, so a lost rank means that all go back to the checkpoint.
+"""
+import os
+import sys
+
+import torch
+from transformers import Trainer, TrainingArguments
+
+ZERO2 = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "zero_optimization": {"stage": 2},
+    # torch's AdamW: DeepSpeed's own for CPUs wants to be compiled.
+    "zero_allow_untested_optimizer": True,
+    "zero_force_ds_cpu_optimizer": False,
+}
+
+
+class Points(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1 << 12
+
+    def __getitem__(self, index):
+        x = torch.tensor([index % 7, index % 5], dtype=torch.float)
+        return {"x": x, "labels": x.sum(0, keepdim=True)}
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(2, 16), torch.nn.GELU(), torch.nn.Linear(16, 1))
+
+    def forward(self, x, labels):
+        return {"loss": ((self.layers(x) - labels) ** 2).mean()}
+
+
+def last_complete(folder, ranks):
+    """A rank's random state is what it writes last."""
+    steps = [int(name.rpartition("-")[2])
+             for name in (os.listdir(folder) if os.path.isdir(folder) else ())
+             if all(os.path.exists(os.path.join(folder, name, one)) for one in
+                    ("trainer_state.json",
+                     *(f"rng_state_{rank}.pth" for rank in range(ranks))))]
+    return os.path.join(folder, f"checkpoint-{max(steps)}") if steps else None
+
+
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+folder = sys.argv[1]
+last = last_complete(folder, int(os.environ["WORLD_SIZE"]))
+torch.manual_seed(1)
+trainer = Trainer(
+    model=Model(),
+    args=TrainingArguments(
+        output_dir=folder, max_steps=200, per_device_train_batch_size=2,
+        learning_rate=1e-2, save_steps=20, logging_steps=50, seed=1,
+        use_cpu=True, report_to=[], disable_tqdm=True, deepspeed=ZERO2),
+    train_dataset=Points())
+say("begins", trainer.args.process_index, "of", trainer.args.world_size,
+    "at", os.path.basename(last or "nothing"))
+trainer.train(resume_from_checkpoint=last)
+weights = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+say("fitted", trainer.args.process_index, "of", trainer.args.world_size,
+    "after", trainer.state.global_step, "steps:",
+    weights.double().square().sum().item().hex())
