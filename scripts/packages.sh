@@ -14,7 +14,8 @@
 #                       torch, for two end-to-end tests
 #   packages.sh pytorch makes another one, in ROLLCALL_PYTORCH_VENV (default
 #                       ~/.cache/rollcall/pytorch): the current torch from PyPI
-#                       (over 5 GB), for rollcall.torch.elastic
+#                       (over 5 GB), for rollcall.torch.elastic, and Lightning,
+#                       Accelerate, transformers and DeepSpeed, to run with it
 #   packages.sh wheel   what `build` installs, and an environment in
 #                       ROLLCALL_WHEEL_VENV (default ~/.cache/rollcall/wheel)
 #                       with what scripts/wheel.sh runs: scikit-build-core and
@@ -52,7 +53,7 @@ tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl u
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14
        debootstrap)
 torch=(python3 python3-venv python3-torch python3-numpy)
-pytorch=(python3 python3-venv)
+pytorch=(python3 python3-venv python3-dev build-essential)
 wheel=("${build[@]}" python3-venv)
 programs=(python3 python3-venv python3-torch python3-numpy pdsh podman runc
           catatonit busybox-static openssh-client openssh-server)
@@ -147,10 +148,17 @@ make_programs_environments() {
     --system-site-packages deepspeed==0.14.5 'pydantic<2' 'numpy<2'
 }
 
+# Ranks of DeepSpeed on CPUs compile an extension at their first start; it is
+# compiled here, so that no test waits for it.
 make_pytorch_environment() {
-  make_environment \
-    "${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}" \
-    'torch, lightning, accelerate' "" 'torch>=2.14' numpy lightning accelerate
+  local folder=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}
+  make_environment "$folder" 'torch, lightning, accelerate, transformers, deepspeed' \
+    "" 'torch>=2.14' numpy lightning accelerate transformers deepspeed
+  TORCH_EXTENSIONS_DIR=$folder/extensions DS_ACCELERATOR=cpu \
+    "$folder/bin/python3" - >/dev/null <<'EOF'
+from deepspeed.accelerator import get_accelerator
+get_accelerator().create_op_builder("ShareMemCommBuilder").load()
+EOF
 }
 
 make_wheel_environment() {

@@ -7,11 +7,14 @@ torch of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). Seconds from a
 kill -9 of an agent and its rank until the last survivor has done a step in the next
 world; rollcall waits reconnect_grace (1 s) for the agent, which is a setting and not
 counted. From where a newcomer's process begins (its start is Python's) until all
-have done a step with it. And the time of a commit beside the optimizer alone.
+have done a step with it. torchrun of the same torch (its own rendezvous, which
+starts the workers again) once, beside it. And the time of a commit beside the
+optimizer alone.
 """
 import os
 import re
 import signal
+import socket
 import statistics
 import sys
 import time
@@ -59,6 +62,25 @@ def train(state):
 train(state)
 """
 
+# The same under torchrun: a process group of each start's own.
+TORCHRUN_TRAINS = """
+import time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
+size, step, x = dist.get_world_size(), 0, torch.ones(4, 8)
+while True:
+    ddp(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    step += 1
+    if step <= 3 or step % 200 == 0:
+        print(f"t={time.time():.6f} step {step} of {size}", flush=True)
+"""
+
 COMMITS = """
 import time, torch
 from rollcall.torch import elastic
@@ -88,7 +110,7 @@ print(f"{alone * 1e6:.1f} {with_commit * 1e6:.1f}")
 """
 
 
-def last_step(stage, agents, size, since):
+def last_step(stage, agents, size, since, deadline_s=120):
     """When the last of them did its first step after that in such a world."""
     def first(agent):
         for line in agent.out():
@@ -97,7 +119,7 @@ def last_step(stage, agents, size, since):
                 return float(m[1])
         return None
     stage.pump(lambda: all(first(agent) is not None for agent in agents),
-               f"steps in a world of {size}", 120)
+               f"steps in a world of {size}", deadline_s)
     return max(first(agent) for agent in agents)
 
 
@@ -119,13 +141,7 @@ def measure(nodes):
         last_step(stage, [launcher, *workers], nodes, 0)
         for number in range(RUNS):
             lost = workers.pop()
-            kills = [lost.pid, *harness.descendants(lost.pid)]
-            since = time.time()
-            for pid in kills:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+            since = kill(lost)
             at = last_step(stage, [launcher, *workers], nodes - 1, since)
             rows["node killed (s)"].append(at - since - GRACE_S)
             comes = worker(100 + number)
@@ -138,6 +154,39 @@ def measure(nodes):
     return rows
 
 
+def kill(process):
+    """It and all that it has started; the moment before."""
+    since = time.time()
+    for pid in [process.pid, *harness.descendants(process.pid)]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return since
+
+
+def measure_torchrun(nodes):
+    """Seconds from the kill -9 of the last node until all others have stepped."""
+    stage = harness.Stage()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    try:
+        script = stage.path("trains.py")
+        with open(script, "w", encoding="ascii") as f:
+            f.write(TORCHRUN_TRAINS)
+        agents = [stage.start(
+            [os.path.join(PYTORCH_VENV, "bin", "torchrun"),
+             "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+             f"--nnodes={nodes - 1}:{nodes}", "--max-restarts=100", script],
+            ENV) for _ in range(nodes)]
+        last_step(stage, agents, nodes, 0)
+        since = kill(agents.pop())
+        return last_step(stage, agents, nodes - 1, since, 600) - since
+    finally:
+        stage.end()
+
+
 def main():
     if not os.access(PYTHON, os.X_OK):
         raise SystemExit(f"there is no {PYTHON}; scripts/packages.sh pytorch "
@@ -148,6 +197,7 @@ def main():
     for name, times in rows.items():
         print(f"  {name:24} {statistics.median(times):6.3f} "
               f"({max(times):.3f})")
+    print(f"  node killed, torchrun    {measure_torchrun(nodes):6.3f}")
     stage = harness.Stage()
     try:
         one = stage.run([harness.ROLLCALL, "launch", "--no-hosts", "--job",

@@ -59,7 +59,10 @@ class Frameworks(E2E):
             harness.ROLLCALL, "launch", "--no-hosts", "--local-workers", "1",
             "--nproc-per-node", "2", "--max-restarts", "2", "--",
             os.path.join(self.bin, "python3"),
-            os.path.join(INTEROP, "zero2_fit.py"), folder], self.env)
+            os.path.join(INTEROP, "zero2_fit.py"), folder],
+            {**self.env, "DS_ACCELERATOR": "cpu",
+             "TORCH_EXTENSIONS_DIR": os.path.join(PYTORCH_VENV,
+                                                  "extensions")})
 
     def test_zero_2_of_deepspeed_is_killed_and_resumed(self):
         said = r"fitted (\d) of 4 after 200 steps: (.*)"

@@ -16,6 +16,10 @@ from paths import PYTORCH_VENV
 from rank_python_test import ENVIRONMENT
 from with_torch import PYTHON, WithTorch
 
+# Of the launcher's agent, and of its rank, in which PyTorch makes a group for
+# each world.
+GROWTH_KIB_MAX = {"agent": 4096, "rank": 32768}
+
 SAMPLES = """
 from rollcall.torch.elastic import Sampler
 
@@ -267,8 +271,10 @@ class Elastic(E2E):
              "--max-restarts", "1000"],
             [f"w{number}" for number in range(1, nodes)], self.command())
         self.goes_on(launcher)
-        failed = ""
+        failed, early = "", None
         for number in range(kills):
+            if number == max(kills // 3, 2):
+                early = self.memory(launcher)
             what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
             # A node that fails twice in a row is quarantined.
             name = chance.choice(sorted(set(workers) - {failed}))
@@ -293,7 +299,24 @@ class Elastic(E2E):
                 workers[name] = self.join(join, ["--name", name],
                                           self.command(), self.env)
             self.goes_on(launcher)
+        late = self.memory(launcher)
+        print(f"KiB resident: {early}, then {late}", flush=True)
+        for what, kib in late.items():
+            self.assertLess(kib, early[what] + GROWTH_KIB_MAX[what], what)
         self.end(launcher, *workers.values())
+        self.assert_no_orphans()
+
+    def memory(self, launcher):
+        """Of the launcher's agent and its rank, which live all the while."""
+        found = {}
+        for pid in harness.descendants(launcher.pid):
+            words = harness.command_line(pid)
+            if words[1:2] == ["agent"]:
+                found["agent"] = harness.resident_bytes(pid) >> 10
+            elif words[:1] == [self.python]:
+                found["rank"] = harness.resident_bytes(pid) >> 10
+        self.assertEqual(set(found), {"agent", "rank"})
+        return found
 
     def goes_on(self, launcher):
         """More steps are done than were on their way."""
