@@ -458,12 +458,12 @@ FAULTS = [
              '        done->second.operation != asked.operation()) {'),
     ]),
     Fault('others see what the home lacks', 39, [
-        Edit('daemon/core/store/generation_store.cc',
+        Edit('daemon/core/store/store_records.cc',
              '  return sequence <= key.confirmed ||',
              '  return sequence <= key.sequence ||'),
     ]),
     Fault('a restarted daemon opens the store too early', 39, [
-        Edit('daemon/core/store/generation_store.cc',
+        Edit('daemon/core/store/store_records.cc',
              '  if (reported_.size() < nodes_.size()) return;',
              '  if (reported_.empty()) return;'),
     ]),

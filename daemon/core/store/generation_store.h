@@ -130,6 +130,10 @@ class GenerationStore {
                    int64_t number);
   absl::Status CheckRoom(uint32_t home, const std::string& key, size_t before,
                          size_t after) const;
+  // Bytes charged for a key. `value`: null: it does not exist. `done`: how many
+  // changes it remembers.
+  static size_t SizeOf(const std::string& key, const std::string* value,
+                       size_t done);
   void Charge(Key& key, size_t bytes);
   void ChargeConfirmed(Keys::iterator at);
   Value MakeValue(std::string value);

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rollcall/v1/membership.pb.h"
@@ -29,6 +30,16 @@ struct StoreAnswer {
   v1::StoreResult result;  // Without its value.
   std::shared_ptr<const std::string> value;
 };
+
+inline StoreAnswer AnswerOf(
+    uint64_t operation, int64_t number,
+    std::shared_ptr<const std::string> value = nullptr) {
+  StoreAnswer answer;
+  answer.operation = operation;
+  answer.result.set_number(number);
+  answer.value = std::move(value);
+  return answer;
+}
 
 class StoreLink {
  public:
