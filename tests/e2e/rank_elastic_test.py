@@ -273,7 +273,7 @@ class Elastic(E2E):
         self.goes_on(launcher)
         failed, early = "", None
         for number in range(kills):
-            if number == max(kills // 3, 2):
+            if early is None and number * 3 >= kills - 1:
                 early = self.memory(launcher)
             what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
             # A node that fails twice in a row is quarantined.

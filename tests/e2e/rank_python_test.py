@@ -289,6 +289,35 @@ if rank.world.generation == 1:
 open(sys.argv[1]).read()
 """
 
+# As PyTorch counts over NCCL. Rank 1 stops one collective before rank 0.
+STUCK_IN_TORCH = """
+import os, sys, types, rollcall
+class Group:
+    count = 40
+    def size(self):
+        return 2
+    def _get_sequence_number_for_group(self):
+        return self.count
+c10d = types.ModuleType("torch.distributed.distributed_c10d")
+c10d.GroupMember = types.SimpleNamespace(WORLD=Group())
+c10d.get_backend = lambda group: "nccl"
+recorder = types.ModuleType("torch._C._distributed_c10d")
+recorder._dump_nccl_trace_json = None
+sys.modules.update({c10d.__name__: c10d, recorder.__name__: recorder})
+rank = rollcall.attach()
+group = c10d.GroupMember.WORLD
+# The place of the first step counts, and not what each has done before.
+group.count += rank.world.rank
+for step in range(1, 4):
+    group.count += 1
+    rank.exchange(f"step {step}", b"")
+    rank.progress(step)
+if rank.world.generation == 1:
+    group.count += 1 - rank.world.rank
+    os.read(os.pipe()[0], 1)
+open(sys.argv[1]).read()
+"""
+
 FAILS = """
 import sys, rollcall
 with rollcall.attach() as rank:
@@ -393,6 +422,17 @@ class RankPython(E2E):
              "--max-restarts", "9"], self.command(STUCK, seen.path),
             ENVIRONMENT)
         launcher.await_line("rank 1 on w0 made no progress")
+        seen.open()
+        self.assert_code(launcher, 0)
+
+    def test_collectives_of_torch_are_counted(self):
+        seen = Gate(self.stage)
+        launcher = self.launch(
+            ["--nproc-per-node", "2", "--hang-timeout", "2s", "--name", "w0",
+             "--max-restarts", "9"], self.command(STUCK_IN_TORCH, seen.path),
+            ENVIRONMENT)
+        launcher.await_line("rank 1 on w0 .*it has begun collective 2, while "
+                            "others have begun 3", "err")
         seen.open()
         self.assert_code(launcher, 0)
 

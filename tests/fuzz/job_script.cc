@@ -369,6 +369,8 @@ class Script {
     }
     stalled.set_step(what);
     if ((what & 128) != 0) stalled.set_text(feed_.String());
+    // A number that no version knows, too.
+    stalled.set_nccl(static_cast<v1::NcclPlace>(what >> 3 & 3));
   }
 
   v1::AgentMessage PreparedWithStates() {

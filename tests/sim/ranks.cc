@@ -210,6 +210,18 @@ bool Ranks::Awaits(Deed::What what, Hung hung) {
   }
 }
 
+v1::NcclPlace Ranks::NcclOf(const Rank& rank) {
+  switch (rank.hung) {
+    case Hung::kBehind:
+      return v1::NCCL_PLACE_BEHIND;
+    case Hung::kNot:
+    case Hung::kWithAll:
+      return v1::NCCL_PLACE_WAITS;
+    default:
+      return v1::NCCL_PLACE_UNSPECIFIED;
+  }
+}
+
 void Ranks::OnDeed(uint64_t number) {
   const Deed deed = deeds_[number];
   Rank& rank = ranks_[deed.local_rank];
@@ -224,7 +236,8 @@ void Ranks::OnDeed(uint64_t number) {
     case Deed::What::kLooked:
       return feed_(RankLooked{{rank.born, deed.local_rank},
                               rank.hung == Hung::kStopped,
-                              "as it looks"});
+                              "as it looks",
+                              NcclOf(rank)});
     case Deed::What::kHere: {
       if (rank.ended || rank.hung == Hung::kStopped ||
           rank.hung == Hung::kInKernel) {

@@ -144,6 +144,8 @@ class Ranks {
   void HangNow(uint32_t local_rank, uint64_t step, Nanos until);
   void Gone(uint32_t local_rank);
   Rank* Find(const RankIncarnation& incarnation);
+  // As if NCCL were asked about it.
+  static v1::NcclPlace NcclOf(const Rank& rank);
 
   World& world_;
   const uint32_t machine_;

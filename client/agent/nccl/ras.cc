@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "daemon/base/address_text.h"
@@ -25,18 +26,16 @@ namespace rollcall {
 namespace {
 
 constexpr char kDefaultAddress[] = "localhost:28028";
-// For all attempts of one question, and for the processes of the job that NCCL
-// itself waits for (whole seconds).
-constexpr absl::Duration kPatience = absl::Seconds(3);
+// How long NCCL itself waits for the processes of the job, in whole seconds.
 constexpr int kJobsPatienceS = 1;
 // An answer may come from another job's process, or none from a stopped one.
-constexpr int kAttempts = 4;
+constexpr int kAttemptsMax = 16;
 // One attempt, until the service greets.
 constexpr absl::Duration kGreetingPatience = absl::Milliseconds(500);
 // An answer for this long is the answer to all who ask.
 constexpr absl::Duration kAnswerLasts = absl::Seconds(2);
 // Of the largest worlds, several communicators.
-constexpr size_t kAnswerBytesMax = 64 << 20;
+constexpr size_t kAnswerBytesMax = 32 << 20;
 constexpr size_t kLineBytesMax = 1024;
 
 absl::Status Closed(absl::string_view what) {
@@ -100,7 +99,7 @@ class Connection {
       absl::StatusOr<bool> more = Read();
       if (!more.ok()) return more.status();
       if (!*more) return std::move(read_);
-      if (read_.size() > kAnswerBytesMax) return Closed("sent over 64 MiB");
+      if (read_.size() > kAnswerBytesMax) return Closed("sent over 32 MiB");
     }
   }
 
@@ -146,8 +145,11 @@ class Connection {
   static absl::Status Failed(const char* call) {
     const std::string text =
         absl::StrCat("NCCL's RAS service: ", call, ": ", strerror(errno));
-    return errno == ECONNREFUSED ? absl::UnavailableError(text)
-                                 : absl::FailedPreconditionError(text);
+    // The last three: ::1 on a machine without IPv6.
+    const bool nobody = errno == ECONNREFUSED || errno == EADDRNOTAVAIL ||
+                        errno == EAFNOSUPPORT || errno == ENETUNREACH;
+    return nobody ? absl::UnavailableError(text)
+                  : absl::FailedPreconditionError(text);
   }
 
   absl::Time until_;
@@ -225,8 +227,10 @@ absl::StatusOr<RasStatus> AskRas(absl::string_view address,
   const absl::Time until = MonotonicNow() + patience;
   const size_t colon = address.rfind(':');
   std::string host(address.substr(0, colon));
-  const std::string port(colon == address.npos ? ""
-                                               : address.substr(colon + 1));
+  int port = 0;
+  const bool is_port = colon != address.npos &&
+                       absl::SimpleAtoi(address.substr(colon + 1), &port) &&
+                       port > 0 && port <= 65535;
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
@@ -239,7 +243,8 @@ absl::StatusOr<RasStatus> AskRas(absl::string_view address,
     hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
-    if (getaddrinfo(one.c_str(), port.c_str(), &hints, &found) != 0) {
+    if (!is_port || getaddrinfo(one.c_str(), absl::StrCat(port).c_str(), &hints,
+                                &found) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "NCCL_RAS_ADDR: expected localhost:PORT or an IP address and a port, "
           "got \"",
@@ -265,10 +270,13 @@ Ras::Ras(const std::vector<std::string>& environment)
 Ras::Answer Ras::AskFor(const RasProcesses& processes, int quit) const {
   const absl::Time until = MonotonicNow() + kPatience;
   Answer answer;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     answer = AskRas(address_, until - MonotonicNow(), quit);
-    const bool again = answer.ok() ? !HasAny(*answer, processes)
-                                   : absl::IsDeadlineExceeded(answer.status());
+    // Another process may do better.
+    const bool again = answer.ok()
+                           ? !HasAny(*answer, processes)
+                           : absl::IsFailedPrecondition(answer.status()) ||
+                                 absl::IsDeadlineExceeded(answer.status());
     if (!again || MonotonicNow() >= until) break;
   }
   return answer;
@@ -282,6 +290,10 @@ absl::StatusOr<RasPlace> Ras::Find(const std::vector<pid_t>& pids, int quit) {
     const MutexLock lock(mutex_);
     while (asking_) asked_.Wait(mutex_);
     if (MonotonicNow() < answered_at_ + kAnswerLasts) answer = answer_;
+    // It may be the answer of another job, on behalf of a rank without NCCL.
+    if (answer != nullptr && answer->ok() && !HasAny(**answer, processes)) {
+      answer = nullptr;
+    }
     asking_ = answer == nullptr;
   }
   if (answer == nullptr) {

@@ -36,8 +36,11 @@ class Ras {
   // `environment`: that of the ranks, "NAME=value".
   explicit Ras(const std::vector<std::string>& environment);
 
-  // Where the rank with these processes stands. Blocks for at most 3 s, or
-  // twice that if another rank of the node has asked before. Unavailable: no
+  // How long one question may take, with all attempts.
+  static constexpr absl::Duration kPatience = absl::Seconds(2);
+
+  // Where the rank with these processes stands. Blocks for at most kPatience,
+  // or twice that if another rank of the node has asked before. Unavailable: no
   // NCCL runs here; other errors say why there is no answer.
   absl::StatusOr<RasPlace> Find(const std::vector<pid_t>& pids, int quit);
 

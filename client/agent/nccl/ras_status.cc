@@ -43,7 +43,7 @@ std::string Text(const Json& value) {
 
 RasRank ParseRank(const Json& value) {
   RasRank rank{Number(Member(value, "rank")), Text(Member(value, "host")),
-               Number(Member(value, "pid"))};
+               Number(Member(value, "pid")), Number(Member(value, "cuda_dev"))};
   const Json& counts = Member(value, "collective_counts");
   if (!counts.is_object()) return rank;
   for (const auto& [kind, count] : counts.items()) rank.begun += Count(count);
@@ -53,7 +53,25 @@ RasRank ParseRank(const Json& value) {
 std::vector<RasRank> ParseRanks(const Json& values) {
   std::vector<RasRank> ranks;
   if (!values.is_array()) return ranks;
-  for (const Json& value : values) ranks.push_back(ParseRank(value));
+  for (const Json& value : values) {
+    if (value.is_object()) ranks.push_back(ParseRank(value));
+  }
+  return ranks;
+}
+
+bool IsTrue(const Json& value) {
+  return value.is_boolean() && value.get<bool>();
+}
+
+std::vector<RasRank> ParseMissing(const Json& values) {
+  std::vector<RasRank> ranks;
+  if (!values.is_array()) return ranks;
+  for (const Json& value : values) {
+    if (IsTrue(Member(value, "unresponsive")) ||
+        IsTrue(Member(value, "considered_dead"))) {
+      ranks.push_back(ParseRank(value));
+    }
+  }
   return ranks;
 }
 
@@ -104,6 +122,15 @@ Comparison Compare(const RasCommunicator& communicator, uint64_t begun) {
 }  // namespace
 
 absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json) {
+  const auto parts =
+      static_cast<size_t>(std::count_if(json.begin(), json.end(), [](char c) {
+        return c == ',' || c == '{' || c == '[';
+      }));
+  if (parts > kRasPartsMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("NCCL's RAS service: expected an answer of at most ",
+                     kRasPartsMax, " members, got ", parts));
+  }
   const Json answer = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   const Json& communicators = Member(answer, "communicators");
   if (!communicators.is_array()) {
@@ -115,10 +142,11 @@ absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json) {
   }
   RasStatus status;
   for (const Json& value : communicators) {
+    if (!value.is_object()) continue;
     status.communicators.push_back(
         {Text(Member(value, "hash")), Count(Member(value, "size")),
          ParseRanks(Member(value, "ranks")),
-         ParseRanks(Member(value, "missing_ranks"))});
+         ParseMissing(Member(value, "missing_ranks"))});
   }
   return status;
 }
@@ -128,31 +156,35 @@ absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json) {
 std::optional<uint64_t> FindIn(const RasCommunicator& communicator,
                                const RasProcesses& processes) {
   std::optional<uint64_t> begun;
+  std::set<std::pair<int64_t, int64_t>> places;
   for (const RasRank& rank : communicator.ranks) {
     if (!processes.pids.contains(rank.pid) ||
         !processes.hosts.contains(HostOf(rank))) {
       continue;
     }
+    if (!places.insert({rank.pid, rank.device}).second) return std::nullopt;
     begun = std::min(begun.value_or(rank.begun), rank.begun);
   }
   return begun;
 }
 
 RasPlace FindPlace(const RasStatus& status, const RasProcesses& processes) {
-  bool found = false, behind = false, waits = false;
+  bool behind = false, waits = false;
   std::vector<std::string> texts;
   for (const RasCommunicator& communicator : status.communicators) {
     const std::optional<uint64_t> begun = FindIn(communicator, processes);
     if (!begun.has_value()) continue;
     Comparison comparison = Compare(communicator, *begun);
-    found = true;
     behind = behind || comparison.behind;
     waits = waits || comparison.waits;
     if (!comparison.text.empty()) texts.push_back(std::move(comparison.text));
   }
   RasPlace place;
-  if (!found) return place;
-  place.place = behind && !waits ? v1::NCCL_PLACE_BEHIND : v1::NCCL_PLACE_WAITS;
+  if (waits) {
+    place.place = v1::NCCL_PLACE_WAITS;
+  } else if (behind) {
+    place.place = v1::NCCL_PLACE_BEHIND;
+  }
   if (texts.empty()) return place;
   const size_t all = texts.size();
   texts.resize(std::min(all, kCommunicatorsNamed));

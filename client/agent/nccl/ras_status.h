@@ -4,7 +4,12 @@
 // NCCL 2.24 and newer has a service for this in every process (RAS); it answers
 // in JSON from 2.28.7 on. The service is not authenticated: any user of the
 // machine can answer in its place. So an agent takes from it only what concerns
-// its own ranks: a false answer can get those blamed and no others.
+// its own ranks, and the daemon weighs it like all that a node says of itself.
+//
+// What is counted are collectives that the host has launched. Not counted:
+// point- to-point operations, and what CUDA graphs launch. A rank that waits
+// for its GPU after each step has launched fewer than one that does not,
+// without being the one that hangs.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_RAS_STATUS_H_
@@ -28,6 +33,7 @@ struct RasRank {
   // Where its process is: an IP address as NCCL writes it, and the pid there.
   std::string host;
   int64_t pid = 0;
+  int64_t device = 0;
   // The collectives that it has begun, of all kinds.
   uint64_t begun = 0;
 };
@@ -36,13 +42,17 @@ struct RasCommunicator {
   std::string hash;
   uint64_t size = 0;
   std::vector<RasRank> ranks;
-  // Ranks whose processes did not answer; `begun` is not known.
+  // Ranks whose processes do not answer; `begun` is not known. Without those
+  // that have left the communicator.
   std::vector<RasRank> missing;
 };
 
 struct RasStatus {
   std::vector<RasCommunicator> communicators;
 };
+
+// The most members and elements of an answer; a rank has about 20.
+inline constexpr size_t kRasPartsMax = 2'000'000;
 
 // The answer to VERBOSE STATUS in JSON. Unknown members are ignored. Error:
 // what was expected and what was found.
@@ -56,7 +66,8 @@ struct RasProcesses {
 };
 
 // The collectives that the rank with these processes has begun in this
-// communicator; nullopt: it is not in it.
+// communicator; nullopt: it is not in it, or several ranks could be it (two
+// containers that share an address and use the same pid).
 std::optional<uint64_t> FindIn(const RasCommunicator& communicator,
                                const RasProcesses& processes);
 

@@ -279,9 +279,25 @@ void StackDumps::Reap() {
   }
 }
 
-StackDump StackDumps::Look(const std::vector<pid_t>& pids) {
-  const absl::StatusOr<RasPlace> place = ras_.Find(pids, quit_.get());
-  StackDump dump = DumpStacks(pids, patience_, quit_.get());
+// `linked`: as for Take.
+std::vector<pid_t> StackDumps::PidsOf(const RankSession& session,
+                                      pid_t linked) {
+  std::vector<pid_t> pids;
+  if (session.id == 0) return pids;
+  for (const FoundProcess& found : FindMatching({{}, {session}, {}, {}})) {
+    pids.push_back(found.pid);
+  }
+  // The rank's own pid may be from another namespace, or false.
+  const auto named = std::find(pids.begin(), pids.end(), linked);
+  if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
+  return pids;
+}
+
+StackDump StackDumps::Look(const RankSession& session, pid_t linked) {
+  const absl::StatusOr<RasPlace> place =
+      ras_.Find(PidsOf(session, linked), quit_.get());
+  // Some may have ended since.
+  StackDump dump = DumpStacks(PidsOf(session, linked), patience_, quit_.get());
   if (place.ok()) {
     dump.nccl = place->place;
     if (!place->text.empty()) {
@@ -305,16 +321,7 @@ void StackDumps::Take(const RankIncarnation& incarnation,
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
   const auto dump = [this, incarnation, session, linked,
                      ended = look.ended.get()] {
-    std::vector<pid_t> pids;
-    if (session.id != 0) {
-      for (const FoundProcess& found : FindMatching({{}, {session}, {}, {}})) {
-        pids.push_back(found.pid);
-      }
-    }
-    // The rank's own pid may be from another namespace, or false.
-    const auto named = std::find(pids.begin(), pids.end(), linked);
-    if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
-    StackDump dump = Look(pids);
+    StackDump dump = Look(session, linked);
     dump.text = absl::StrCat("rollcall: local rank ", incarnation.local_rank,
                              " makes no progress; its stacks:\n", dump.text);
     done_(incarnation, std::move(dump));

@@ -71,7 +71,8 @@ class StackDumps {
     Fd ended;  // Readable at its end.
   };
   void Reap();
-  StackDump Look(const std::vector<pid_t>& pids);
+  static std::vector<pid_t> PidsOf(const RankSession& session, pid_t linked);
+  StackDump Look(const RankSession& session, pid_t linked);
 
   const absl::Duration patience_;
   const Done done_;

@@ -61,8 +61,10 @@ class Connection:
         self._waiting: Dict[int, bytes] = {}
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
-        # Of those that PyTorch counts: what was begun before this world.
-        self.collectives_before = 0
+        # The ranks of this world, whether it has made a step, and the
+        # collectives that PyTorch had counted then.
+        self._ranks, self._stepped = 0, False
+        self._collectives_before: Optional[int] = None
         self._wake: Optional[Callable[[], None]] = None
         self._wake_for = 0
 
@@ -160,6 +162,20 @@ class Connection:
             over = self._take_wake()
         if over is not None:
             over()
+
+    def new_world(self, ranks: int) -> None:
+        """So many ranks are in the world that the program enters."""
+        with self.changed:
+            self._ranks, self._stepped = ranks, False
+            self._collectives_before = None
+
+    def stepped(self) -> None:
+        """A step is done. After its first one all ranks of a world are at the
+        same place in the program, so they count from there."""
+        if not self._stepped:
+            begun = _collectives.begun(self._ranks)
+            with self.changed:
+                self._stepped, self._collectives_before = True, begun
 
     def when_asked(self, where: Optional[Where]) -> None:
         with self.changed:
@@ -297,15 +313,18 @@ class Connection:
 
     def _answer_where(self, generation: int) -> None:
         with self.changed:
-            where, before = self._where, self.collectives_before
+            where, before = self._where, self._collectives_before
+            ranks = self._ranks
         here = Writer().uint(1, generation)
         try:
             seen = None if where is None else where()
             if seen is not None:
                 here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
-            begun = _collectives.begun() if where is None else None
-            if begun is not None:
-                here.uint(2, begun - before, always=True)
+            elif where is None and before is not None:
+                begun = _collectives.begun(ranks)
+                # A group that was made since counts anew.
+                if begun is not None and begun >= before:
+                    here.uint(2, begun - before, always=True)
         except BaseException:  # pylint: disable=broad-except
             # A program's mistake must not cost the connection.
             here = Writer().uint(1, generation)

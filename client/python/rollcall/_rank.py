@@ -9,7 +9,7 @@ import weakref
 from types import TracebackType
 from typing import Callable, List, Optional, Tuple, Type, Union
 
-from . import _collectives, _wire, errors
+from . import _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
                           STOPPED, Connection, Where)
 from ._store import LocalStore, RemoteStore, Store
@@ -34,6 +34,8 @@ class Rank:
     def __init__(self, connection: Optional[Connection], world: World) -> None:
         self._connection = connection
         self._world = world
+        if connection is not None:
+            connection.new_world(world.size)
         self._store = Store(self._store_backend())
         # What lives as long as this world, and that of the world before.
         self._kept: List[object] = []
@@ -148,6 +150,7 @@ class Rank:
             message.double(3, loss)
         if tokens_per_second is not None:
             message.double(4, tokens_per_second)
+        self._connection.stepped()
         self._connection.send(PROGRESS, message)
 
     def when_asked(self, where: Optional[Where]) -> None:
@@ -156,17 +159,11 @@ class Rank:
         the collective of this world that it entered last and of the one that it
         left last, the same on all ranks; None: unknown. Called on another
         thread; it must not block. Without a function, the collectives of
-        torch.distributed's default group are counted."""
+        torch.distributed's default group are counted, from the first
+        `progress` of a world on; over NCCL by PyTorch 2.4 and newer, over
+        Gloo by 2.9 and newer."""
         if self._connection is not None:
             self._connection.when_asked(where)
-
-    def count_collectives_from_here(self) -> None:
-        """All ranks of this world are here, and have called none of its
-        collectives: a group that was there before begins at 0 on all."""
-        if self._connection is not None:
-            begun = _collectives.begun() or 0
-            with self._connection.changed:
-                self._connection.collectives_before = begun
 
     def leave(self) -> None:
         """This process was asked to leave (SIGTERM, SIGUSR1), so its node
@@ -299,6 +296,7 @@ class Rank:
             world = connection.world
         assert world is not None
         self._world = world
+        connection.new_world(world.size)
         self._store = Store(self._store_backend())
         self._kept_before, self._kept = self._kept, []
         return world

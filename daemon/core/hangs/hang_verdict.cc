@@ -43,6 +43,18 @@ bool IsOneNodes(const std::vector<HangClaim>& claims, const HangPlace& place) {
          (alike.size() < claims.size() && NodesOf(alike) == 1);
 }
 
+HangPlace::Nccl NcclOf(const v1::RankStalled& said) {
+  if (said.has_collective_entered()) return HangPlace::kUnknown;
+  switch (said.nccl()) {
+    case v1::NCCL_PLACE_BEHIND:
+      return HangPlace::kBehind;
+    case v1::NCCL_PLACE_WAITS:
+      return HangPlace::kWaits;
+    default:
+      return HangPlace::kUnknown;
+  }
+}
+
 }  // namespace
 
 bool HasBegun(const v1::RankStalled& said) {
@@ -53,7 +65,7 @@ HangPlace::HangPlace(const v1::RankStalled& said)
     : runs(!said.stopped()),
       begun(HasBegun(said)),
       answers(!said.has_answered() || said.answered()),
-      nccl_waits(said.nccl() != v1::NCCL_PLACE_BEHIND),
+      nccl(NcclOf(said)),
       entered(said.has_answered() ? said.collective_entered() : UINT64_MAX),
       left(said.has_answered() ? said.collective_left() : UINT64_MAX) {}
 
@@ -73,8 +85,10 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   std::vector<size_t> believed;
   for (size_t at = 0; at < claims.size(); ++at) {
     const v1::RankStalled& said = *claims[at].said;
-    const bool too_far =
-        said.answered() && said.collective_entered() > verdict.entered_max;
+    // Who knows only what it has begun may have queued more, or count other
+    // operations too.
+    const bool too_far = said.answered() && said.has_collective_left() &&
+                         said.collective_entered() > verdict.entered_max;
     if (!too_far) {
       believed.push_back(at);
     } else if (!verdict.disbelieved.has_value() ||
@@ -91,7 +105,14 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   if (place.runs && !place.begun && !IsOneNodes(claims, place)) {
     verdict.kind = HangVerdict::Kind::kNotBegun;
   }
-  if (!place.runs || !place.begun || !place.answers || !place.nccl_waits) {
+  if (!place.runs || !place.begun || !place.answers) return verdict;
+  if (place.nccl == HangPlace::kBehind) {
+    const bool several =
+        std::any_of(claims.begin(), claims.end(), [&](const HangClaim& other) {
+          return other.node_rank != behind.node_rank &&
+                 HangPlace(*other.said) == place;
+        });
+    if (several) verdict.kind = HangVerdict::Kind::kSeveral;
     return verdict;
   }
   std::set<int> nodes_ahead;

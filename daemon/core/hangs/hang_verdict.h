@@ -12,7 +12,8 @@
 // own rank (stopped, has not begun, does not answer, behind for NCCL, behind
 // the node's other ranks) is believed. No rank is to blame if ranks of several
 // nodes, or all ranks, have not begun: it is not known which of them the others
-// wait for.
+// wait for. The same where ranks of several nodes are behind for NCCL, which
+// does not know what they wait for outside of collectives.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_
@@ -42,16 +43,17 @@ inline constexpr uint64_t kCollectivesAheadMax = 1024;
 bool HasBegun(const v1::RankStalled& said);
 
 // The position of a rank; smaller: further behind. Stopped ranks come first,
-// then those that have not begun, those that do not answer, and those of which
-// NCCL says that they are behind. A rank that cannot be asked (a plain command)
-// comes last, so that it is judged by time alone.
+// then those that have not begun, those that do not answer, and those that are
+// behind for NCCL. Those that wait in NCCL come last. A rank that cannot be
+// asked (a plain command) is further ahead than all that can, so that it is
+// judged by time alone.
 struct HangPlace {
   explicit HangPlace(const v1::RankStalled& said);
 
   bool runs;
   bool begun;
   bool answers;
-  bool nccl_waits;  // Or is not known.
+  enum Nccl { kBehind, kUnknown, kWaits } nccl;
   uint64_t entered;
   uint64_t left;
 
@@ -73,6 +75,7 @@ struct HangVerdict {
                 // behind.
     kOneClaim,  // No rank is: only `claim`'s node is ahead of the others.
     kNotBegun,  // No rank is: `claim` and others have not begun.
+    kSeveral,   // No rank is: ranks of several nodes are behind for NCCL.
   };
   Kind kind = Kind::kBehind;
   // Index into the claims.

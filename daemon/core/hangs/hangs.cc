@@ -31,7 +31,7 @@ std::string InCollective(const v1::RankStalled& said) {
 
 // The rank is in a collective, or not yet ready for the first one.
 bool WaitsForOthers(const v1::RankStalled& said) {
-  return said.nccl() == v1::NCCL_PLACE_WAITS ||
+  return HangPlace(said).nccl == HangPlace::kWaits ||
          said.collective_entered() > said.collective_left() ||
          (!said.has_collective_entered() && said.step() == 0);
 }
@@ -161,13 +161,14 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
   const bool all = AllStand(world);
   const v1::RankStalled& first = stalls_.begin()->second.said;
   // A single stalled rank may be the root cause itself.
-  if (stalls_.size() == 1 &&
+  const bool waits = HangPlace(first).nccl == HangPlace::kWaits;
+  if (stalls_.size() == 1 && (all || !waits) &&
       (all || first.step() > 0 || !AMemberHasNotStarted(world))) {
     return false;
   }
   return std::all_of(stalls_.begin(), stalls_.end(), [&](const auto& entry) {
     const v1::RankStalled& said = entry.second.said;
-    const bool in_nccl = said.nccl() == v1::NCCL_PLACE_WAITS;
+    const bool in_nccl = HangPlace(said).nccl == HangPlace::kWaits;
     return (said.answered() || in_nccl) && !said.stopped() &&
            HangPlace(said) == HangPlace(first) &&
            (all ? said.has_collective_entered() || in_nccl
@@ -179,9 +180,8 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
 std::string Hangs::WhereAllStand(const World& world) const {
   const v1::RankStalled& said = stalls_.begin()->second.said;
   const std::string where =
-      !said.has_collective_entered() && said.nccl() == v1::NCCL_PLACE_WAITS
-          ? "are at one place for NCCL"
-      : said.collective_entered() == 0 ? "have entered no collective"
+      HangPlace(said).nccl == HangPlace::kWaits ? "are in collectives of NCCL"
+      : said.collective_entered() == 0          ? "have entered no collective"
       : !said.has_collective_left()
           ? absl::StrCat("have begun collective ", said.collective_entered())
       : said.collective_entered() > said.collective_left()
@@ -204,16 +204,24 @@ std::string Hangs::WhereAllStand(const World& world) const {
       " and wait for others: ", NameList(std::move(missing), kRanksNamed));
 }
 
-std::string Hangs::WhoHasNotBegun(const World& world) const {
+// The ranks of which that is true, with what their agents have seen.
+template <typename Predicate>
+std::vector<std::string> Hangs::NamesOf(const Predicate& holds) const {
   std::vector<std::string> names;
   for (const auto& [rank, stall] : stalls_) {
-    if (HasBegun(stall.said)) continue;
+    if (!holds(stall.said)) continue;
     std::string name = absl::StrCat("rank ", rank, " on ", stall.node);
     if (!stall.said.text().empty()) {
       absl::StrAppend(&name, " (", stall.said.text(), ")");
     }
     names.push_back(std::move(name));
   }
+  return names;
+}
+
+std::string Hangs::WhoHasNotBegun(const World& world) const {
+  std::vector<std::string> names =
+      NamesOf([](const v1::RankStalled& said) { return !HasBegun(said); });
   const size_t all = world.world_size;
   const std::string how_many = names.size() == all
                                    ? absl::StrCat("all ", all)
@@ -225,17 +233,30 @@ std::string Hangs::WhoHasNotBegun(const World& world) const {
                       "; if they need longer, raise --start-timeout");
 }
 
+std::string Hangs::WhoIsBehindInNccl() const {
+  return absl::StrCat(
+      "ranks of several nodes have begun fewer collectives of NCCL than "
+      "others, "
+      "and nothing tells them apart: ",
+      NameList(NamesOf([](const v1::RankStalled& said) {
+                 return HangPlace(said).nccl == HangPlace::kBehind;
+               }),
+               kRanksNamed));
+}
+
 // Text: how the position of the rank to blame differs from the others.
 std::string Hangs::WhereItStands(const Stall& stall,
                                  uint64_t believed_max) const {
   const v1::RankStalled& said = stall.said;
   const HangPlace place(said);
   uint64_t furthest = 0;
-  bool alone = true;
+  bool alone = true, others_wait = false;
   for (const auto& [rank, other] : stalls_) {
     const uint64_t entered = other.said.collective_entered();
     if (entered <= believed_max) furthest = std::max(furthest, entered);
     alone = alone && (&other == &stall || HangPlace(other.said) != place);
+    others_wait =
+        others_wait || HangPlace(other.said).nccl == HangPlace::kWaits;
   }
   std::string text;
   if (said.stopped()) {
@@ -244,8 +265,10 @@ std::string Hangs::WhereItStands(const Stall& stall,
     text = "it has neither linked nor published a step since its start";
   } else if (said.has_answered() && !said.answered()) {
     text = "it does not answer its agent";
-  } else if (said.nccl() == v1::NCCL_PLACE_BEHIND) {
-    text = "it has begun fewer collectives than the others";
+  } else if (place.nccl == HangPlace::kBehind) {
+    text = "it has begun fewer collectives of NCCL than others";
+  } else if (others_wait && place.nccl != HangPlace::kWaits) {
+    text = "others are in collectives of NCCL, and it is not known to be";
   } else if (alone && stalls_.size() > 1 && said.has_answered()) {
     text = absl::StrCat(InCollective(said), ", while others ",
                         said.has_collective_left() ? "are in " : "have begun ",
@@ -282,6 +305,9 @@ Hangs::Decision Hangs::Blame(const World& world) const {
   }
   if (verdict.kind == Kind::kNotBegun) {
     return NobodyIsToBlame(WhoHasNotBegun(world), world);
+  }
+  if (verdict.kind == Kind::kSeveral) {
+    return NobodyIsToBlame(WhoIsBehindInNccl(), world);
   }
   const std::string too_far =
       absl::StrCat(" by its own report, over ", kCollectivesAheadMax,

@@ -127,7 +127,10 @@ class Hangs {
   }
   bool AllStandAtOnePlace(const World& world) const;
   std::string WhereAllStand(const World& world) const;
+  template <typename Predicate>
+  std::vector<std::string> NamesOf(const Predicate& holds) const;
   std::string WhoHasNotBegun(const World& world) const;
+  std::string WhoIsBehindInNccl() const;
   std::string WhereItStands(const Stall& stall, uint64_t believed_max) const;
   Decision Blame(const World& world) const;
 

@@ -31,8 +31,12 @@ void HangChecks::OnSaid(const std::string& node,
     const bool linked = stalled.has_answered();
     const bool begun = linked || stalled.step() > 0;
     if (begun) have_started_.insert(node);
+    const int nccl = stalled.has_collective_entered()          ? 0
+                     : stalled.nccl() == v1::NCCL_PLACE_BEHIND ? -1
+                     : stalled.nccl() == v1::NCCL_PLACE_WAITS  ? 1
+                                                               : 0;
     stalls_[rank] =
-        Stall{{!stalled.stopped(), begun, !linked || stalled.answered(),
+        Stall{{!stalled.stopped(), begun, !linked || stalled.answered(), nccl,
                linked ? stalled.collective_entered() : UINT64_MAX}};
   }
 }

@@ -45,6 +45,7 @@ class HangChecks {
     bool runs;
     bool begun;  // Has linked or published a step.
     bool answers;
+    int nccl;  // -1: behind, 1: waits.
     uint64_t entered;
 
     auto operator<=>(const Place&) const = default;

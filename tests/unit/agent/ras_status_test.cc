@@ -44,12 +44,13 @@ TEST(RasStatus, ARecordedAnswerNamesTheRankThatIsBehind) {
             v1::NCCL_PLACE_UNSPECIFIED);
 }
 
-RasRank At(uint64_t begun, int64_t pid, const char* host = "10.0.0.1") {
-  return {pid % 10, host, pid, begun};
+RasRank At(uint64_t begun, int64_t pid, const char* host = "10.0.0.1",
+           int64_t device = 0) {
+  return {pid % 10, host, pid, device, begun};
 }
 
 TEST(FindPlace, WhoWaitsForNoOneAndIsBehindIsBehind) {
-  const RasRank dead{3, "10.0.0.2", 43, 0};
+  const RasRank dead{3, "10.0.0.2", 43, 0, 0};
   const struct {
     const char* what;
     std::vector<RasCommunicator> communicators;
@@ -63,7 +64,7 @@ TEST(FindPlace, WhoWaitsForNoOneAndIsBehindIsBehind) {
        ""},
       {"all at one place",
        {{"x", 2, {At(5, 21), At(5, 12)}, {}}},
-       v1::NCCL_PLACE_WAITS,
+       v1::NCCL_PLACE_UNSPECIFIED,
        ""},
       {"behind",
        {{"x", 3, {At(4, 21), At(5, 12), At(4, 13)}, {}}},
@@ -94,9 +95,13 @@ TEST(FindPlace, WhoWaitsForNoOneAndIsBehindIsBehind) {
        v1::NCCL_PLACE_WAITS,
        "waits for rank 3 (process 43 on 10.0.0.2), which does not answer"},
       {"of a process with two GPUs the rank that is further behind",
-       {{"x", 3, {At(5, 21), At(4, 21), At(5, 12)}, {}}},
+       {{"x", 3, {At(5, 21), At(4, 21, "10.0.0.1", 1), At(5, 12)}, {}}},
        v1::NCCL_PLACE_BEHIND,
        "others 5"},
+      {"two processes with one pid and one address",
+       {{"x", 3, {At(5, 21), At(4, 21), At(5, 12)}, {}}},
+       v1::NCCL_PLACE_UNSPECIFIED,
+       ""},
       {"the zone of an address does not matter",
        {{"x", 2, {At(4, 21, "fe80::1%eth0"), At(5, 12)}, {}}},
        v1::NCCL_PLACE_BEHIND,
@@ -135,6 +140,28 @@ TEST(ParseRasStatus, WhatIsNoAnswerIsRefusedAndWrongMembersCountAsMissing) {
     ASSERT_TRUE(status.ok()) << status.status();
     EXPECT_EQ(FindPlace(*status, {{21}, kHere}).text, "") << json;
   }
+}
+
+TEST(ParseRasStatus, WhoHasLeftIsNotMissing) {
+  const absl::StatusOr<RasStatus> status = ParseRasStatus(
+      "{\"communicators\": [{\"missing_ranks\": [{\"rank\": 1, "
+      "\"unresponsive\": false, \"considered_dead\": false}, {\"rank\": 2, "
+      "\"unresponsive\": true}, {\"rank\": 3, \"considered_dead\": true}, "
+      "{\"rank\": 4}]}]}");
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_EQ(status->communicators.size(), 1u);
+  std::vector<int64_t> missing;
+  for (const RasRank& rank : status->communicators[0].missing) {
+    missing.push_back(rank.rank);
+  }
+  EXPECT_EQ(missing, (std::vector<int64_t>{2, 3}));
+}
+
+TEST(ParseRasStatus, AnAnswerWithoutEndIsRefused) {
+  std::string json = "{\"communicators\": [";
+  for (size_t i = 0; i < kRasPartsMax / 2; ++i) json += "{},";
+  const absl::StatusOr<RasStatus> status = ParseRasStatus(json + "{}]}");
+  EXPECT_TRUE(absl::IsResourceExhausted(status.status())) << status.status();
 }
 
 TEST(ParseRasStatus, TextsAreMadePrintable) {

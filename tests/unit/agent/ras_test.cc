@@ -139,13 +139,14 @@ TEST(Ras, RanksThatAskAtTheSameTimeAskOnce) {
   EXPECT_EQ(service.connections(), 1);
 }
 
-TEST(Ras, AStoppedProcessAndOneOfAnotherJobAreAskedForNothing) {
+TEST(Ras, AStoppedProcessAndThoseOfOtherJobsArePassedOver) {
   const Service service({{.silent = true},
                          {.answer = Answer(9, 1 << 30)},
-                         {.answer = Answer(5)}});
+                         {.format = "ERROR: unknown command\n"},
+                         {.answer = Answer(6)}});
   Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())});
   EXPECT_EQ(PlaceAt(ras), v1::NCCL_PLACE_WAITS);
-  EXPECT_EQ(service.connections(), 3);
+  EXPECT_EQ(service.connections(), 4);
 }
 
 TEST(Ras, WhyThereIsNoAnswerIsSaid) {
@@ -165,11 +166,17 @@ TEST(Ras, WhyThereIsNoAnswerIsSaid) {
     EXPECT_TRUE(absl::StrContains(status.message(), row.said)) << status;
     EXPECT_FALSE(absl::IsUnavailable(status)) << status;
   }
-  for (const char* address : {"", "28028", "somewhere:28028", "localhost:x",
-                              "localhost:", "[::1]:99999"}) {
+  for (const std::string& address : std::vector<std::string>{
+           "", "28028", "somewhere:28028", "localhost:x", "localhost:",
+           "localhost:0", absl::StrCat("[::1]:", 1 << 16), "[::1:28028"}) {
     const absl::Status status = AskRas(address, absl::Seconds(20)).status();
-    EXPECT_FALSE(status.ok()) << address;
-    EXPECT_TRUE(absl::StrContains(status.message(), "NCCL")) << status;
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << address;
+    EXPECT_TRUE(absl::StrContains(
+        status.message(),
+        absl::StrCat("NCCL_RAS_ADDR: expected localhost:PORT or an IP address "
+                     "and a port, got \"",
+                     address, "\"")))
+        << status;
   }
 }
 

@@ -282,7 +282,6 @@ class _Driver:
             handles=[one["handle"] for one in all_of],
             # Below the time that a rank has to answer an abort.
             timeout=timedelta(seconds=8 + world.size / 50)).wait()
-        rank.count_collectives_from_here()
         with self._lock:
             self._stepping = world.generation
             self._committed = state.step

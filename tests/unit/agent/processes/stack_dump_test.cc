@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -126,6 +127,11 @@ TEST(DumpStacks, ItsTimeIsBounded) {
   // What a tool held goes on.
   const StackDump after = DumpStacks({process.pid()}, absl::ZeroDuration());
   EXPECT_FALSE(after.stopped) << after.text;
+}
+
+TEST(StackDumps, AllIsSaidBeforeTheVerdict) {
+  const Limits limits;
+  EXPECT_LT(Ras::kPatience + limits.stacks_patience, limits.hang_blame_window);
 }
 
 TEST(StackDumps, AnswersForAWholeSessionAndFirstForWhoNamedItself) {

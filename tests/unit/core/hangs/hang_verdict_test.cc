@@ -24,6 +24,10 @@ struct Standing {
     kAnswers,
     kSilent,
     kStopped,
+    // It answers, and NCCL says that it is behind.
+    kCountsAndBehind,
+    // It answers, and does not know what it has left.
+    kBegun,
     kPlain,
     // The same, and NCCL says that it is behind or waits.
     kBehind,
@@ -43,12 +47,16 @@ std::string Judge(const std::vector<Standing>& ranks) {
     const bool plain = what == Standing::kPlain || what == Standing::kBehind ||
                        what == Standing::kWaits;
     said[i].set_step(plain ? 7 : 0);
-    if (what == Standing::kBehind) said[i].set_nccl(v1::NCCL_PLACE_BEHIND);
+    if (what == Standing::kBehind || what == Standing::kCountsAndBehind) {
+      said[i].set_nccl(v1::NCCL_PLACE_BEHIND);
+    }
     if (what == Standing::kWaits) said[i].set_nccl(v1::NCCL_PLACE_WAITS);
     if (what < Standing::kPlain) {
       said[i].set_answered(ranks[i].what != Standing::kSilent);
       said[i].set_collective_entered(ranks[i].entered);
-      said[i].set_collective_left(ranks[i].left);
+      if (what != Standing::kBegun) {
+        said[i].set_collective_left(ranks[i].left);
+      }
     }
     said[i].set_stopped(what == Standing::kStopped ||
                         what == Standing::kStartsStopped);
@@ -59,6 +67,7 @@ std::string Judge(const std::vector<Standing>& ranks) {
   std::string text = verdict.kind == Kind::kBehind     ? "behind "
                      : verdict.kind == Kind::kTooFar   ? "too far "
                      : verdict.kind == Kind::kNotBegun ? "not begun "
+                     : verdict.kind == Kind::kSeveral  ? "several "
                                                        : "only ahead ";
   absl::StrAppend(&text, verdict.claim);
   if (verdict.disbelieved.has_value()) {
@@ -125,12 +134,34 @@ TEST(HangVerdict, WhoBeganIt) {
       {"none can be asked, and NCCL says who is behind",
        {{0, 0, 0, kWaits}, {1, 0, 0, kWaits}, {2, 0, 0, kBehind}},
        "behind 2"},
-      {"the first of those that are behind for NCCL",
-       {{0, 0, 0, kWaits}, {1, 0, 0, kBehind}, {2, 0, 0, kBehind}},
+      {"the first of one node's that are behind for NCCL",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kBehind}, {1, 0, 0, kBehind}},
        "behind 1"},
+      {"two nodes are behind for NCCL, and nothing tells them apart",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kBehind}, {2, 0, 0, kBehind}},
+       "several 1"},
       {"NCCL does not know all",
        {{0, 0, 0, kPlain}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
        "behind 1"},
+      {"who waits in NCCL is not to blame",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kWaits}, {2, 0, 0, kPlain}},
+       "behind 2"},
+      {"of two nodes one waits in NCCL",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kPlain}},
+       "behind 1"},
+      {"a single node that waits in NCCL clears only itself",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kPlain}, {2, 0, 0, kPlain}},
+       "only ahead 0"},
+      {"all wait in NCCL", {{0, 0, 0, kWaits}, {1, 0, 0, kWaits}}, "behind 0"},
+      {"what a rank counts itself is preferred",
+       {{0, 7, 6, kCountsAndBehind}, {1, 6, 6}, {2, 7, 6}},
+       "behind 1"},
+      {"who knows only what it has begun may be far ahead",
+       {{0, kFar, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFar, 0, kBegun}},
+       "behind 1"},
+      {"and is not called a liar",
+       {{0, 6, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFar, 0, kBegun}},
+       "only ahead 2"},
       {"a stopped one comes before one that is behind for NCCL",
        {{0, 7, 6, kStopped}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
        "behind 0"},

@@ -94,16 +94,45 @@ TEST_F(HangsTest, PlainRanksAreJudgedByWhatNcclSays) {
   EXPECT_EQ(some->cause.node(), "");
   EXPECT_EQ(
       some->cause.detail(),
-      "2 of 3 ranks are at one place for NCCL and wait for others: rank 2 "
+      "2 of 3 ranks are in collectives of NCCL and wait for others: rank 2 "
       "on c");
   hangs_.Take(2, "c", 2, InNccl(v1::NCCL_PLACE_BEHIND), kStart, limits_);
   const auto all = hangs_.Judge(ThreeNodes(), kStart, limits_);
   ASSERT_TRUE(all.has_value());
   EXPECT_EQ(all->cause.node(), "c");
   EXPECT_EQ(all->cause.detail(),
-            "it has begun fewer collectives than the others, after step 7");
+            "it has begun fewer collectives of NCCL than others, after step 7");
+  hangs_.Take(2, "c", 2, InNccl(v1::NCCL_PLACE_UNSPECIFIED), kStart, limits_);
+  const auto unknown = hangs_.Judge(ThreeNodes(), kStart, limits_);
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_EQ(unknown->cause.node(), "c");
+  EXPECT_EQ(
+      unknown->cause.detail(),
+      "others are in collectives of NCCL, and it is not known to be, after "
+      "step 7");
   hangs_.Take(2, "c", 2, waits, kStart, limits_);
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "nobody");
+}
+
+TEST_F(HangsTest, ASingleRankThatWaitsInNcclIsNotToBlame) {
+  hangs_.Take(0, "a", 0, InNccl(v1::NCCL_PLACE_WAITS), kStart, limits_);
+  EXPECT_EQ(Judged(ThreeNodes(), limits_.hang_blame_window), "nobody");
+}
+
+TEST_F(HangsTest, RanksOfSeveralNodesThatAreBehindInNcclAreNamed) {
+  v1::RankStalled behind = InNccl(v1::NCCL_PLACE_BEHIND);
+  behind.set_text("NCCL: 4");
+  hangs_.Take(0, "a", 0, behind, kStart, limits_);
+  hangs_.Take(1, "b", 1, InNccl(v1::NCCL_PLACE_WAITS), kStart, limits_);
+  hangs_.Take(2, "c", 2, behind, kStart, limits_);
+  const auto hang = hangs_.Judge(ThreeNodes(), kStart, limits_);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->cause.node(), "");
+  EXPECT_EQ(
+      hang->cause.detail(),
+      "ranks of several nodes have begun fewer collectives of NCCL than "
+      "others, and nothing tells them apart: rank 0 on a (NCCL: 4), rank 2 "
+      "on c (NCCL: 4)");
 }
 
 TEST_F(HangsTest, RanksThatKnowOnlyWhatTheyHaveBegunAreCompared) {
