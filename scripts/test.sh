@@ -38,7 +38,7 @@ scripts/build.sh asan unit_tests
 run asan "$jobs" -LE e2e
 scripts/build.sh release
 # End-to-end tests spend half of their time waiting.
-run release $((2 * jobs))
+run release $((jobs + (jobs + 1) / 2))
 
 echo "--- all tests, after $((SECONDS - began)) s"
 cat "$summaries"
