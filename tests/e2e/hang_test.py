@@ -225,8 +225,9 @@ class Hang(E2E):
         ras.known.set()
         for agent in (launcher, worker):
             self.assert_code(agent, 0)
-        launcher.await_line("rank 0 on w0 made no progress: it has begun fewer "
-                            "collectives of NCCL than others", "err")
+        # The launcher may see the next generation first.
+        worker.await_line("rank 0 on w0 made no progress: it has begun fewer "
+                          "collectives of NCCL than others", "err")
         self.assertIn("NCCL: 4 collectives begun in communicator "
                       "0xe86360c6fd238bd9 of 2 ranks, others 5",
                       launcher.text())

@@ -126,8 +126,8 @@ class Torch(WithTorch):
         for agent in (launcher, worker):
             self.assert_code(agent, 0)
         # Counted from the first step on.
-        launcher.await_line("rank 1 on w1 made no progress: it has begun "
-                            "collective 2, while others have begun 3", "err")
+        worker.await_line("rank 1 on w1 made no progress: it has begun "
+                          "collective 2, while others have begun 3", "err")
 
     def test_gloo_and_ddp_over_the_store(self):
         launcher = self.launch(
