@@ -25,8 +25,10 @@
 #             Gloo's full mesh of 256 ranks, a barrier; compared with TCPStore
 #   elastic   a training loses or gains a node: time until all ranks have done a
 #             step, compared with torchrun
-#   torch_elastic  the same with PyTorch's processes that live on, over Gloo;
-#             needs scripts/packages.sh pytorch (over 5 GB)
+#   torch_elastic  the same with PyTorch's processes that live on, over Gloo,
+#             beside torchrun; needs scripts/packages.sh pytorch (over 5 GB)
+#   torch_init  init_process_group of 32 ranks over our store and over TCPStore;
+#             needs scripts/packages.sh pytorch
 #   torchrun  16 agents of torchrun meet, run `true` and end: by rollcall and by
 #             c10d; needs scripts/packages.sh pytorch
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
@@ -35,7 +37,7 @@
 #   gpu       GPT-2 on one GPU: tokens per second, compared with PyTorch of
 #             ROLLCALL_TORCH_PYTHON (default python3); needs a GPU
 #
-# Without names: all but torch_elastic, torchrun and gpu. A slow result is not a failure.
+# Without names: all but torch_elastic, torch_init, torchrun and gpu. A slow result is not a failure.
 set -eu
 cd "$(dirname "$0")/.."
 scripts/packages.sh test
@@ -57,11 +59,12 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web store t
     takeover) python3 -B tests/bench/takeover.py ;;
     elastic) python3 -B tests/bench/elastic.py ;;
     torch_elastic) python3 -B tests/bench/torch_elastic.py ;;
+    torch_init) python3 -B tests/bench/torch_init.py ;;
     torchrun) python3 -B tests/bench/torchrun.py ;;
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, torchrun, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done
