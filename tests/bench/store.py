@@ -30,19 +30,24 @@ NAMES = {"set": "set, one rank", "get": "get, one rank", "add": "add, one rank",
          "mesh": "addresses of a full mesh", "barrier": "barrier of all"}
 
 
+def attached(stage, nodes, ranks):
+    """Starts a job whose ranks attach: the path of each node's socket."""
+    flags = ["--no-hosts", "--attach", "--nproc-per-node", str(ranks)]
+    agents = [stage.start([harness.ROLLCALL, "launch", "--nodes", str(nodes),
+                           "--job", "bench", *flags])]
+    join = agents[0].await_line(r"rc1\.\S+", "err")[0]
+    for number in range(1, nodes):
+        agents.append(stage.start([harness.ROLLCALL, "join", join, "--name",
+                                   f"w{number}", *flags]))
+    return [agent.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
+            for agent in agents]
+
+
 def ours(nodes, ranks):
     """{name: (seconds, operations)}"""
     stage = harness.Stage()
     try:
-        flags = ["--no-hosts", "--attach", "--nproc-per-node", str(ranks)]
-        agents = [stage.start([harness.ROLLCALL, "launch", "--nodes",
-                               str(nodes), "--job", "bench", *flags])]
-        join = agents[0].await_line(r"rc1\.\S+", "err")[0]
-        for number in range(1, nodes):
-            agents.append(stage.start([harness.ROLLCALL, "join", join, "--name",
-                                       f"w{number}", *flags]))
-        sockets = [agent.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
-                   for agent in agents]
+        sockets = attached(stage, nodes, ranks)
         measured = stage.run([os.path.join(harness.BIN, "store_ranks"),
                               str(ranks), *sockets])
         if measured.code != 0:

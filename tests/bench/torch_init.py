@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e"))
 
 import harness  # noqa: E402
 from paths import PYTORCH_VENV  # noqa: E402
+from store import attached  # noqa: E402
 
 RUNS = 5
 PYTHON = os.path.join(PYTORCH_VENV, "bin", "python3")
@@ -94,16 +95,8 @@ def seconds(stage, name, per_node, sockets):
 def ours(nodes, per_node):
     stage = harness.Stage()
     try:
-        flags = ["--no-hosts", "--attach", "--nproc-per-node", str(per_node)]
-        agents = [stage.start([harness.ROLLCALL, "launch", "--nodes",
-                               str(nodes), "--job", "bench", *flags])]
-        join = agents[0].await_line(r"rc1\.\S+", "err")[0]
-        for number in range(1, nodes):
-            agents.append(stage.start([harness.ROLLCALL, "join", join, "--name",
-                                       f"w{number}", *flags]))
-        sockets = [agent.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
-                   for agent in agents]
-        return seconds(stage, "rollcall", per_node, sockets)
+        return seconds(stage, "rollcall", per_node,
+                       attached(stage, nodes, per_node))
     finally:
         stage.end()
 

@@ -6,10 +6,10 @@
 // machine can answer in its place. So an agent takes from it only what concerns
 // its own ranks, and the daemon weighs it like all that a node says of itself.
 //
-// What is counted are collectives that the host has launched. Not counted:
-// point- to-point operations, and what CUDA graphs launch. A rank that waits
-// for its GPU after each step has launched fewer than one that does not,
-// without being the one that hangs.
+// NCCL counts the collectives that the host has launched, without
+// point-to-point operations and CUDA graphs. A rank that waits for its GPU
+// after each step has launched fewer than one that does not, without being the
+// one that hangs.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_RAS_STATUS_H_

@@ -322,7 +322,7 @@ class Connection:
                 here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
             elif where is None and before is not None:
                 begun = _collectives.begun(ranks)
-                # A group that was made since counts anew.
+                # The count of a group that was made later begins at 0.
                 if begun is not None and begun >= before:
                     here.uint(2, begun - before, always=True)
         except BaseException:  # pylint: disable=broad-except
