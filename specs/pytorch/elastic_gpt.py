@@ -7,8 +7,8 @@ are rollcall's end in "# elastic". When a node is lost, or one joins or leaves, 
 other processes re-form their group and train on from the last step: nothing is
 loaded from a disk, and no batch is lost or trained on twice. Rank 0 writes
 gpt.pt where all stop for a preemption, and at the end, and begins with it.
-Needs torch 2.14 and the package rollcalld. Works without rollcall, on one GPU or
-CPU.
+Needs torch 2.14 (on GPUs 2.5) and the package rollcalld. Works without rollcall, on
+one GPU or CPU.
 """
 import math
 import os

@@ -29,21 +29,22 @@ def gpus():
     return count.value
 
 
+def apart(command):
+    """Each rank as if on a machine of its own."""
+    return ["sh", "-c", APART, "sh", *command]
+
+
 @unittest.skipUnless(gpus(), "the driver shows no GPU")
 class Gpu(E2E):
     def train(self, *flags, steps=1_000_000):
         return [TRAIN, "--data", *TEXT, "--steps", str(steps), *SMALL, *flags]
-
-    def apart(self, command):
-        """Each rank as if on a machine of its own."""
-        return ["sh", "-c", APART, "sh", *command]
 
     def ranks(self, agent):
         return {p for p in descendants(agent.pid)
                 if command_line(p)[:1] == [TRAIN]}
 
     def test_survivors_live_on_and_a_newcomer_joins(self):
-        command = self.apart(self.train("--device", "cuda"))
+        command = apart(self.train("--device", "cuda"))
         launcher = self.launch(["--nodes", "2:3", "--max-restarts", "0",
                                 "--name", "w0"], command)
         join = self.join_string(launcher)
@@ -113,7 +114,7 @@ class Gpu(E2E):
     def test_the_network_of_gpus_is_checked(self):
         launcher = self.launch(
             ["--nodes", "2", "--local-workers", "1"],
-            self.apart([TRAIN, "--check", "--device", "cuda", "--max-bytes",
+            apart([TRAIN, "--check", "--device", "cuda", "--max-bytes",
                         "64K", "--pings", "20", "--require-net", "socket"]))
         launcher.await_line(r"# rollcall-train --check: 2 ranks on 2 nodes, "
                             r"transport Socket$")

@@ -71,6 +71,10 @@ class E2E(unittest.TestCase):
 
     def _end(self):
         signal.alarm(0)
+        transcripts = os.environ.get("ROLLCALL_TEST_TRANSCRIPTS")
+        if transcripts:
+            with open(transcripts, "a", encoding="utf-8") as f:
+                f.write(f"\n=== {self.id()}{self.stage.transcript(None)}\n")
         stray = self.stage.end()
         forget_lock(self._hosts)
         if self.checks_orphans and stray:

@@ -308,13 +308,14 @@ class Stage:
     def fail(self, message):
         raise AssertionError(message + self.transcript())
 
-    def transcript(self):
+    def transcript(self, lines=60):
+        """What the processes printed; `lines`: of each, None for all."""
         parts = []
         for p in self.processes:
             parts.append(f"\n--- {p}: "
                          f"{'running' if p.code is None else p.code}")
             parts += [f"  {'|' if stream == 'out' else '!'} {text[:400]}"
-                      for _, stream, text in p.lines[-60:]]
+                      for _, stream, text in p.lines[-lines if lines else 0:]]
         return "\n".join(parts)
 
     def orphans(self):

@@ -185,6 +185,8 @@ class _Slot:
 
     def __init__(self, tensor: Any) -> None:
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+        # As an optimizer's count of steps, where its weights are on a GPU.
+        self.on_host = not tensor.is_cuda
 
 
 def send_state(state: State, source: int, sends: bool, device: Any,
@@ -248,7 +250,7 @@ def _put_together(value: Any, source: int, device: Any) -> Any:
     if isinstance(value, _Slot):
         tensor = torch.empty(value.shape, dtype=value.dtype, device=device)
         dist.broadcast(tensor, src=source)
-        return tensor
+        return tensor.cpu() if value.on_host else tensor
     if isinstance(value, dict):
         return {key: _put_together(one, source, device)
                 for key, one in value.items()}

@@ -13,7 +13,7 @@
             (loss * state.sampler.weight).backward()
             state.commit(loss.item())          # optimizer.step(), and one step more
 
-    train(state, backend="gloo")
+    train(state)
 
 When a rank is lost, or a node joins or leaves, `train` is entered again in the
 next world, with the state of the rank that has most steps, which the group itself
@@ -23,16 +23,15 @@ by all ranks or by none.
 What comes after `commit` in a step may not run, where all stop for a notice. Ask
 `state.rank` and `state.size` who this is: once a world has ended, torch.distributed
 says rank 0 of 1 until `train` is entered again. Catch no bare `except` in `train`.
-Not for subgroups and device meshes yet (PyTorch numbers groups in each process by
-itself, so that a newcomer's numbers differ), nor for models whose ranks hold
-different parts.
+Not for models whose ranks hold different parts. Make subgroups and device meshes
+inside of `train`, over NCCL only: where Gloo's group is re-formed in place, PyTorch
+numbers groups in each process by itself, and a newcomer's numbers differ.
 
-Needs torch 2.14 or newer: there a group is re-formed in place. Seen over Gloo only.
+Needs torch 2.14 or newer over Gloo, 2.5 or newer over NCCL.
 """
 
 import functools
 import json
-import random
 import signal
 import sys
 import threading
@@ -44,9 +43,8 @@ import torch
 
 from .. import errors
 from .._rank import Rank, attach
-from .._store import LocalStore
-from .._store import Store as KeyValueStore
-from . import Store, dist
+from . import dist
+from ._groups import Groups, check_backend, default_backend, groups_for
 from ._sampler import Sampler
 from ._state import State, send_state
 
@@ -70,8 +68,8 @@ class _AtBoundary(BaseException):
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     """Makes `function(state, ...)` elastic. Call what this returns with
 
-    `backend`: of torch.distributed, one that can be re-formed in place ("gloo",
-    the default; "nccl2" was not tried).
+    `backend`: of torch.distributed, "gloo" or "nccl"; default: "nccl" if the
+    model of the state has parameters on GPUs, else "gloo".
     `on_notice`: called with the notice on every rank at the step where all stop
     for it (a drain, a newcomer, a preemption), to save a checkpoint, say.
 
@@ -101,16 +99,12 @@ class _Driver:
 
     def __init__(self, state: State, backend: Optional[str],
                  on_notice: Optional[Callable[[Any], None]]) -> None:
-        if not hasattr(dist, "_reconfigure"):
-            raise RuntimeError(
-                "rollcall.torch.elastic needs torch 2.14 or newer, found "
-                f"{torch.__version__}; use rollcall.torch.init_process_group, "
-                "and let rollcall start the ranks again")
+        self._backend = backend or default_backend(state.model)
+        check_backend(self._backend)
         self._rank: Rank = attach(elastic=True)
         self._state = state
-        self._backend = backend or "gloo"
         self._on_notice = on_notice
-        self._store = Store(self._rank)
+        self._groups: Groups = groups_for(self._rank, self._backend)
         self._fresh = True  # Has not been in a world.
         self._saving = False
         self._saved = 0  # In this generation.
@@ -139,10 +133,6 @@ class _Driver:
 
     def run(self, function: Callable[[], _Result]) -> _Result:
         self._take_signals()
-        world = self._rank.world
-        dist.init_process_group(
-            self._backend, store=self._store, rank=world.rank,
-            world_size=world.size, enable_reconfigure=True)
         self._state._driver = self
         if not self._rank.alone:
             self._watcher.start()
@@ -272,16 +262,14 @@ class _Driver:
         rank, state, world = self._rank, self._state, self._rank.world
         self._freed.clear()
         self._cut = self._returned = False
-        self._store.use(rank.store)
-        mine = {"handle": dist._get_reconfigure_handle(),
+        mine = {"card": self._groups.card(),
                 "step": state.step, "fresh": self._fresh, "whole": state.whole}
         all_of = [json.loads(one) for one in rank.exchange(
             "elastic/join", json.dumps(mine))]
-        dist._reconfigure(
-            uuid=world.generation,
-            handles=[one["handle"] for one in all_of],
+        self._groups.join(
+            rank, [one["card"] for one in all_of],
             # Below the time that a rank has to answer an abort.
-            timeout=timedelta(seconds=8 + world.size / 50)).wait()
+            timedelta(seconds=8 + world.size / 50))
         with self._lock:
             self._stepping = world.generation
             self._committed = state.step
@@ -393,15 +381,10 @@ class _Driver:
         return not at_boundary
 
     def _free(self) -> None:
-        """A group of this process alone takes the place of the one that all had:
-        collectives that wait fail; later ones do no harm, as nothing is applied
-        any more."""
+        """What waits in the group ends, and what it got is not applied."""
         self._cut = True
         try:
-            self._store.use(KeyValueStore(LocalStore()))
-            dist._reconfigure(
-                uuid=random.getrandbits(62) | 1 << 62,
-                handles=[dist._get_reconfigure_handle()]).wait()
+            self._groups.free()
         finally:
             self._freed.set()
 

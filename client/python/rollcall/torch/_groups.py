@@ -1,0 +1,127 @@
+"""How the default group of torch.distributed is made again in the next world,
+and how a thread that waits in one of its collectives is freed."""
+
+import os
+import random
+from datetime import timedelta
+from typing import Any, List
+
+import torch
+
+from .._rank import Rank
+from .._store import LocalStore
+from .._store import Store as KeyValueStore
+from . import Store, dist
+
+
+class Groups:
+    """The default group, one world after the other."""
+
+    def __init__(self, rank: Rank) -> None:
+        self._store = Store(rank)
+
+    def card(self) -> str:
+        """What the other ranks need from this one to connect to it."""
+        return ""
+
+    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+        """Connects the ranks of the world. `cards`: of all of them, by rank.
+        The training thread calls it."""
+        raise NotImplementedError
+
+    def free(self) -> None:
+        """A group of this process alone takes the place of the one that all
+        had: collectives that wait end, and later ones do no harm. The watcher's
+        thread calls it, at most once in a world."""
+        raise NotImplementedError
+
+
+class InPlace(Groups):
+    """PyTorch 2.14 and newer form a Gloo group again in place."""
+
+    def __init__(self, rank: Rank) -> None:
+        super().__init__(rank)
+        dist.init_process_group(
+            "gloo", store=self._store, rank=rank.world.rank,
+            world_size=rank.world.size, enable_reconfigure=True)
+
+    def card(self) -> str:
+        return str(dist._get_reconfigure_handle())
+
+    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+        self._store.use(rank.store)
+        dist._reconfigure(uuid=rank.world.generation, handles=cards,
+                          timeout=timeout).wait()
+
+    def free(self) -> None:
+        self._store.use(KeyValueStore(LocalStore()))
+        dist._reconfigure(
+            uuid=random.getrandbits(62) | 1 << 62,
+            handles=[dist._get_reconfigure_handle()]).wait()
+
+
+# Read where an NCCL group is made; a user's own values stay.
+_NCCL_VARIABLES = {
+    # When a peer is lost, PyTorch's watchdog would end the process.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    # An error would first wait for dumps, 60 s long (four times this), and an
+    # abort for that.
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "1",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+    # A communicator that is not connected yet can be aborted.
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "1",
+}
+
+
+class Anew(Groups):
+    """PyTorch 2.5 and newer can abort an NCCL group. A new one takes its place."""
+
+    def __init__(self, rank: Rank) -> None:
+        super().__init__(rank)
+        for name, value in _NCCL_VARIABLES.items():
+            os.environ.setdefault(name, value)
+
+    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self._store.use(rank.store)
+        # NCCL itself connects at the first collective.
+        self._make(rank.world.rank, rank.world.size)
+
+    def free(self) -> None:
+        self._store.use(KeyValueStore(LocalStore()))
+        dist.distributed_c10d._abort_process_group()
+        self._make(0, 1)
+
+    def _make(self, rank: int, size: int) -> None:
+        dist.init_process_group("nccl", store=self._store, rank=rank,
+                                world_size=size)
+
+
+def check_backend(backend: str) -> None:
+    """Raises ValueError if it is none that can be made again, and RuntimeError if
+    this PyTorch is too old to do so."""
+    able = {"gloo": ("2.14", hasattr(dist, "_reconfigure")),
+            "nccl": ("2.5", hasattr(dist.distributed_c10d,
+                                    "_abort_process_group"))}
+    if backend not in able:
+        raise ValueError('rollcall.torch.elastic: expected backend "gloo" or '
+                         f'"nccl", got "{backend}"')
+    needed, is_able = able[backend]
+    if not is_able:
+        raise RuntimeError(
+            f"rollcall.torch.elastic over {backend} needs torch {needed} or "
+            f"newer, found {torch.__version__}; use "
+            "rollcall.torch.init_process_group, and let rollcall start the ranks "
+            "again")
+
+
+def groups_for(rank: Rank, backend: str) -> Groups:
+    """For a backend that was checked."""
+    return InPlace(rank) if backend == "gloo" else Anew(rank)
+
+
+def default_backend(model: Any) -> str:
+    """NCCL for a model on GPUs, Gloo for any other."""
+    tensors = [] if model is None else list(model.parameters())
+    return "nccl" if any(one.is_cuda for one in tensors) else "gloo"
