@@ -87,6 +87,15 @@ except RuntimeError as error:
     print("said")
 """
 
+# The way of NCCL's groups, over Gloo. That frees a rank which waits for another
+# only where the other one's connections end: in a world of two.
+ANEW = """
+from rollcall.torch import _groups, elastic
+class OverGloo(_groups.Anew):
+    _BACKEND = "gloo"
+elastic.groups_over = lambda backend: OverGloo
+"""
+
 # Trains until its sampler is over; rank 0 says each step, all how they end.
 TRAINS = """
 import os, sys
@@ -164,9 +173,9 @@ class Elastic(E2E):
                     "OMP_NUM_THREADS": "1"}
         self.ends_now = self.stage.path("ends")
 
-    def command(self, epochs=1000, stop="until"):
-        return self.apart([self.python, "-c", TRAINS, str(epochs), stop,
-                           self.ends_now])
+    def command(self, epochs=1000, stop="until", before=""):
+        return self.apart([self.python, "-c", before + TRAINS, str(epochs),
+                           stop, self.ends_now])
 
     def apart(self, command):
         """What makes each rank one of a machine of its own, where that matters."""
@@ -202,11 +211,11 @@ class Elastic(E2E):
         return {m[1] for line in node.out()
                 for m in [re.search(r"pid (\d+)", line)] if m}
 
-    def test_a_killed_rank_costs_no_step_and_no_bit(self):
+    def test_a_killed_rank_costs_no_step_and_no_bit(self, before=""):
         ends = []
         for kills in (0, 2):
             launcher, _, workers = self.begin(
-                ["--nodes", "2"], ["w1"], self.command(8, "whole"))
+                ["--nodes", "2"], ["w1"], self.command(8, "whole", before))
             for number in range(kills):
                 launcher.await_line(f"step {60 + 60 * number} of 2")
                 victim = (launcher, workers["w1"])[number]
@@ -220,6 +229,9 @@ class Elastic(E2E):
                 self.assertEqual(len(self.pids(node)), 1 + kills // 2)
             ends.append(self.ended(launcher, workers["w1"]))
         self.assertEqual(ends[0], ends[1])
+
+    def test_a_group_that_is_made_anew_costs_no_step_and_no_bit(self):
+        self.test_a_killed_rank_costs_no_step_and_no_bit(ANEW)
 
     def test_nodes_come_and_go(self):
         launcher, join, workers = self.begin(

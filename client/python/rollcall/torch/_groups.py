@@ -4,7 +4,7 @@ and how a thread that waits in one of its collectives is freed."""
 import os
 import random
 from datetime import timedelta
-from typing import Any, List
+from typing import Any, Dict, List, Tuple, Type
 
 import torch
 
@@ -75,6 +75,7 @@ _NCCL_VARIABLES = {
 
 class Anew(Groups):
     """PyTorch 2.5 and newer can abort an NCCL group. A new one takes its place."""
+    _BACKEND = "nccl"
 
     def __init__(self, rank: Rank) -> None:
         super().__init__(rank)
@@ -94,31 +95,28 @@ class Anew(Groups):
         self._make(0, 1)
 
     def _make(self, rank: int, size: int) -> None:
-        dist.init_process_group("nccl", store=self._store, rank=rank,
+        dist.init_process_group(self._BACKEND, store=self._store, rank=rank,
                                 world_size=size)
 
 
-def check_backend(backend: str) -> None:
-    """Raises ValueError if it is none that can be made again, and RuntimeError if
-    this PyTorch is too old to do so."""
-    able = {"gloo": ("2.14", hasattr(dist, "_reconfigure")),
-            "nccl": ("2.5", hasattr(dist.distributed_c10d,
-                                    "_abort_process_group"))}
-    if backend not in able:
+def groups_over(backend: str) -> Type[Groups]:
+    """Raises ValueError if the backend is none whose groups can be made again, and
+    RuntimeError if this PyTorch is too old for it."""
+    kinds: Dict[str, Tuple[Type[Groups], str, bool]] = {
+        "gloo": (InPlace, "2.14", hasattr(dist, "_reconfigure")),
+        "nccl": (Anew, "2.5", hasattr(dist.distributed_c10d,
+                                      "_abort_process_group"))}
+    if backend not in kinds:
         raise ValueError('rollcall.torch.elastic: expected backend "gloo" or '
                          f'"nccl", got "{backend}"')
-    needed, is_able = able[backend]
+    kind, needed, is_able = kinds[backend]
     if not is_able:
         raise RuntimeError(
             f"rollcall.torch.elastic over {backend} needs torch {needed} or "
             f"newer, found {torch.__version__}; use "
             "rollcall.torch.init_process_group, and let rollcall start the ranks "
             "again")
-
-
-def groups_for(rank: Rank, backend: str) -> Groups:
-    """For a backend that was checked."""
-    return InPlace(rank) if backend == "gloo" else Anew(rank)
+    return kind
 
 
 def default_backend(model: Any) -> str:

@@ -44,7 +44,7 @@ import torch
 from .. import errors
 from .._rank import Rank, attach
 from . import dist
-from ._groups import Groups, check_backend, default_backend, groups_for
+from ._groups import Groups, default_backend, groups_over
 from ._sampler import Sampler
 from ._state import State, send_state
 
@@ -100,11 +100,11 @@ class _Driver:
     def __init__(self, state: State, backend: Optional[str],
                  on_notice: Optional[Callable[[Any], None]]) -> None:
         self._backend = backend or default_backend(state.model)
-        check_backend(self._backend)
+        kind = groups_over(self._backend)
         self._rank: Rank = attach(elastic=True)
         self._state = state
         self._on_notice = on_notice
-        self._groups: Groups = groups_for(self._rank, self._backend)
+        self._groups: Groups = kind(self._rank)
         self._fresh = True  # Has not been in a world.
         self._saving = False
         self._saved = 0  # In this generation.
