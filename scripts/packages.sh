@@ -152,8 +152,8 @@ make_programs_environments() {
 # compiled here, so that no test waits for it.
 make_pytorch_environment() {
   local folder=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}
-  make_environment "$folder" 'torch, lightning, accelerate, transformers, deepspeed' \
-    "" 'torch>=2.14' numpy lightning accelerate transformers deepspeed
+  make_environment "$folder" 'torch, lightning, accelerate, transformers, deepspeed, torchft' \
+    "" 'torch>=2.14' numpy lightning accelerate transformers deepspeed torchft
   TORCH_EXTENSIONS_DIR=$folder/extensions DS_ACCELERATOR=cpu \
     "$folder/bin/python3" - >/dev/null <<'EOF'
 from deepspeed.accelerator import get_accelerator

@@ -1,14 +1,16 @@
 """How soon PyTorch's processes train on that have lost a node, or won one.
 
-torch_elastic.py [NODES]     8
+torch_elastic.py [NODES [cpu|cuda]]     8 cpu
 
-Over Gloo, one rank a node, each with a thread; rollcall.torch.elastic, in the
-torch of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). Seconds from a
+One rank a node, each with a thread, over Gloo; or over NCCL, all on one GPU, and
+only ours. rollcall.torch.elastic, in the torch of ROLLCALL_TEST_TORCH_PYTHON or
+of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). Seconds from a
 kill -9 of an agent and its rank until the last survivor has done a step in the next
 world; rollcall waits reconnect_grace (1 s) for the agent, which is a setting and not
 counted. From where a newcomer's process begins (its start is Python's) until all
-have done a step with it. torchrun of the same torch (its own rendezvous, which
-starts the workers again) once, beside it. And the time of a commit beside the
+have done a step with it. Beside it, once each: torchrun of the same torch (its own
+rendezvous, which starts the workers again), and torchft, whose processes live on.
+And the time of a commit beside the
 optimizer alone.
 """
 import os
@@ -26,16 +28,20 @@ os.environ.setdefault("ROLLCALL_BIN",
 sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e"))
 
 import harness  # noqa: E402
+from gpu_test import apart  # noqa: E402
 from paths import PYTORCH_VENV  # noqa: E402
 
 RUNS = 5
 # Nodes of torchrun: with 8 on two cores it needs more than five minutes.
 PEERS = 3
 GRACE_S = 1.0
-PYTHON = os.path.join(PYTORCH_VENV, "bin", "python3")
+ON_GPU = sys.argv[2:] == ["cuda"]
+PYTHON = os.environ.get("ROLLCALL_TEST_TORCH_PYTHON",
+                        os.path.join(PYTORCH_VENV, "bin", "python3"))
 ENV = {"PYTHONPATH": os.path.join(PROJECT, "client", "python"),
-       "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1",
-       "CUDA_VISIBLE_DEVICES": ""}
+       "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+if not ON_GPU:
+    ENV["CUDA_VISIBLE_DEVICES"] = ""
 STEP = re.compile(r"t=(\S+) step \d+ of (\d+)$")
 BEGUN = re.compile(r"t=(\S+) begins")
 
@@ -45,7 +51,8 @@ import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from rollcall.torch import elastic
 torch.set_num_threads(1)
-model = torch.nn.Linear(8, 8)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = torch.nn.Linear(8, 8).to(device)
 state = elastic.State(model, torch.optim.SGD(model.parameters(), lr=1e-3))
 print(f"t={time.time():.6f} begins", flush=True)
 
@@ -53,7 +60,7 @@ print(f"t={time.time():.6f} begins", flush=True)
 def train(state):
     ddp = DistributedDataParallel(state.model)
     size, told = dist.get_world_size(), 0
-    x = torch.ones(4, 8)
+    x = torch.ones(4, 8).to(device)
     while True:
         ddp(x).sum().backward()
         state.commit()
@@ -81,6 +88,47 @@ while True:
     step += 1
     if step <= 3 or step % 200 == 0:
         print(f"t={time.time():.6f} step {step} of {size}", flush=True)
+"""
+
+# torchft's processes live on, too. One asks its lighthouse who is there, in each
+# step. Its DDP does not survive a lost peer (torchft 0.2, torch 2.11), so the
+# gradients are summed without it.
+LIGHTHOUSE = """
+import signal
+from torchft.coordination import LighthouseServer
+server = LighthouseServer(bind="127.0.0.1:0", min_replicas=2,
+                          join_timeout_ms=1000)
+print("lighthouse", server.address(), flush=True)
+signal.pause()
+"""
+TORCHFT_TRAINS = """
+import sys, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+from torchft import Manager, Optimizer, ProcessGroupGloo
+torch.set_num_threads(1)
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+limit = timedelta(seconds=60)
+manager = Manager(
+    pg=ProcessGroupGloo(timeout=limit), min_replica_size=2, timeout=limit,
+    load_state_dict=model.load_state_dict, state_dict=model.state_dict,
+    replica_id=sys.argv[1], lighthouse_addr=sys.argv[2], hostname="127.0.0.1",
+    rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port)
+stepper = Optimizer(manager, optimizer)
+x, told, was = torch.ones(4, 8), 0, 0
+while True:
+    stepper.zero_grad()
+    model(x).sum().backward()
+    for sent in [manager.allreduce(p.grad) for p in model.parameters()]:
+        sent.wait()
+    stepper.step()
+    size, step = manager.num_participants(), manager.current_step()
+    told, was = (told if size == was else 0), size
+    if told < 3 or step % 200 == 0:
+        print(f"t={time.time():.6f} step {step} of {size}", flush=True)
+        told += 1
 """
 
 COMMITS = """
@@ -129,7 +177,7 @@ def measure(nodes):
     rows = {"node killed (s)": [], "newcomer taken in (s)": []}
     stage = harness.Stage()
     try:
-        command = [PYTHON, "-c", TRAINS]
+        command = apart([PYTHON, "-c", TRAINS])
         launcher = stage.start(
             [harness.ROLLCALL, "launch", "--no-hosts", "--job", "bench",
              "--nodes", f"{nodes - 1}:{nodes}", "--max-restarts", "100", "--",
@@ -189,6 +237,25 @@ def measure_torchrun(nodes):
         stage.end()
 
 
+def measure_torchft(nodes):
+    """The same as measure_torchrun; None: there is no torchft."""
+    stage = harness.Stage()
+    try:
+        if stage.run([PYTHON, "-c", "import torchft"], ENV).code != 0:
+            return None
+        # Both log each step.
+        quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", PYTHON, "-c"]
+        address = stage.start([*quiet, LIGHTHOUSE], ENV).await_line(
+            r"lighthouse (http\S+)", deadline_s=120)[1]
+        agents = [stage.start([*quiet, TORCHFT_TRAINS, f"r{number}", address],
+                              ENV) for number in range(nodes)]
+        last_step(stage, agents, nodes, 0)
+        since = kill(agents.pop())
+        return last_step(stage, agents, nodes - 1, since) - since
+    finally:
+        stage.end()
+
+
 def main():
     if not os.access(PYTHON, os.X_OK):
         raise SystemExit(f"there is no {PYTHON}; scripts/packages.sh pytorch "
@@ -199,7 +266,12 @@ def main():
     for name, times in rows.items():
         print(f"  {name:24} {statistics.median(times):6.3f} "
               f"({max(times):.3f})")
+    if ON_GPU:
+        return
     print(f"  node killed, torchrun of {PEERS} nodes {measure_torchrun(PEERS):6.1f}")
+    torchft = measure_torchft(nodes)
+    print("  node killed, torchft: " + (
+        "not installed" if torchft is None else f"{torchft:.3f}"))
     stage = harness.Stage()
     try:
         one = stage.run([harness.ROLLCALL, "launch", "--no-hosts", "--job",
