@@ -287,6 +287,46 @@ class Readmes(E2E):
         for target in ("nothing.md", "#nothing", "client/README.md#nothing"):
             self.assertTrue(self.check_link("README.md", target), target)
 
+    def test_every_name_in_a_file(self):
+        """`Name` in `file.cc`: that file has the name."""
+        wrong, seen = [], 0
+        for path in readmes():
+            prose = " ".join(blocks(read(path))[0].split())
+            for names, file in re.findall(
+                    r"((?:`[\w:]+`(?: \([^)]*\))?(?:,| and)? )+)"
+                    r"in `([\w./]+\.\w+)`", prose):
+                for name in re.findall(r"`([\w:]+)`",
+                                       re.sub(r"\([^)]*\)", "", names)):
+                    seen += 1
+                    problem = self.check_name(path, name, file)
+                    if problem:
+                        wrong.append(f"{path}: {problem}")
+        self.assertEqual(wrong, [])
+        self.assertGreater(seen, 20)
+        for name, file in (("Classify", "client/admin/job_text.cc"),
+                           ("Classify", "no/such_file.cc")):
+            self.assertTrue(self.check_name("README.md", name, file))
+
+    def check_name(self, path, name, file):
+        """What is wrong with it. `file`: the end of a path below the README's
+        folder or, if there is none, below the top."""
+        text = ""
+        for top in (os.path.dirname(path), ""):
+            top = os.path.join(harness.PROJECT, top)
+            for folder, folders, files in os.walk(top):
+                folders[:] = [one for one in folders
+                              if one not in ("build", ".git")]
+                if os.path.basename(file) in files:
+                    found = os.path.join(folder, os.path.basename(file))
+                    if found.endswith("/" + file):
+                        text += read(os.path.relpath(found, harness.PROJECT))
+            if text:
+                break
+        if not text:
+            return f"there is no {file}"
+        last = name.split(":")[-1]
+        return "" if re.search(rf"\b{last}\b", text) else f"no {name} in {file}"
+
     @staticmethod
     def check_link(path, target):
         name, _, anchor = target.partition("#")
