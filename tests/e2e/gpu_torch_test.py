@@ -75,8 +75,8 @@ class Hangs(E2E):
     def test_a_rank_that_hangs_before_a_collective_is_named(self):
         agents = self.hang("attached")
         agents[1].await_line(
-            r"rank 1 on w\d made no progress: it is in collective 8, while others "
-            r"are in 9, after step 9 ", "err")
+            r"rank 1 on w\d made no progress: it has begun collective 8, while "
+            r"others have begun 9, after step 9 ", "err")
 
 
 @unittest.skipUnless(gpus(), "the driver shows no GPU")

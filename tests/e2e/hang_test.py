@@ -81,7 +81,7 @@ class Ras(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, test):
-        super().__init__(("127.0.0.1", 0), RasGuest)
+        super().__init__(("127.0.0.1", 0), RasConnection)
         self.begun, self.known = {}, threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
         test.addCleanup(self.server_close)
@@ -101,7 +101,7 @@ class Ras(socketserver.ThreadingTCPServer):
             "missing_ranks": []}]}
 
 
-class RasGuest(socketserver.StreamRequestHandler):
+class RasConnection(socketserver.StreamRequestHandler):
     def handle(self):
         for line in self.rfile:
             if line.startswith(b"CLIENT PROTOCOL"):

@@ -1,8 +1,9 @@
 // Files, pipes and answers that other programs write and ours read: a rank's
 // error file, a check's thresholds, the id minting child, a launcher's
 // daemon.json, settings as JSON, the kernel's tables, a rank's output; and a
-// job's status as text, which a daemon may have filled with anything; where in
-// etcd a state lies, and a run that was read from there.
+// job's status as text, which a daemon may have filled with anything; NCCL's
+// answer about a job; where in etcd a state is, and a run that was read from
+// there.
 //
 // Oracle: nothing is thrown, nothing is longer than its bound, what is to be
 // UTF-8 is, and what is accepted comes back the same.
@@ -21,6 +22,7 @@
 #include "client/admin/job_text.h"
 #include "client/admin/text_width.h"
 #include "client/agent/nccl/nccl.h"
+#include "client/agent/nccl/ras_status.h"
 #include "client/agent/processes/cgroup.h"
 #include "client/agent/processes/error_file.h"
 #include "client/facts/bound_facts.h"
@@ -286,6 +288,25 @@ void Record(std::string_view bytes) {
   Run(*PackRun(run));
 }
 
+void RasAnswer(std::string_view text) {
+  const absl::StatusOr<RasStatus> status = ParseRasStatus(View(text));
+  if (!status.ok()) return;
+  size_t parts = status->communicators.size();
+  std::set<int64_t> pids;
+  std::set<std::string> hosts;
+  for (const RasCommunicator& communicator : status->communicators) {
+    parts += communicator.ranks.size() + communicator.missing.size();
+    for (const RasRank& rank : communicator.ranks) {
+      pids.insert(rank.pid);
+      hosts.insert(rank.host);
+    }
+  }
+  Expect(parts <= kRasPartsMax, "an answer has a bound");
+  const std::string said = FindPlace(*status, {pids, hosts}).text;
+  Expect(ValidUtf8(said) == said, "a place's text is UTF-8", said);
+  Expect(said.size() < 4096, "a place's text has a bound");
+}
+
 void Prints(std::string_view text) {
   for (const bool multiline : {false, true}) {
     const std::string clean = Printable(text, text.size(), multiline);
@@ -313,9 +334,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 1:
       Minted(feed.Rest());
       break;
-    case 2:
-      Settings(feed.Rest());
+    case 2: {
+      const std::string_view text = feed.Rest();
+      Settings(text);
+      RasAnswer(text);
       break;
+    }
     case 3:
       Kernel(feed);
       break;

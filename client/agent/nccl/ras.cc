@@ -43,7 +43,7 @@ absl::Status Closed(absl::string_view what) {
       absl::StrCat("NCCL's RAS service: ", what));
 }
 
-// One connection, with a deadline for all of it.
+// One connection, with a deadline.
 class Connection {
  public:
   Connection(absl::Time until, int quit) : until_(until), quit_(quit) {}
@@ -208,6 +208,11 @@ bool HasAny(const RasStatus& status, const RasProcesses& processes) {
                      });
 }
 
+absl::Status TookAllTime() {
+  return absl::DeadlineExceededError(
+      "NCCL's RAS service: the questions of other ranks took all the time");
+}
+
 // The value of a variable; empty: not set.
 std::string Variable(const std::vector<std::string>& environment,
                      absl::string_view name) {
@@ -260,44 +265,57 @@ absl::StatusOr<RasStatus> AskRas(absl::string_view address,
   return last;
 }
 
-Ras::Ras(const std::vector<std::string>& environment)
-    : address_(Variable(environment, "NCCL_RAS_ADDR")) {
+Ras::Ras(const std::vector<std::string>& environment, absl::Duration patience)
+    : address_(Variable(environment, "NCCL_RAS_ADDR")), patience_(patience) {
   if (address_.empty()) address_ = kDefaultAddress;
   if (Variable(environment, "NCCL_RAS_ENABLE") == "0") address_.clear();
 }
 
-// Asks until these processes are in the answer.
-Ras::Answer Ras::AskFor(const RasProcesses& processes, int quit) const {
-  const absl::Time until = MonotonicNow() + kPatience;
-  Answer answer;
+// Asks until these processes are in the answer. Otherwise returns the last
+// answer that another rank of this node may be in, or else the last error.
+Ras::Answer Ras::AskFor(const RasProcesses& processes, absl::Time until,
+                        int quit) const {
+  Answer best = TookAllTime();
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
-    answer = AskRas(address_, until - MonotonicNow(), quit);
-    // Another process may do better.
-    const bool again = answer.ok()
-                           ? !HasAny(*answer, processes)
-                           : absl::IsFailedPrecondition(answer.status()) ||
-                                 absl::IsDeadlineExceeded(answer.status());
-    if (!again || MonotonicNow() >= until) break;
+    const absl::Duration left = until - MonotonicNow();
+    if (left <= absl::ZeroDuration()) break;
+    Answer answer = AskRas(address_, left, quit);
+    if (answer.ok() && HasAny(*answer, processes)) return answer;
+    const bool again = answer.ok() ||
+                       absl::IsFailedPrecondition(answer.status()) ||
+                       absl::IsDeadlineExceeded(answer.status());
+    if (answer.ok() || !best.ok()) best = std::move(answer);
+    if (!again) break;
   }
-  return answer;
+  return best;
 }
 
 absl::StatusOr<RasPlace> Ras::Find(const std::vector<pid_t>& pids, int quit) {
   if (address_.empty()) return absl::UnavailableError("NCCL_RAS_ENABLE=0");
   const RasProcesses processes{{pids.begin(), pids.end()}, OwnAddresses()};
+  const absl::Time until = MonotonicNow() + patience_;
   std::shared_ptr<const Answer> answer;
   {
     const MutexLock lock(mutex_);
-    while (asking_) asked_.Wait(mutex_);
-    if (MonotonicNow() < answered_at_ + kAnswerLasts) answer = answer_;
-    // It may be the answer of another job, on behalf of a rank without NCCL.
-    if (answer != nullptr && answer->ok() && !HasAny(**answer, processes)) {
-      answer = nullptr;
+    while (asking_ && MonotonicNow() < until) {
+      asked_.WaitFor(mutex_, until - MonotonicNow());
     }
-    asking_ = answer == nullptr;
+    const absl::Time now = MonotonicNow();
+    // An answer without these processes may be of another job, to a rank
+    // without NCCL.
+    if (now < answered_at_ + kAnswerLasts &&
+        (!answer_->ok() || HasAny(**answer_, processes))) {
+      answer = answer_;
+    } else if (asking_ || now >= until) {
+      return TookAllTime();
+    } else {
+      asking_ = true;
+    }
   }
   if (answer == nullptr) {
-    answer = std::make_shared<const Answer>(AskFor(processes, quit));
+    // Half of the time: the next rank can ask as well.
+    answer = std::make_shared<const Answer>(AskFor(
+        processes, std::min(until, MonotonicNow() + patience_ / 2), quit));
     const MutexLock lock(mutex_);
     answer_ = answer;
     answered_at_ = MonotonicNow();

@@ -33,24 +33,31 @@ absl::StatusOr<RasStatus> AskRas(absl::string_view address,
 
 class Ras {
  public:
-  // `environment`: that of the ranks, "NAME=value".
-  explicit Ras(const std::vector<std::string>& environment);
+  // How long one rank waits, for the question of another rank and its own.
+  static constexpr absl::Duration kPatience = absl::Seconds(4);
 
-  // How long one question may take, with all attempts.
-  static constexpr absl::Duration kPatience = absl::Seconds(2);
+  // `environment`: that of the agent, "NAME=value", which its ranks get too.
+  // A variable that a rank sets by itself is not known.
+  explicit Ras(const std::vector<std::string>& environment,
+               absl::Duration patience = kPatience);
 
-  // Where the rank with these processes stands. Blocks for at most kPatience,
-  // or twice that if another rank of the node has asked before. Unavailable: no
-  // NCCL runs here; other errors say why there is no answer.
+  // Where the rank with these processes stands. Blocks for at most `patience`;
+  // ends at once when `quit` (a descriptor; -1: none) becomes readable.
+  // UNAVAILABLE: no NCCL runs here, or NCCL_RAS_ENABLE=0. CANCELLED: `quit`.
+  // DEADLINE_EXCEEDED, FAILED_PRECONDITION: the service does not answer as
+  // NCCL 2.28.7 or newer does. INVALID_ARGUMENT: NCCL_RAS_ADDR or the answer.
+  // RESOURCE_EXHAUSTED: the answer has more than kRasPartsMax parts.
   absl::StatusOr<RasPlace> Find(const std::vector<pid_t>& pids, int quit);
 
  private:
   using Answer = absl::StatusOr<RasStatus>;
 
-  Answer AskFor(const RasProcesses& processes, int quit) const;
+  Answer AskFor(const RasProcesses& processes, absl::Time until,
+                int quit) const;
 
   // Empty: NCCL_RAS_ENABLE=0.
   std::string address_;
+  const absl::Duration patience_;
   Mutex mutex_;
   // A caller asks; the others wait for its answer.
   bool asking_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 #include "client/agent/nccl/ras_status.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,59 +22,120 @@ constexpr size_t kShownBytes = 80;
 constexpr size_t kCommunicatorsNamed = 2;
 constexpr size_t kRanksNamed = 4;
 
-const Json& Member(const Json& object, const char* name) {
-  static const Json& none = *new Json;
-  if (!object.is_object()) return none;
-  const auto at = object.find(name);
-  return at == object.end() ? none : *at;
-}
+// Reads the answer without a copy of it in memory: a false service could send
+// millions of small objects.
+class Reader final : public nlohmann::json_sax<Json> {
+ public:
+  RasStatus TakeStatus() { return std::move(status_); }
+  bool has_communicators() const { return has_communicators_; }
+  bool too_many() const { return parts_ > kRasPartsMax; }
 
-// 0, if it is not a number that fits.
-uint64_t Count(const Json& value) {
-  return value.is_number_unsigned() ? value.get<uint64_t>() : 0;
-}
-int64_t Number(const Json& value) {
-  return static_cast<int64_t>(std::min<uint64_t>(Count(value), INT64_MAX));
-}
-std::string Text(const Json& value) {
-  return value.is_string()
-             ? Printable(value.get_ref<const std::string&>(), kShownBytes)
-             : "";
-}
-
-RasRank ParseRank(const Json& value) {
-  RasRank rank{Number(Member(value, "rank")), Text(Member(value, "host")),
-               Number(Member(value, "pid")), Number(Member(value, "cuda_dev"))};
-  const Json& counts = Member(value, "collective_counts");
-  if (!counts.is_object()) return rank;
-  for (const auto& [kind, count] : counts.items()) rank.begun += Count(count);
-  return rank;
-}
-
-std::vector<RasRank> ParseRanks(const Json& values) {
-  std::vector<RasRank> ranks;
-  if (!values.is_array()) return ranks;
-  for (const Json& value : values) {
-    if (value.is_object()) ranks.push_back(ParseRank(value));
-  }
-  return ranks;
-}
-
-bool IsTrue(const Json& value) {
-  return value.is_boolean() && value.get<bool>();
-}
-
-std::vector<RasRank> ParseMissing(const Json& values) {
-  std::vector<RasRank> ranks;
-  if (!values.is_array()) return ranks;
-  for (const Json& value : values) {
-    if (IsTrue(Member(value, "unresponsive")) ||
-        IsTrue(Member(value, "considered_dead"))) {
-      ranks.push_back(ParseRank(value));
+  bool start_object(size_t) override {
+    if (IsAt({"communicators", kItem})) {
+      if (++parts_ > kRasPartsMax) return false;
+      status_.communicators.emplace_back();
+    } else if (IsAt({"communicators", kItem, "ranks", kItem}) || InMissing()) {
+      rank_ = RasRank();
+      is_missing_ = false;
+      if (++parts_ > kRasPartsMax) return false;
     }
+    return Enter("");
   }
-  return ranks;
-}
+  bool end_object() override {
+    path_.pop_back();
+    if (status_.communicators.empty()) return true;
+    RasCommunicator& communicator = status_.communicators.back();
+    if (IsAt({"communicators", kItem, "ranks", kItem})) {
+      communicator.ranks.push_back(std::move(rank_));
+    } else if (InMissing() && is_missing_) {
+      communicator.missing.push_back(std::move(rank_));
+    }
+    return true;
+  }
+  bool start_array(size_t) override {
+    has_communicators_ = has_communicators_ || IsAt({"communicators"});
+    return Enter(kItem);
+  }
+  bool end_array() override {
+    path_.pop_back();
+    return true;
+  }
+  bool key(std::string& name) override {
+    path_.back() = name.substr(0, kShownBytes);
+    return true;
+  }
+
+  bool number_unsigned(uint64_t value) override {
+    const int64_t number =
+        static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
+    if (IsAt({"communicators", kItem, "size"})) {
+      status_.communicators.back().size = value;
+    } else if (InRank("rank")) {
+      rank_.rank = number;
+    } else if (InRank("pid")) {
+      rank_.pid = number;
+    } else if (InRank("cuda_dev")) {
+      rank_.device = number;
+    } else if (path_.size() == 6 && path_[2] == "ranks" &&
+               path_[4] == "collective_counts") {
+      rank_.begun += value;
+    }
+    return true;
+  }
+  bool string(std::string& value) override {
+    if (IsAt({"communicators", kItem, "hash"})) {
+      status_.communicators.back().hash = Printable(value, kShownBytes);
+    } else if (InRank("host")) {
+      rank_.host = Printable(value, kShownBytes);
+    }
+    return true;
+  }
+  bool boolean(bool value) override {
+    if (InRank("unresponsive") || InRank("considered_dead")) {
+      is_missing_ = is_missing_ || value;
+    }
+    return true;
+  }
+  bool null() override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool binary(Json::binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  static constexpr char kItem[] = "[]";
+  static constexpr size_t kDepthMax = 16;
+
+  bool Enter(const char* key) {
+    path_.push_back(key);
+    return path_.size() <= kDepthMax;
+  }
+  // Whether the value that is read now is at this path below the answer.
+  bool IsAt(std::initializer_list<absl::string_view> path) const {
+    return std::equal(path_.begin(), path_.end(), path.begin(), path.end());
+  }
+  bool InMissing() const {
+    return IsAt({"communicators", kItem, "missing_ranks", kItem});
+  }
+  // A member of a rank, missing or not.
+  bool InRank(absl::string_view member) const {
+    return path_.size() == 5 && path_[0] == "communicators" &&
+           (path_[2] == "ranks" || path_[2] == "missing_ranks") &&
+           path_[4] == member;
+  }
+
+  RasStatus status_;
+  bool has_communicators_ = false;
+  size_t parts_ = 0;
+  RasRank rank_;
+  bool is_missing_ = false;
+  // Of each object that is open, the name of the member that is read; of each
+  // array, kItem.
+  std::vector<std::string> path_;
+};
 
 // Without the zone of a link-local address.
 std::string HostOf(const RasRank& rank) {
@@ -122,33 +184,21 @@ Comparison Compare(const RasCommunicator& communicator, uint64_t begun) {
 }  // namespace
 
 absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json) {
-  const auto parts =
-      static_cast<size_t>(std::count_if(json.begin(), json.end(), [](char c) {
-        return c == ',' || c == '{' || c == '[';
-      }));
-  if (parts > kRasPartsMax) {
+  Reader reader;
+  const bool is_whole = Json::sax_parse(json, &reader);
+  if (reader.too_many()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("NCCL's RAS service: expected an answer of at most ",
-                     kRasPartsMax, " members, got ", parts));
+                     kRasPartsMax, " communicators and ranks"));
   }
-  const Json answer = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  const Json& communicators = Member(answer, "communicators");
-  if (!communicators.is_array()) {
+  if (!is_whole || !reader.has_communicators()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "NCCL's RAS service: expected JSON with \"communicators\" (NCCL 2.28.7 "
         "or newer), got \"",
         Printable(std::string(json.substr(0, kShownBytes)), kShownBytes),
         "\""));
   }
-  RasStatus status;
-  for (const Json& value : communicators) {
-    if (!value.is_object()) continue;
-    status.communicators.push_back(
-        {Text(Member(value, "hash")), Count(Member(value, "size")),
-         ParseRanks(Member(value, "ranks")),
-         ParseMissing(Member(value, "missing_ranks"))});
-  }
-  return status;
+  return reader.TakeStatus();
 }
 
 // A process can have several ranks, one for each of its GPUs. The one that is

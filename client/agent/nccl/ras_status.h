@@ -3,8 +3,9 @@
 //
 // NCCL 2.24 and newer has a service for this in every process (RAS); it answers
 // in JSON from 2.28.7 on. The service is not authenticated: any user of the
-// machine can answer in its place. So an agent takes from it only what concerns
-// its own ranks, and the daemon weighs it like all that a node says of itself.
+// machine can answer in its place. So an agent reports only the places of its
+// own ranks, and the daemon judges them like all other reports of a node. But a
+// place is a comparison with the counts of other nodes' ranks.
 //
 // NCCL counts the collectives that the host has launched, without
 // point-to-point operations and CUDA graphs. A rank that waits for its GPU
@@ -51,11 +52,13 @@ struct RasStatus {
   std::vector<RasCommunicator> communicators;
 };
 
-// The most members and elements of an answer; a rank has about 20.
-inline constexpr size_t kRasPartsMax = 2'000'000;
+// The most communicators and ranks of an answer, together. NCCL needs about 500
+// bytes for a rank, and an answer has at most 32 MiB.
+inline constexpr size_t kRasPartsMax = 131'072;
 
-// The answer to VERBOSE STATUS in JSON. Unknown members are ignored. Error:
-// what was expected and what was found.
+// The answer to VERBOSE STATUS in JSON. Unknown members are ignored.
+// INVALID_ARGUMENT: not JSON, or without communicators. RESOURCE_EXHAUSTED:
+// more than kRasPartsMax parts.
 absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json);
 
 // The processes of a rank. Those of other machines can have the same pids.

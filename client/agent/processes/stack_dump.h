@@ -1,4 +1,5 @@
-// Stack dumps: the stacks of a rank that makes no progress, for its log.
+// Stack dumps: the stacks of a rank that makes no progress, for its log, and
+// where it stands for NCCL (client/agent/nccl/ras).
 //
 // The kernel always gives the state, the wait channel and the system call.
 // Stacks of the program need a tool on this machine: py-spy for Python,
@@ -51,8 +52,7 @@ class StackDumps {
  public:
   using Done = std::function<void(const RankIncarnation&, StackDump)>;
 
-  // `patience`: for all processes of one rank. `environment`: that of the
-  // ranks, "NAME=value".
+  // `patience`: for all processes of one rank. `environment`: as for Ras.
   StackDumps(absl::Duration patience,
              const std::vector<std::string>& environment, Done done);
   // Ends running dumps.
@@ -60,8 +60,10 @@ class StackDumps {
 
   // Starts with the processes of a rank's session and their descendants. The
   // first one is `linked`, the pid that the rank gave itself (0: none), if it
-  // is one of them. NCCL is asked first, since a tool stops the process.
-  // Several ranks are handled at the same time. Always answered through `done`.
+  // is one of them. NCCL is asked first, since a tool stops the process. But
+  // several ranks are handled at the same time, so a tool may have stopped
+  // another rank's process, and NCCL then reports that one as missing. Always
+  // answered through `done`.
   void Take(const RankIncarnation& incarnation, const RankSession& session,
             pid_t linked);
 

@@ -55,6 +55,12 @@ HangPlace::Nccl NcclOf(const v1::RankStalled& said) {
   }
 }
 
+// A rank that knows only what it has begun is taken to be in it.
+uint64_t LeftOf(const v1::RankStalled& said) {
+  if (said.has_collective_left()) return said.collective_left();
+  return said.collective_entered() - (said.collective_entered() > 0);
+}
+
 }  // namespace
 
 bool HasBegun(const v1::RankStalled& said) {
@@ -67,7 +73,7 @@ HangPlace::HangPlace(const v1::RankStalled& said)
       answers(!said.has_answered() || said.answered()),
       nccl(NcclOf(said)),
       entered(said.has_answered() ? said.collective_entered() : UINT64_MAX),
-      left(said.has_answered() ? said.collective_left() : UINT64_MAX) {}
+      left(said.has_answered() ? LeftOf(said) : UINT64_MAX) {}
 
 HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   HangVerdict verdict;
@@ -85,8 +91,8 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
   std::vector<size_t> believed;
   for (size_t at = 0; at < claims.size(); ++at) {
     const v1::RankStalled& said = *claims[at].said;
-    // Who knows only what it has begun may have queued more, or count other
-    // operations too.
+    // A rank that knows only what it has begun may have queued any number of
+    // collectives, or may count other operations too, so it is believed.
     const bool too_far = said.answered() && said.has_collective_left() &&
                          said.collective_entered() > verdict.entered_max;
     if (!too_far) {
@@ -110,9 +116,9 @@ HangVerdict JudgeHang(const std::vector<HangClaim>& claims) {
     const bool several =
         std::any_of(claims.begin(), claims.end(), [&](const HangClaim& other) {
           return other.node_rank != behind.node_rank &&
-                 HangPlace(*other.said) == place;
+                 HangPlace(*other.said).nccl == HangPlace::kBehind;
         });
-    if (several) verdict.kind = HangVerdict::Kind::kSeveral;
+    if (several) verdict.kind = HangVerdict::Kind::kSeveralBehindInNccl;
     return verdict;
   }
   std::set<int> nodes_ahead;

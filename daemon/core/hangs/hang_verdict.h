@@ -5,8 +5,10 @@
 // own ranks, and a wrong report could make others look behind. So with three or
 // more nodes
 // - a claim that is more than kCollectivesAheadMax above the median of the
-//   nodes' claims is not believed;
-// - no rank is to blame for being behind a single other node.
+//   nodes' claims is not believed, unless the rank reports only what it has
+//   begun: it may have queued any number of collectives;
+// - no rank is to blame for being behind a single other node, except for NCCL,
+//   whose counts may all come from the node that answered.
 //
 // Each node counts once, however many ranks it has. A node's report against its
 // own rank (stopped, has not begun, does not answer, behind for NCCL, behind
@@ -44,9 +46,9 @@ bool HasBegun(const v1::RankStalled& said);
 
 // The position of a rank; smaller: further behind. Stopped ranks come first,
 // then those that have not begun, those that do not answer, and those that are
-// behind for NCCL. Those that wait in NCCL come last. A rank that cannot be
-// asked (a plain command) is further ahead than all that can, so that it is
-// judged by time alone.
+// behind for NCCL. Those that wait in NCCL come last. Among ranks of the same
+// `nccl`, a rank that cannot be asked (a plain command) is further ahead than
+// all that can, so that it is judged by time alone.
 struct HangPlace {
   explicit HangPlace(const v1::RankStalled& said);
 
@@ -75,7 +77,8 @@ struct HangVerdict {
                 // behind.
     kOneClaim,  // No rank is: only `claim`'s node is ahead of the others.
     kNotBegun,  // No rank is: `claim` and others have not begun.
-    kSeveral,   // No rank is: ranks of several nodes are behind for NCCL.
+    // No rank is: ranks of several nodes are behind for NCCL.
+    kSeveralBehindInNccl,
   };
   Kind kind = Kind::kBehind;
   // Index into the claims.

@@ -16,21 +16,30 @@ constexpr size_t kTextsKept = 4096;
 // At most this many ranks are named that have reported nothing or not begun.
 constexpr size_t kRanksNamed = 4;
 
+// It is known to be in a collective, and not only to have begun it.
+bool IsInCollective(const v1::RankStalled& said) {
+  return said.has_collective_left() &&
+         said.collective_entered() > said.collective_left();
+}
+
 std::string InCollective(const v1::RankStalled& said) {
+  if (HangPlace(said).nccl == HangPlace::kWaits) return "it waits in NCCL";
   if (!said.has_answered()) return "its position is not known";
+  if (!said.has_collective_entered()) return "it counts no collectives";
   if (said.collective_entered() == 0) return "it has entered no collective";
   if (!said.has_collective_left()) {
     return absl::StrCat("it has begun collective ", said.collective_entered());
   }
-  if (said.collective_entered() > said.collective_left()) {
+  if (IsInCollective(said)) {
     return absl::StrCat("it is in collective ", said.collective_entered());
   }
   return absl::StrCat("it has left collective ", said.collective_left(),
                       " and has entered no other");
 }
 
-// The rank is in a collective, or not yet ready for the first one.
-bool WaitsForOthers(const v1::RankStalled& said) {
+// The rank is in a collective, may be in the one that it has begun, or is not
+// yet ready for the first one.
+bool MayWaitForOthers(const v1::RankStalled& said) {
   return HangPlace(said).nccl == HangPlace::kWaits ||
          said.collective_entered() > said.collective_left() ||
          (!said.has_collective_entered() && said.step() == 0);
@@ -172,7 +181,7 @@ bool Hangs::AllStandAtOnePlace(const World& world) const {
     return (said.answered() || in_nccl) && !said.stopped() &&
            HangPlace(said) == HangPlace(first) &&
            (all ? said.has_collective_entered() || in_nccl
-                : WaitsForOthers(said));
+                : MayWaitForOthers(said));
   });
 }
 
@@ -184,7 +193,7 @@ std::string Hangs::WhereAllStand(const World& world) const {
       : said.collective_entered() == 0          ? "have entered no collective"
       : !said.has_collective_left()
           ? absl::StrCat("have begun collective ", said.collective_entered())
-      : said.collective_entered() > said.collective_left()
+      : IsInCollective(said)
           ? absl::StrCat("are in collective ", said.collective_entered())
           : absl::StrCat("have left collective ", said.collective_left());
   if (AllStand(world)) {
@@ -199,9 +208,12 @@ std::string Hangs::WhereAllStand(const World& world) const {
       missing.push_back(absl::StrCat("rank ", rank, " on ", member.node));
     }
   }
+  const bool only_begun =
+      said.collective_entered() > 0 && !said.has_collective_left();
   return absl::StrCat(
       stalls_.size(), " of ", world.world_size, " ranks ", where,
-      " and wait for others: ", NameList(std::move(missing), kRanksNamed));
+      only_begun ? " and may wait" : " and wait",
+      " for others: ", NameList(std::move(missing), kRanksNamed));
 }
 
 // The ranks of which that is true, with what their agents have seen.
@@ -269,7 +281,7 @@ std::string Hangs::WhereItStands(const Stall& stall,
     text = "it has begun fewer collectives of NCCL than others";
   } else if (others_wait && place.nccl != HangPlace::kWaits) {
     text = "others are in collectives of NCCL, and it is not known to be";
-  } else if (alone && stalls_.size() > 1 && said.has_answered()) {
+  } else if (alone && stalls_.size() > 1 && said.has_collective_entered()) {
     text = absl::StrCat(InCollective(said), ", while others ",
                         said.has_collective_left() ? "are in " : "have begun ",
                         furthest);
@@ -306,7 +318,7 @@ Hangs::Decision Hangs::Blame(const World& world) const {
   if (verdict.kind == Kind::kNotBegun) {
     return NobodyIsToBlame(WhoHasNotBegun(world), world);
   }
-  if (verdict.kind == Kind::kSeveral) {
+  if (verdict.kind == Kind::kSeveralBehindInNccl) {
     return NobodyIsToBlame(WhoIsBehindInNccl(), world);
   }
   const std::string too_far =

@@ -72,6 +72,12 @@ void Files(Corpus& corpus) {
   add("minted", 1,
       absl::StrCat("version 22809\n", std::string(256, 'a'), "\nend\n"));
   add("settings", 2, R"({"nodesMin": 2, "nodesMax": 4, "lease": "5s"})");
+  add("ras", 2,
+      R"({"communicators":[{"hash":"0x1","size":3,"ranks":[{"rank":0,)"
+      R"("host":"10.0.0.1","pid":7,"cuda_dev":0,"collective_counts":)"
+      R"({"Broadcast":1,"AllReduce":4}},{"rank":1,"host":"::1","pid":8,)"
+      R"("collective_counts":{"AllReduce":6}}],"missing_ranks":[{"rank":2,)"
+      R"("host":"10.0.0.2","pid":9,"unresponsive":true}]}]})");
   // A link, an address and a default route of rtnetlink, and their end.
   add("netlink", 3,
       Script()

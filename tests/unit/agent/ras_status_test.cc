@@ -159,9 +159,12 @@ TEST(ParseRasStatus, WhoHasLeftIsNotMissing) {
 
 TEST(ParseRasStatus, AnAnswerWithoutEndIsRefused) {
   std::string json = "{\"communicators\": [";
-  for (size_t i = 0; i < kRasPartsMax / 2; ++i) json += "{},";
-  const absl::StatusOr<RasStatus> status = ParseRasStatus(json + "{}]}");
-  EXPECT_TRUE(absl::IsResourceExhausted(status.status())) << status.status();
+  for (size_t i = 0; i < kRasPartsMax; ++i) json += "{},";
+  EXPECT_TRUE(ParseRasStatus(json + "1]}").ok());
+  const absl::Status status = ParseRasStatus(json + "{}]}").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  const std::string deep(100'000, '[');
+  EXPECT_TRUE(absl::IsInvalidArgument(ParseRasStatus(deep).status()));
 }
 
 TEST(ParseRasStatus, TextsAreMadePrintable) {

@@ -79,25 +79,25 @@ class Service {
 
   void Run() {
     for (;;) {
-      const Fd guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!guest.open()) return;
+      const Fd client(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!client.open()) return;
       const size_t last = scripts_.size() - 1;
       const Script& script =
           scripts_[std::min<size_t>(static_cast<size_t>(connections_), last)];
       ++connections_;
       if (script.silent) {
-        Line(guest.get());
-        Line(guest.get());  // Its end.
+        Line(client.get());
+        Line(client.get());  // Its end.
         continue;
       }
-      EXPECT_EQ(Line(guest.get()), "CLIENT PROTOCOL 2");
-      Say(guest.get(), script.greeting);
-      for (std::string line; !(line = Line(guest.get())).empty();) {
+      EXPECT_EQ(Line(client.get()), "CLIENT PROTOCOL 2");
+      Say(client.get(), script.greeting);
+      for (std::string line; !(line = Line(client.get())).empty();) {
         if (line == "VERBOSE STATUS") {
-          Say(guest.get(), script.answer);
+          Say(client.get(), script.answer);
           break;
         }
-        Say(guest.get(), line == "SET FORMAT json" ? script.format : "OK\n");
+        Say(client.get(), line == "SET FORMAT json" ? script.format : "OK\n");
       }
     }
   }
@@ -144,7 +144,8 @@ TEST(Ras, AStoppedProcessAndThoseOfOtherJobsArePassedOver) {
                          {.answer = Answer(9, 1 << 30)},
                          {.format = "ERROR: unknown command\n"},
                          {.answer = Answer(6)}});
-  Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())});
+  Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())},
+          absl::Seconds(60));
   EXPECT_EQ(PlaceAt(ras), v1::NCCL_PLACE_WAITS);
   EXPECT_EQ(service.connections(), 4);
 }
@@ -185,8 +186,33 @@ TEST(Ras, WithoutNcclThereIsNone) {
   { address = Service(std::vector<Service::Script>(1)).address(); }
   Ras ras({absl::StrCat("NCCL_RAS_ADDR=", address)});
   EXPECT_TRUE(absl::IsUnavailable(ras.Find({getpid()}, -1).status()));
-  Ras off({"NCCL_RAS_ENABLE=0"});
+  const Service service({{.answer = Answer(4)}});
+  Ras off(
+      {"NCCL_RAS_ENABLE=0", absl::StrCat("NCCL_RAS_ADDR=", service.address())});
   EXPECT_TRUE(absl::IsUnavailable(off.Find({getpid()}, -1).status()));
+  EXPECT_EQ(service.connections(), 0);
+}
+
+TEST(Ras, ALaterErrorDoesNotReplaceTheAnswerThatAnotherRankIsIn) {
+  // A process that is in no communicator asks first, and asks again.
+  const Service service({{.answer = Answer(4)}, {.silent = true}});
+  Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())},
+          absl::Seconds(2));
+  const absl::StatusOr<RasPlace> without = ras.Find({1 << 30}, -1);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->place, v1::NCCL_PLACE_UNSPECIFIED);
+  const int asked = service.connections();
+  EXPECT_GT(asked, 1);
+  EXPECT_EQ(PlaceAt(ras), v1::NCCL_PLACE_BEHIND);
+  EXPECT_EQ(service.connections(), asked);
+}
+
+TEST(Ras, RanksThatAskInVainShareOneDeadline) {
+  const Service service(std::vector<Service::Script>{{.silent = true}});
+  Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())},
+          absl::ZeroDuration());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ras.Find({getpid()}, -1).status()));
+  EXPECT_EQ(service.connections(), 0);
 }
 
 TEST(Ras, EndsAtOnceWithTheAgent) {

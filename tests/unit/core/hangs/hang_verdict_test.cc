@@ -28,6 +28,8 @@ struct Standing {
     kCountsAndBehind,
     // It answers, and does not know what it has left.
     kBegun,
+    // It answers, counts nothing, and NCCL says that it is behind.
+    kLinkedBehind,
     kPlain,
     // The same, and NCCL says that it is behind or waits.
     kBehind,
@@ -37,8 +39,8 @@ struct Standing {
   } what = kAnswers;
 };
 
-// "behind 1", "too far 2", "only ahead 2" or "not begun 0", by the claims'
-// places; "; not 2" where a claim is not believed.
+// "behind 1", "too far 2", "only ahead 2", "several 1" or "not begun 0", by the
+// claims' places; "; not 2" where a claim is not believed.
 std::string Judge(const std::vector<Standing>& ranks) {
   std::vector<v1::RankStalled> said(ranks.size());
   std::vector<HangClaim> claims;
@@ -47,14 +49,17 @@ std::string Judge(const std::vector<Standing>& ranks) {
     const bool plain = what == Standing::kPlain || what == Standing::kBehind ||
                        what == Standing::kWaits;
     said[i].set_step(plain ? 7 : 0);
-    if (what == Standing::kBehind || what == Standing::kCountsAndBehind) {
+    if (what == Standing::kBehind || what == Standing::kCountsAndBehind ||
+        what == Standing::kLinkedBehind) {
       said[i].set_nccl(v1::NCCL_PLACE_BEHIND);
     }
     if (what == Standing::kWaits) said[i].set_nccl(v1::NCCL_PLACE_WAITS);
     if (what < Standing::kPlain) {
       said[i].set_answered(ranks[i].what != Standing::kSilent);
-      said[i].set_collective_entered(ranks[i].entered);
-      if (what != Standing::kBegun) {
+      if (what != Standing::kLinkedBehind) {
+        said[i].set_collective_entered(ranks[i].entered);
+      }
+      if (what != Standing::kBegun && what != Standing::kLinkedBehind) {
         said[i].set_collective_left(ranks[i].left);
       }
     }
@@ -67,8 +72,9 @@ std::string Judge(const std::vector<Standing>& ranks) {
   std::string text = verdict.kind == Kind::kBehind     ? "behind "
                      : verdict.kind == Kind::kTooFar   ? "too far "
                      : verdict.kind == Kind::kNotBegun ? "not begun "
-                     : verdict.kind == Kind::kSeveral  ? "several "
-                                                       : "only ahead ";
+                     : verdict.kind == Kind::kSeveralBehindInNccl
+                         ? "several "
+                         : "only ahead ";
   absl::StrAppend(&text, verdict.claim);
   if (verdict.disbelieved.has_value()) {
     absl::StrAppend(&text, "; not ", *verdict.disbelieved);
@@ -159,9 +165,18 @@ TEST(HangVerdict, WhoBeganIt) {
       {"who knows only what it has begun may be far ahead",
        {{0, kFar, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFar, 0, kBegun}},
        "behind 1"},
-      {"and is not called a liar",
+      {"and is believed",
        {{0, 6, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFar, 0, kBegun}},
        "only ahead 2"},
+      {"what was begun is compared with what was entered",
+       {{0, 9, 0, kBegun}, {1, 9, 8}, {2, 8, 7}},
+       "behind 2"},
+      {"and what was begun last is taken to be entered",
+       {{0, 9, 8}, {1, 9, 0, kBegun}},
+       "behind 0"},
+      {"those behind for NCCL need not be alike otherwise",
+       {{0, 0, 0, kWaits}, {1, 0, 0, kBehind}, {2, 0, 0, kLinkedBehind}},
+       "several 2"},
       {"a stopped one comes before one that is behind for NCCL",
        {{0, 7, 6, kStopped}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
        "behind 0"},

@@ -56,7 +56,7 @@ class HangsTest : public testing::Test {
   Hangs hangs_;
 };
 
-TEST_F(HangsTest, AllAreJudgedAtOnceAndSomeAfterTheSettlement) {
+TEST_F(HangsTest, AllAreJudgedAtOnceAndSomeAfterTheWindow) {
   EXPECT_TRUE(Stands(0, 9));
   EXPECT_FALSE(Stands(1, 8));
   EXPECT_EQ(hangs_.due(), kStart + limits_.hang_blame_window);
@@ -148,6 +148,47 @@ TEST_F(HangsTest, RanksThatKnowOnlyWhatTheyHaveBegunAreCompared) {
   EXPECT_EQ(all->cause.detail(),
             "it has begun collective 8, while others have begun 9, after step "
             "7");
+  hangs_.Drop(1);
+  const auto two =
+      hangs_.Judge(ThreeNodes(), kStart + limits_.hang_blame_window, limits_);
+  ASSERT_TRUE(two.has_value());
+  EXPECT_EQ(two->cause.node(), "");
+  EXPECT_EQ(
+      two->cause.detail(),
+      "2 of 3 ranks have begun collective 9 and may wait for others: rank "
+      "1 on b");
+}
+
+TEST_F(HangsTest, WhatARankThatCountsNothingDoesIsNotMadeUp) {
+  v1::RankStalled counts_nothing;
+  counts_nothing.set_generation(1);
+  counts_nothing.set_step(7);
+  counts_nothing.set_answered(true);
+  const struct {
+    v1::RankStalled ranks[3];
+    const char* node;
+    const char* detail;
+  } kRows[] = {
+      {{InNccl(v1::NCCL_PLACE_WAITS), InNccl(v1::NCCL_PLACE_UNSPECIFIED),
+        InNccl(v1::NCCL_PLACE_UNSPECIFIED)},
+       "",
+       "only rank 0 on a is reported ahead of the others (it waits in NCCL), "
+       "and one node's report is not enough to blame another node"},
+      {{InNccl(v1::NCCL_PLACE_UNSPECIFIED), InNccl(v1::NCCL_PLACE_UNSPECIFIED),
+        counts_nothing},
+       "c",
+       "it was the first to stall, after step 7"},
+  };
+  for (const auto& row : kRows) {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      hangs_.Take(rank, std::string(1, static_cast<char>('a' + rank)),
+                  static_cast<int>(rank), row.ranks[rank], kStart, limits_);
+    }
+    const auto hang = hangs_.Judge(ThreeNodes(), kStart, limits_);
+    ASSERT_TRUE(hang.has_value());
+    EXPECT_EQ(hang->cause.node(), row.node);
+    EXPECT_EQ(hang->cause.detail(), row.detail);
+  }
 }
 
 TEST_F(HangsTest, AMemberThatIsAwayIsWaitedForWithABound) {
