@@ -1,15 +1,17 @@
 """The one connection between this process and its agent.
 
-A thread of its own reads and writes the socket, so that where-am-I is answered,
-and an abort is heard, while the main thread is stuck (in a collective that
-releases the interpreter's lock). Sending never blocks: of each kind but
-requests only the latest message waits, so nothing grows.
+A thread of its own reads the socket, so that where-am-I is answered, and an
+abort is heard, while the main thread is stuck (in a collective that releases
+the interpreter's lock). A caller writes its message itself if the kernel takes
+it at once; else it waits for the thread to write it. Sending never blocks: of
+each kind but requests only the latest message waits, so nothing grows.
 
 It does not redial: a connection that has ended means that the agent is gone, or
 has ended it and said why.
 """
 
 import errno
+import itertools
 import os
 import select
 import signal
@@ -19,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Callable, Deque, Dict, Optional, Tuple
+from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from . import _collectives, errors
 from ._wire import FrameReader, Message, WireError, Writer
@@ -35,11 +37,17 @@ _WORLD, _ABORT, _NOTICE, _WHERE, _EXCHANGED, _END = 1, 2, 3, 4, 5, 6
 _STORED = 7
 
 _PIECE_BYTES = 64 << 10
+# What a caller writes itself. The kernel takes so little whole or not at all (it
+# splits what is longer than half of the socket's buffer). So a signal's handler
+# that raises, or sends too, between any two lines never leaves half a frame.
+_AT_ONCE_BYTES_MAX = 4 << 10
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 # How long `close` waits for the agent to read what still waits.
 _GOODBYE_S = 0.2
 
 Where = Callable[[], Optional[Tuple[int, int]]]
+# A request with this number.
+Make = Callable[[int], Writer]
 
 
 class Connection:
@@ -49,16 +57,21 @@ class Connection:
     def __init__(self, path: str, hello: Writer,
                  timeout: Optional[float]) -> None:
         """Connects and sends the hello. errors.Lost: nothing listens."""
-        self.changed = threading.Condition()
+        # Where callers write: unlike that of a Condition, its `with` is never
+        # left holding the lock by a signal's handler that raises.
+        self._lock = threading.RLock()
+        self.changed = threading.Condition(self._lock)
         # Guarded by `changed`.
         self.world: Optional[World] = None
         self.notice: Optional[Notice] = None
         self.abort: Optional[Abort] = None
         self.ended: Optional[errors.Error] = None
         self.answers: Dict[int, Optional[Message]] = {}
-        self._last_request = 0
+        self._numbers = itertools.count(1)
         self._first: Deque[Tuple[int, bytes]] = deque()
         self._waiting: Dict[int, bytes] = {}
+        # What is left of a frame: the thread's, until it is empty.
+        self._outgoing = b""
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
         # The ranks of this world, whether it has made a step, and the
@@ -70,7 +83,6 @@ class Connection:
 
         # Of the thread alone.
         self._reader = FrameReader()
-        self._outgoing = b""
 
         self._socket = self._connect(path, timeout)
         # One end wakes the thread at the other.
@@ -109,25 +121,26 @@ class Connection:
     def send(self, kind: int, message: Writer) -> None:
         """Never blocks. Replaces one of its kind that still waits."""
         frame = _frame(kind, message)
-        with self.changed:
+        with self._lock:
             if self.ended is not None or self._closing is not None:
                 return
-            self._waiting[kind] = frame
-            self._ring()
+            if not self._write_at_once(frame):
+                self._waiting[kind] = frame
+                self._ring()
 
-    def ask(self, kind: int, make: Callable[[int], Writer]) -> int:
-        """Sends an exchange or an operation on the store, under the number that
-        this returns; its answer comes into `answers`."""
-        with self.changed:
+    def ask(self, kind: int, makes: Sequence[Make]) -> List[int]:
+        """Sends exchanges or operations on the store, under the numbers that
+        this returns; their answers come into `answers`."""
+        with self._lock:
             if self.ended is not None:
                 raise self.ended
-            number = self._last_request + 1
-            frame = _frame(kind, make(number))
-            self._last_request = number
-            self.answers[number] = None
-            self._first.append((number, frame))
-            self._ring()
-        return number
+            frames = []
+            for make in makes:
+                number = next(self._numbers)
+                frames.append((number, _frame(kind, make(number))))
+                self.answers[number] = None
+            self._request(frames)
+        return [number for number, _ in frames]
 
     def forget(self, number: int, gives_up: bool = False) -> None:
         """No one waits for this answer any more; `gives_up`: tell the agent if
@@ -141,9 +154,30 @@ class Connection:
                                 if one[0] != number)
             if gives_up and len(self._first) == waiting and (
                     self.ended is None and self._closing is None):
-                self._first.append(
-                    (0, _frame(GIVES_UP, Writer().uint(1, number))))
-                self._ring()
+                self._request(
+                    [(0, _frame(GIVES_UP, Writer().uint(1, number)))])
+
+    def _request(self, frames: List[Tuple[int, bytes]]) -> None:
+        if not self._write_at_once(b"".join(frame for _, frame in frames)):
+            self._first.extend(frames)
+            self._ring()
+
+    def _write_at_once(self, data: bytes) -> bool:
+        """With `changed` held. False: it has to wait for others that wait, or
+        for the agent to read."""
+        if (self._outgoing or self._first or self._waiting
+                or len(data) > _AT_ONCE_BYTES_MAX):
+            return False
+        try:
+            sent = self._socket.send(data, _NO_SIGNAL)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # As in _write.
+        if sent < len(data):
+            self._outgoing = data[sent:]
+            self._ring()
+        return True
 
     def wait(self, holds: Callable[[], bool], timeout: Optional[float],
              what: str) -> None:
@@ -286,10 +320,16 @@ class Connection:
         while True:
             reply = self._reader.next()
             if reply is None:
-                return None, False
+                break
             if reply.has(_END):
                 return _end_of(reply.message(_END)), True
             self._take(reply)
+        # Once for all that came together, so that waiting threads wake once.
+        with self.changed:
+            wake = self._take_wake()
+            self.changed.notify_all()
+        _call(wake)
+        return None, False
 
     def _take(self, reply: Message) -> None:
         if reply.has(_WHERE):
@@ -307,9 +347,6 @@ class Connection:
                     _EXCHANGED if reply.has(_EXCHANGED) else _STORED)
                 if answer.uint(1) in self.answers:
                     self.answers[answer.uint(1)] = answer
-            wake = self._take_wake()
-            self.changed.notify_all()
-        _call(wake)
 
     def _answer_where(self, generation: int) -> None:
         with self.changed:
@@ -363,7 +400,8 @@ class Connection:
         for end in (self._socket, self._bell, self._rung):
             end.close()
         # Another thread of the parent may have held it.
-        self.changed = threading.Condition()
+        self._lock = threading.RLock()
+        self.changed = threading.Condition(self._lock)
         self._wake = None
         self.ended = errors.Lost(
             "this process was forked from a rank and is none itself; only the "

@@ -81,9 +81,9 @@ class Rank:
             return [data]
         connection: Connection = self._connection
         world = self._world
-        number = connection.ask(
-            EXCHANGE, lambda number: Writer().uint(1, number).uint(2, world.generation)
-            .text(3, key).data(4, data))
+        [number] = connection.ask(EXCHANGE, [
+            lambda number: Writer().uint(1, number).uint(2, world.generation)
+            .text(3, key).data(4, data)])
         try:
             with connection.changed:
                 connection.wait(

@@ -187,13 +187,11 @@ class RemoteStore:
     def do(self, operations: List[_Operation],
            timeout: Optional[float]) -> List[_Result]:
         connection = self._connection
-        numbers = []
+        numbers = connection.ask(STORE, [
+            lambda number, what=operation:  # type: ignore[misc]
+            Writer().uint(1, number).uint(2, self._generation)
+            .message(3, _encode(what)) for operation in operations])
         try:
-            for operation in operations:
-                numbers.append(connection.ask(
-                    STORE, lambda number, what=operation:  # type: ignore[misc]
-                    Writer().uint(1, number).uint(2, self._generation)
-                    .message(3, _encode(what))))
             with connection.changed:
                 connection.wait(
                     lambda: all(connection.answers[number] is not None
