@@ -23,7 +23,8 @@ import weakref
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
-from . import _collectives, errors
+from . import errors
+from ._collectives import Counter
 from ._wire import FrameReader, Message, WireError, Writer
 from .world import (Abort, Notice, World, parse_abort, parse_notice,
                     parse_world)
@@ -60,6 +61,7 @@ class Connection:
         # Where callers write: unlike that of a Condition, its `with` is never
         # left holding the lock by a signal's handler that raises.
         self._lock = threading.RLock()
+        self.collectives = Counter()
         self.changed = threading.Condition(self._lock)
         # Guarded by `changed`.
         self.world: Optional[World] = None
@@ -74,10 +76,6 @@ class Connection:
         self._outgoing = b""
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
-        # The ranks of this world, whether it has made a step, and the
-        # collectives that PyTorch had counted then.
-        self._ranks, self._stepped = 0, False
-        self._collectives_before: Optional[int] = None
         self._wake: Optional[Callable[[], None]] = None
         self._wake_for = 0
 
@@ -196,20 +194,6 @@ class Connection:
             over = self._take_wake()
         if over is not None:
             over()
-
-    def new_world(self, ranks: int) -> None:
-        """So many ranks are in the world that the program enters."""
-        with self.changed:
-            self._ranks, self._stepped = ranks, False
-            self._collectives_before = None
-
-    def stepped(self) -> None:
-        """A step is done. After its first one all ranks of a world are at the
-        same place in the program, so they count from there."""
-        if not self._stepped:
-            begun = _collectives.begun(self._ranks)
-            with self.changed:
-                self._stepped, self._collectives_before = True, begun
 
     def when_asked(self, where: Optional[Where]) -> None:
         with self.changed:
@@ -350,18 +334,16 @@ class Connection:
 
     def _answer_where(self, generation: int) -> None:
         with self.changed:
-            where, before = self._where, self._collectives_before
-            ranks = self._ranks
+            where = self._where
         here = Writer().uint(1, generation)
         try:
             seen = None if where is None else where()
             if seen is not None:
                 here.uint(2, seen[0], always=True).uint(3, seen[1], always=True)
-            elif where is None and before is not None:
-                begun = _collectives.begun(ranks)
-                # The count of a group that was made later begins at 0.
-                if begun is not None and begun >= before:
-                    here.uint(2, begun - before, always=True)
+            elif where is None:
+                begun = self.collectives.since_first_step()
+                if begun is not None:
+                    here.uint(2, begun, always=True)
         except BaseException:  # pylint: disable=broad-except
             # A program's mistake must not cost the connection.
             here = Writer().uint(1, generation)

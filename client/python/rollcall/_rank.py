@@ -35,7 +35,7 @@ class Rank:
         self._connection = connection
         self._world = world
         if connection is not None:
-            connection.new_world(world.size)
+            connection.collectives.new_world(world.size)
         self._store = Store(self._store_backend())
         # What lives as long as this world, and that of the world before.
         self._kept: List[object] = []
@@ -141,7 +141,9 @@ class Rank:
                  steps: int = 0) -> None:
         """Publishes that `step` is done. `steps` in all (0: unknown) and the
         loss are shown only where `loss` and `tokens_per_second` are both given.
-        Never blocks; if several wait to be sent, only the latest is sent."""
+        Does not wait for the agent; if several wait to be sent, only the latest
+        is sent. The first call in a world takes up to 10 ms longer, where
+        PyTorch's collectives are counted."""
         if self._connection is None:
             return
         message = Writer().uint(1, self._world.generation).uint(
@@ -150,7 +152,7 @@ class Rank:
             message.double(3, loss)
         if tokens_per_second is not None:
             message.double(4, tokens_per_second)
-        self._connection.stepped()
+        self._connection.collectives.stepped()
         self._connection.send(PROGRESS, message)
 
     def when_asked(self, where: Optional[Where]) -> None:
@@ -160,8 +162,8 @@ class Rank:
         left last, the same on all ranks; None: unknown. Called on another
         thread; it must not block. Without a function, the collectives of
         torch.distributed's default group are counted, from the first
-        `progress` of a world on; over NCCL by PyTorch 2.4 and newer, over
-        Gloo by 2.9 and newer."""
+        `progress` of a world on, if the group was made with backend="nccl"
+        (PyTorch 2.4 and newer) or "gloo" (2.9 and newer)."""
         if self._connection is not None:
             self._connection.when_asked(where)
 
@@ -296,7 +298,7 @@ class Rank:
             world = connection.world
         assert world is not None
         self._world = world
-        connection.new_world(world.size)
+        connection.collectives.new_world(world.size)
         self._store = Store(self._store_backend())
         self._kept_before, self._kept = self._kept, []
         return world
