@@ -1,4 +1,4 @@
-// IP addresses as text, as inet_ntop writes them.
+// IP addresses as text, in the form of inet_ntop.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_BASE_ADDRESS_TEXT_H_
@@ -12,7 +12,8 @@
 
 namespace rollcall {
 
-// `bytes`: 4 (IPv4) or 16 (IPv6), in network order; any other number: empty.
+// `bytes`: 4 (IPv4) or 16 (IPv6) bytes in network order. Empty for any other
+// number of bytes.
 std::string AddressText(absl::string_view bytes);
 
 // The text of a socket address, without its port; an IPv4-mapped IPv6 address

@@ -1,5 +1,5 @@
-// Which nodes a job still needs, in the words that launcher, agents and
-// `status` share.
+// The text about the nodes that a job still needs. The launcher, agents and
+// `status` all use it.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_BASE_AWAITED_TEXT_H_
@@ -22,8 +22,8 @@ struct Awaited {
   std::vector<std::string> missing;
 };
 
-// `1 more to begin, room for 3 more`; only the first part if the job begins
-// with all of its nodes.
+// `1 more to begin, room for 3 more`; only the first part if nodes_min equals
+// nodes_max.
 std::string NeededText(const Awaited& awaited);
 
 // `1 node is here; 1 more to begin, room for 3 more; missing: c`.

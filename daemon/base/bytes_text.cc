@@ -17,7 +17,7 @@ std::string BytesText(uint64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  // 20000 as 19.5 KiB, 65536 as 64 KiB.
+  // 20000 is written as 19.5 KiB, 65536 as 64 KiB.
   const bool whole = value == static_cast<double>(static_cast<uint64_t>(value));
   return absl::StrFormat("%.*f %s", whole ? 0 : 1, value, kUnits[unit]);
 }

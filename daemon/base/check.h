@@ -1,8 +1,8 @@
 // CHECK: assertions for our own bugs, on in every build.
 //
-// Never for anything that came from the network, a file, the environment or a
-// flag: such things get a Status. A failed CHECK prints what and where, and
-// aborts.
+// Do not use it for what came from the network, a file, the environment or a
+// flag: return a Status for that. A failed CHECK prints the condition, the file
+// and the line, and aborts.
 #ifndef ROLLCALL_DAEMON_BASE_CHECK_H_
 #define ROLLCALL_DAEMON_BASE_CHECK_H_
 

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr absl::Duration kKillPatience = absl::Seconds(1);
 
-// Both ends of a pipe, closed unless taken.
+// Both ends of a pipe. The destructor closes those that were not taken.
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() = default;
@@ -74,7 +74,7 @@ class SpawnSettings {
   SpawnSettings(const SpawnSettings&) = delete;
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 
-  // 0, or an errno.
+  // Returns 0, or an errno.
   int Spawn(const std::string& path, const std::vector<std::string>& argv,
             const std::vector<std::string>& environment, pid_t& pid) {
     return posix_spawn(&pid, path.c_str(), &actions_, &attributes_,
@@ -91,7 +91,7 @@ absl::Status NoPipe() {
       absl::StrCat("cannot make a pipe: ", std::strerror(errno)));
 }
 
-// Milliseconds for poll(2), rounded up; 0 if the time is over.
+// Milliseconds for poll(2), rounded up; 0 if `until` has passed.
 int PollTime(Clock::time_point until) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
       until - Clock::now());
@@ -194,7 +194,7 @@ bool ChildProcess::AwaitEnd(absl::Duration patience) const {
   // syscall(2): glibc has a wrapper since 2.36 only.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   if (fd < 0) {
-    // A kernel before 5.3 has no pidfd: wait without a limit.
+    // A kernel before 5.3 has no pidfd, so this waits without a limit.
     siginfo_t ignored;
     while (patience > absl::ZeroDuration() &&
            waitid(P_PID, static_cast<id_t>(pid_), &ignored, WEXITED | WNOWAIT) <
@@ -223,8 +223,9 @@ ChildProcess::Ending ChildProcess::End(absl::Duration grace) {
       return ending;
     }
   }
-  // Kill the processes that it started too. This must come before waitpid:
-  // after that the kernel may give the number to another process group.
+  // Kill the processes that the child started too. This must come before
+  // waitpid: after that the kernel may give the number to another process
+  // group.
   if (leads_group_) kill(-pid_, SIGKILL);
   int status = 0;
   pid_t reaped = 0;

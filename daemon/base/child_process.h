@@ -1,10 +1,10 @@
-// ChildProcess: a child that writes an answer to its stdout. It may hang, crash
-// or answer nothing.
+// ChildProcess: a child process that writes an answer to its stdout. It may
+// hang, crash or answer nothing.
 //
 // This class starts the child, reads with a deadline, kills and reaps. It does
-// not parse the answer. A child that SIGKILL does not end (it waits in the
-// kernel for a device) is left to init after one second: no call here blocks
-// longer than its deadline plus that second.
+// not parse the answer. If SIGKILL does not end the child within one second (it
+// waits in the kernel for a device), the child is left to init, so that no call
+// here blocks longer than its deadline plus that second.
 //
 // Thread rule: one thread at a time. Fork needs a process with one thread.
 #ifndef ROLLCALL_DAEMON_BASE_CHILD_PROCESS_H_
@@ -54,7 +54,8 @@ class ChildProcess {
                     int cancel_fd, std::string& answer);
 
   struct Ending {
-    // False: SIGKILL did not end it within a second; it is left to init.
+    // False: SIGKILL did not end the child within a second; the child is left
+    // to init.
     bool reaped = false;
     // Exit code and signal number; 0 if not reaped.
     int code = 0;
@@ -62,12 +63,12 @@ class ChildProcess {
     // "with code 3", "by signal 11", "not even by SIGKILL within 1s".
     std::string Text() const;
   };
-  // Waits `grace` for the child to end by itself, then kills it. Reaps it. Only
-  // the first call has an effect.
+  // Waits at most `grace` for the child to end by itself, then kills it. Reaps
+  // it. Only the first call has an effect.
   Ending End(absl::Duration grace = absl::ZeroDuration());
 
   pid_t pid() const { return pid_; }
-  // Its stdout, to read from.
+  // The read end of the child's stdout.
   int out_fd() const { return out_fd_; }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace rollcall {
 
-// Never goes backwards, and says nothing about the date: its zero is some
-// moment of this machine's boot. What the cores get as `now`.
+// The time that the cores get as `now`. It never goes backwards. It is not a
+// date: its zero is some moment of this machine's boot.
 inline absl::Time MonotonicNow() {
   return absl::UnixEpoch() +
          absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());

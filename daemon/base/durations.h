@@ -1,6 +1,6 @@
-// Between google.protobuf.Duration and absl::Duration, and between
+// Converts between google.protobuf.Duration and absl::Duration, and between
 // google.protobuf.Timestamp and absl::Time. No value of a message ends the
-// process: one that no clock can show becomes an infinite one.
+// process: a value that absl cannot represent becomes infinite.
 #ifndef ROLLCALL_DAEMON_BASE_DURATIONS_H_
 #define ROLLCALL_DAEMON_BASE_DURATIONS_H_
 
@@ -26,7 +26,7 @@ inline absl::Time FromProto(const google::protobuf::Timestamp& time) {
          absl::Nanoseconds(time.nanos());
 }
 
-// `time` is not before 1970.
+// `time` must not be before 1970.
 inline void ToProto(absl::Time time, google::protobuf::Timestamp* out) {
   absl::Duration rest;
   out->set_seconds(

@@ -1,7 +1,6 @@
-// Fd: an open file descriptor with one owner, closed at its end.
+// Fd: owns an open file descriptor; the destructor closes it.
 //
-// Not for reading or writing: it owns the number and nothing else. Thread rule:
-// that of an int.
+// It neither reads nor writes. Thread rule: the same as for an int.
 #ifndef ROLLCALL_DAEMON_BASE_FD_H_
 #define ROLLCALL_DAEMON_BASE_FD_H_
 
@@ -32,12 +31,12 @@ class Fd {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
   }
-  // The caller, or what it passes the number to, closes it.
+  // The caller, or the function that it passes the number to, must close it.
   int Release() { return std::exchange(fd_, -1); }
 
-  // Moves a descriptor out of 0..2, which a process may have been started
-  // without, so that it can be dup2'ed there later. On failure the old number
-  // stays.
+  // If the descriptor is 0, 1 or 2 (a process may be started with these
+  // closed), moves it to a higher number, so that the low one can be used with
+  // dup2 later. If that fails, it keeps its number.
   void LeaveStandard() {
     if (fd_ < 0 || fd_ > 2) return;
     const int above = fcntl(fd_, F_DUPFD_CLOEXEC, 3);

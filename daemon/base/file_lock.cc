@@ -26,33 +26,36 @@ bool IsTrusted(const struct stat& status, const LockUsers& users) {
   return status.st_uid == users.owner || status.st_uid == 0;
 }
 
-// A folder that every user may write to, and none may take another's file away.
+// Mode 1777: every user may make files in the folder, and none may remove or
+// replace another user's file.
 bool IsEverybodys(const struct stat& status) {
   return (status.st_mode & kEverybodys) == kEverybodys;
 }
 
-// Makes the owner's folder where it is missing.
+// Makes the owner's folder if it is missing.
 void MakeFolder(const std::string& path, uid_t owner) {
   const uid_t user = geteuid();
   if (user == owner) {
     const mode_t mode = user == 0 ? 0755 : 0700;
-    // The umask may have taken bits that other users' agents look for.
+    // The umask may have removed bits; agents of other users must be able to
+    // enter.
     if (mkdir(path.c_str(), mode) == 0) chmod(path.c_str(), mode);
     return;
   }
   const std::string parent = path.substr(0, path.rfind('/') + 1);
   struct stat status {};
-  // Where the owner could not, it looks in the next one.
+  // If the owner could not make the folder here, its processes lock in the next
+  // folder of the list. So root does not make it here either.
   if (user != 0 || stat(parent.c_str(), &status) != 0 ||
       !IsEverybodys(status) || mkdir(path.c_str(), 0700) != 0) {
     return;
   }
-  // Nobody else can have put something in its place.
+  // No other user can have replaced the folder, since its parent has mode 1777.
   [[maybe_unused]] const int given = lchown(path.c_str(), owner, -1);
 }
 
-// A folder in which none but `users` can make or replace a file. -1 with `why`:
-// it is none.
+// Opens a folder in which only `users` can make or replace a file. -1: it is
+// not such a folder, or cannot be opened; `why` has the reason.
 int OpenFolder(const std::string& path, const LockUsers& users,
                std::string& why) {
   if (!users.others) MakeFolder(path, users.owner);
@@ -78,11 +81,13 @@ int OpenFolder(const std::string& path, const LockUsers& users,
   return -1;
 }
 
-// Opens the lock file, made where it is missing; -1: errno says why.
+// Opens the lock file; makes it if it is missing. Returns -1 and sets errno on
+// failure.
 int OpenOrMake(int folder, const std::string& name, const LockUsers& users) {
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int fd = -1;
-  // The kernel refuses O_CREAT for another's file in everybody's folder.
+  // Without O_CREAT first: in a folder that every user may write, the kernel
+  // refuses O_CREAT for another user's file.
   for (int attempt = 0; attempt < 2 && fd < 0; ++attempt) {
     fd = openat(folder, name.c_str(), kFlags);
     if (fd >= 0 || errno != ENOENT) return fd;
@@ -97,7 +102,8 @@ int OpenOrMake(int folder, const std::string& name, const LockUsers& users) {
   return fd;
 }
 
-// A file descriptor of a lock file that may be trusted, or -1 with `why`.
+// Opens a lock file that can be trusted. Returns -1 and sets `why` if there is
+// none.
 int OpenLockFile(int folder, const std::string& name, const std::string& path,
                  const LockUsers& users, std::string& why) {
   const int fd = OpenOrMake(folder, name, users);
@@ -116,7 +122,8 @@ int OpenLockFile(int folder, const std::string& name, const std::string& path,
   return fd;
 }
 
-// A waiting flock(2), which nothing but the lock itself ends.
+// A flock(2) that waits for a lock. It cannot be cancelled: it ends when it has
+// the lock.
 struct Waiting {
   Mutex mutex;
   CondVar changed;
@@ -132,8 +139,8 @@ int Flock(int fd, int operation) {
   return 0;
 }
 
-// Waits on a thread of its own, which ends with the wait; who abandons the wait
-// leaves the descriptor to it.
+// Runs on a thread of its own, which ends when flock returns. If the caller has
+// abandoned the wait, this thread closes the descriptor.
 void WaitForLock(std::shared_ptr<Waiting> waiting, int fd) {
   const int error = Flock(fd, LOCK_EX);
   MutexLock lock(waiting->mutex);
@@ -143,11 +150,11 @@ void WaitForLock(std::shared_ptr<Waiting> waiting, int fd) {
   waiting->changed.NotifyAll();
 }
 
-// 0, or an errno; ETIMEDOUT: `fd` is no longer the caller's.
+// Returns 0 or an errno. ETIMEDOUT: the waiting thread now owns `fd`.
 int TimedFlock(int fd, absl::Duration timeout) {
   const int error = Flock(fd, LOCK_EX | LOCK_NB);
   if (error != EWOULDBLOCK) return error;
-  // Shared: whichever of the two ends last lets go of it.
+  // Shared, because either the caller or the waiting thread may end last.
   auto waiting = std::make_shared<Waiting>();
   try {
     std::thread(WaitForLock, waiting, fd).detach();
@@ -213,7 +220,8 @@ FileLock::FileLock(FileLock&& other) noexcept
 
 FileLock::~FileLock() {
   if (fd_ < 0) return;
-  // Said aloud, since a child between fork and exec may share the descriptor.
+  // Unlocks explicitly, because a child between fork and exec may share the
+  // descriptor; then close alone does not release the lock.
   flock(fd_, LOCK_UN);
   close(fd_);
 }

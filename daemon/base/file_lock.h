@@ -1,14 +1,16 @@
 // FileLock: one process (or thread) at a time, machine-wide, for a resource
 // that cannot carry a lock itself.
 //
-// A lock file in a lock folder, held with flock(2): the kernel gives it back
-// however its holder ends. The file stays; it is empty. Which folder depends on
-// who may write the resource, and not on who asks: agents of different users
-// take the same lock. One that its owner and root alone may write has its lock
-// in a folder of its owner: in one like /tmp, other users could make the file
-// beforehand, and no lock could be taken. One that others may write as well has
-// it where all of them can make it.
+// The lock is a lock file in a lock folder, held with flock(2), so the kernel
+// releases it however its holder ends. The file is empty and is never removed.
+// The folder depends on which users may write the resource, not on the user who
+// takes the lock, so that agents of different users take the same lock. If only
+// the owner and root may write the resource, the folder belongs to the owner:
+// in a folder like /tmp, other users could make the file first, and then no
+// lock could be taken. If other users may write it too, the folder is one in
+// which all of them can make files.
 //
+// Thread rule: any thread; each FileLock belongs to one thread.
 // Thread rule: any thread; each FileLock belongs to one.
 #ifndef ROLLCALL_DAEMON_BASE_FILE_LOCK_H_
 #define ROLLCALL_DAEMON_BASE_FILE_LOCK_H_
@@ -26,25 +28,26 @@ namespace rollcall {
 // The users that may write the resource.
 struct LockUsers {
   uid_t owner = 0;
-  // Others than its owner and root.
+  // Users other than the owner and root may write it too.
   bool others = false;
 
   bool operator==(const LockUsers&) const = default;
 };
 
-// The folders for its locks, in order of preference. All processes of one
-// machine get the same list, whatever user they run as. For root's resources
-// /run/rollcall comes first. Then come folders named after the owner in
-// /run/lock and /tmp; if other users may write, these two folders themselves.
+// The folders for the resource's locks, in order of preference. All processes
+// of one machine get the same list, whatever user they run as. For root's
+// resources /run/rollcall comes first. Then come folders named after the owner
+// in /run/lock and /tmp. If other users may write, the list is /run/lock and
+// /tmp themselves.
 std::vector<std::string> LockFolders(const LockUsers& users);
 
 class FileLock {
  public:
-  // Takes `<folder>/<name>` in the first of `folders` where that can be done.
-  // A folder of the owner that is missing is made, by root only where the owner
-  // could make it too. Waits for its holder for at most `timeout`: UNAVAILABLE
-  // then (retry is safe). PERMISSION_DENIED: no folder lets us; each is named
-  // with its reason.
+  // Takes the lock file `<folder>/<name>` in the first usable folder of
+  // `folders`. If a folder of the owner is missing, it is made: by the owner,
+  // or by root if the parent has mode 1777. UNAVAILABLE: another process held
+  // the lock for `timeout` (retry is safe). PERMISSION_DENIED: no folder is
+  // usable; the message gives the reason for each.
   static absl::StatusOr<FileLock> Acquire(
       const std::vector<std::string>& folders, const std::string& name,
       const LockUsers& users, absl::Duration timeout);
@@ -54,7 +57,7 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
-  // The folder it lies in, where its holder may keep what goes with it.
+  // The folder of the lock file. The holder may keep related files there.
   const std::string& folder() const { return folder_; }
 
  private:

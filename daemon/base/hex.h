@@ -1,5 +1,5 @@
-// Hex digits as bytes. abseil's HexStringToBytes is deprecated in the release
-// of Debian 13, and what replaces it there is not in that of Debian 12.
+// Converts hex digits to bytes. abseil's HexStringToBytes is deprecated in the
+// release of Debian 13, and its replacement is not in the release of Debian 12.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_BASE_HEX_H_
@@ -12,9 +12,9 @@
 
 namespace rollcall {
 
-// Two digits a byte, in either case. The caller
-// has checked the digits: another character counts as 0, and the last digit of
-// an odd number is left out.
+// Two digits make a byte, in either case. The caller has checked the digits:
+// any other character counts as 0, and the last digit of an odd number is
+// ignored.
 inline std::string FromHex(absl::string_view digits) {
   const auto value = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';

@@ -19,12 +19,13 @@ namespace rollcall {
 template <typename T>
 class Inbox {
  public:
-  // `machine`: where its threads run; must outlive it.
+  // `machine`: provides the waiting and the clock; must outlive the inbox.
   explicit Inbox(size_t most, Machine& machine = RealMachine())
       : most_(most), machine_(machine) {}
 
   // False: the inbox is full or closed, and the value is dropped. The caller
-  // must end what it came from (a stream), so that nothing is lost unseen.
+  // must then end the source of the value (a stream), so that the loss is
+  // noticed.
   bool Post(T value) {
     MutexLock lock(mutex_);
     if (closed_ || values_.size() >= most_) return false;
@@ -33,8 +34,9 @@ class Inbox {
     return true;
   }
 
-  // For what must never be dropped and is bounded by itself (the end of a
-  // stream, a process's exit, a signal). Dropped where the inbox is closed.
+  // For values that must never be dropped and whose number is bounded by their
+  // source (the end of a stream, a process's exit, a signal). A closed inbox
+  // drops them.
   void PostAlways(T value) {
     MutexLock lock(mutex_);
     if (closed_) return;
@@ -42,7 +44,7 @@ class Inbox {
     machine_.Notify(ready_);
   }
 
-  // Waits until there is something, or `timeout` has passed, and takes all.
+  // Waits until there is a value or `timeout` has passed, and takes all values.
   std::vector<T> Take(absl::Duration timeout) {
     std::vector<T> taken;
     MutexLock lock(mutex_);
@@ -56,7 +58,8 @@ class Inbox {
     return taken;
   }
 
-  // Takes what is left, without waiting; nothing can be posted from then on.
+  // Takes the remaining values without waiting. Values posted later are
+  // dropped.
   std::vector<T> Close() {
     std::vector<T> left;
     MutexLock lock(mutex_);

@@ -1,7 +1,8 @@
-// Library: a shared library that is opened at run time; the error names what
-// was tried.
+// Library: a shared library that is opened at run time. The error names each
+// name that was tried.
 //
-// It stays open until the process ends: NVIDIA's libraries keep threads.
+// It stays open until the process ends, because NVIDIA's libraries start
+// threads.
 #ifndef ROLLCALL_DAEMON_BASE_LIBRARY_H_
 #define ROLLCALL_DAEMON_BASE_LIBRARY_H_
 

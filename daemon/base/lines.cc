@@ -11,7 +11,8 @@ namespace {
 
 constexpr absl::Duration kBetweenStates = absl::Seconds(1);
 
-// The length of the valid UTF-8 sequence at the front of `text`; 0: none.
+// The length of the valid UTF-8 sequence at the front of `text`; 0: it is
+// invalid.
 size_t SequenceBytes(absl::string_view text) {
   const auto byte = [&](size_t i) {
     return static_cast<unsigned char>(text[i]);
@@ -23,7 +24,7 @@ size_t SequenceBytes(absl::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates, and what lies above U+10FFFF.
+  // Overlong forms, surrogates and code points above U+10FFFF.
   if (first == 0xe0 && byte(1) < 0xa0) return 0;
   if (first == 0xed && byte(1) > 0x9f) return 0;
   if (first == 0xf0 && byte(1) < 0x90) return 0;
@@ -31,7 +32,8 @@ size_t SequenceBytes(absl::string_view text) {
   return length;
 }
 
-// The last `bytes_max` bytes or less: never from the middle of a character.
+// At most the last `bytes_max` bytes; never begins in the middle of a
+// character.
 absl::string_view CutFront(absl::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return text;
   text.remove_prefix(text.size() - bytes_max);

@@ -1,4 +1,4 @@
-// Lines: a rank's output, cut into the lines that a person reads.
+// Lines: cuts a rank's output into the lines that a person reads.
 //
 // Pure: bytes in, lines out; it writes nothing and reads no clock. Thread rule:
 // one thread at a time.
@@ -15,21 +15,22 @@
 
 namespace rollcall {
 
-// A line that is longer is cut here and goes on in the next.
+// A longer line is cut here and continues in the next line.
 inline constexpr size_t kLineBytesMax = 64 << 10;
 
 // Cuts one stream into lines.
 //
-// A carriage return starts a line again, as on a terminal: of a progress bar's
-// states the last one before the newline is the line, and in between one state
-// a second at most is given as a line of its own, so that it is seen to move.
+// A carriage return starts the line again, as on a terminal. Of the states of a
+// progress bar, the line is the last one before the newline. Before the
+// newline, at most one state per second is returned as a line of its own, so
+// that a reader sees progress.
 class LineCutter {
  public:
-  // Takes the next bytes; returns the lines, without their ends, that they
-  // completed.
+  // Takes the next bytes. Returns the lines that they complete, without line
+  // ends.
   std::vector<std::string> Take(absl::string_view bytes, absl::Time now);
 
-  // The line that has no end yet, given up: the stream has ended.
+  // The stream has ended: returns the line that has no end yet.
   std::vector<std::string> Finish();
 
   // The line that has no end yet.
@@ -37,7 +38,7 @@ class LineCutter {
 
  private:
   std::string line_;
-  // The last byte was a carriage return: the next decides what it meant.
+  // The last byte was a carriage return; the next byte decides what it means.
   bool returned_ = false;
   absl::Time last_state_ = absl::InfinitePast();
 };
@@ -50,8 +51,8 @@ class Tail {
 
   void Add(absl::string_view line);
 
-  // All of them and the line that is still open, joined by newlines; valid
-  // UTF-8 of at most bytes_max: what does not fit is cut from the front.
+  // All lines and the line without an end, joined by newlines, as valid UTF-8
+  // of at most bytes_max; a longer text is cut at the front.
   std::string Text(absl::string_view open_line) const;
 
  private:
@@ -67,8 +68,8 @@ std::string ValidUtf8(absl::string_view text);
 // The last `bytes_max` bytes of `text`, as valid UTF-8.
 std::string LastBytes(absl::string_view text, size_t bytes_max);
 
-// Puts `prefix` before and a newline behind each line, and joins them into
-// pieces that a pipe takes whole (PIPE_BUF); a longer line is a piece alone.
+// Adds `prefix` and a newline to each line and joins the lines into pieces that
+// a pipe takes as a whole (PIPE_BUF). A longer line is a piece of its own.
 std::vector<std::string> PrefixedPieces(const std::vector<std::string>& lines,
                                         absl::string_view prefix);
 

@@ -1,10 +1,10 @@
-// The live line of a launcher: several processes write to its terminal, and
-// only the launcher knows the line at the bottom. So a process that writes
-// there erases the line, writes whole lines in its place, and rings the bell:
-// the launcher then draws the line again. A terminal takes one write as a
-// whole, so none of this is torn apart.
+// The live line is the bottom line of a launcher's terminal. Several processes
+// write to that terminal, and only the launcher knows the live line. So another
+// process erases the line, writes whole lines in its place and rings the bell;
+// then the launcher draws the line again. A terminal takes one write as a
+// whole, so these writes are not mixed.
 //
-// The bell is an eventfd that the processes inherit; -1: there is none.
+// The bell is an eventfd that the processes inherit; -1: there is no bell.
 //
 // Any thread.
 #ifndef ROLLCALL_DAEMON_BASE_LIVE_BELL_H_
@@ -17,10 +17,10 @@
 
 namespace rollcall {
 
-// To the start of the line, and erase it.
+// Moves to the start of the line and erases it.
 inline constexpr char kEraseLine[] = "\r\033[K";
 
-// Whether what is written to `fd` stands above a live line.
+// Whether output to `fd` appears above a live line.
 inline bool IsAboveLiveLine(int fd, int bell) {
   return bell >= 0 && isatty(fd) == 1;
 }
@@ -31,7 +31,7 @@ inline void RingLiveBell(int bell) {
   [[maybe_unused]] const ssize_t wrote = write(bell, &one, sizeof(one));
 }
 
-// Keeps the bell from the children of this process. Returns -1 if the
+// Keeps children of this process from inheriting the bell. Returns -1 if the
 // descriptor is not open.
 inline int OwnLiveBell(int bell) {
   return bell >= 0 && fcntl(bell, F_SETFD, FD_CLOEXEC) == 0 ? bell : -1;

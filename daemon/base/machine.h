@@ -1,5 +1,5 @@
-// Machine: what the shells of a daemon take from the machine they run on: its
-// clocks, threads, and waiting. There is the real one, and a simulator's, in
+// Machine: what the shells of a daemon use of the machine they run on: clocks,
+// threads and waiting. There are two: the real machine, and the simulator's, in
 // which the same code runs in virtual time.
 //
 // Thread rule: any thread.
@@ -26,7 +26,7 @@ class Machine {
   class Thread {
    public:
     virtual ~Thread() = default;
-    // Once, before the destructor; blocks until the thread has ended.
+    // Call it once, before the destructor. Blocks until the thread has ended.
     virtual void Join() = 0;
   };
 
@@ -34,15 +34,16 @@ class Machine {
 
   // See MonotonicNow.
   virtual absl::Time Now() = 0;
-  // Monotonic as well, and goes on while the machine sleeps, as a lease does.
+  // Also monotonic; it also counts the time that the machine sleeps, as leases
+  // do.
   virtual absl::Time LeaseNow() = 0;
-  // The date, as this machine believes it; may go backwards.
+  // The machine's wall clock; it may go backwards.
   virtual absl::Time WallNow() = 0;
   virtual std::unique_ptr<Thread> Start(std::function<void()> body) = 0;
   // Returns after a notification, a spurious wake-up or `most`.
   virtual void WaitFor(CondVar& condition, Mutex& mutex, absl::Duration most)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) = 0;
-  // Wakes one thread that waits.
+  // Wakes one waiting thread.
   virtual void Notify(CondVar& condition) = 0;
 };
 

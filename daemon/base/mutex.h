@@ -1,7 +1,7 @@
 // A mutex that clang's thread-safety analysis understands.
 //
-// Over std::mutex and not absl::Mutex, since ThreadSanitizer reports false
-// races in a packaged absl::Mutex that was not built for it.
+// It wraps std::mutex and not absl::Mutex, because ThreadSanitizer reports
+// false races in a packaged absl::Mutex that was not built for it.
 #ifndef ROLLCALL_DAEMON_BASE_MUTEX_H_
 #define ROLLCALL_DAEMON_BASE_MUTEX_H_
 

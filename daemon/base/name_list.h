@@ -1,4 +1,4 @@
-// Many names in a message.
+// Lists of names in messages.
 #ifndef ROLLCALL_DAEMON_BASE_NAME_LIST_H_
 #define ROLLCALL_DAEMON_BASE_NAME_LIST_H_
 
@@ -8,7 +8,7 @@
 
 namespace rollcall {
 
-// "a, b and 3 more": the first `most` of them.
+// "a, b and 3 more": at most the first `most` names are listed.
 std::string NameList(std::vector<std::string> names, size_t most);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// Poller: epoll, with a number for each descriptor.
+// Poller: an epoll set in which each descriptor has a number, its token.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_DAEMON_BASE_POLLER_H_
@@ -19,20 +19,21 @@ class Poller {
  public:
   Poller() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-  // Level-triggered reading. False: the kernel takes no more.
+  // Level-triggered, for reading. False: the kernel accepts no more
+  // descriptors.
   bool Add(int fd, uint64_t token) {
     return Control(EPOLL_CTL_ADD, fd, token, EPOLLIN);
   }
 
-  // From now on the token is reported when the descriptor can be read or
-  // written, as asked for here, and when its other side has gone.
+  // From now on the token is reported when the descriptor is readable (`reads`)
+  // or writable (`writes`), and when its other side has closed.
   bool Change(int fd, uint64_t token, bool reads, bool writes) {
     return Control(EPOLL_CTL_MOD, fd, token,
                    (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u));
   }
 
-  // Before the descriptor is closed: a copy in a child that is about to execute
-  // would keep it here.
+  // Call it before the descriptor is closed. Otherwise a copy of the descriptor
+  // in a child that has not called exec yet keeps it in the set.
   void Remove(int fd) {
     if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   }

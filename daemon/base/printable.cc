@@ -7,7 +7,7 @@
 namespace rollcall {
 namespace {
 
-// Bytes of the UTF-8 character that `text` begins with; 0: not a valid one.
+// Bytes of the UTF-8 character that `text` begins with; 0: it is not valid.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t {
     return i < text.size() ? static_cast<uint8_t>(text[i]) : 0;
@@ -19,7 +19,7 @@ size_t CharacterBytes(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and what lies beyond Unicode.
+  // Overlong forms, surrogates and values above U+10FFFF.
   if (first == 0xE0 && byte(1) < 0xA0) return 0;
   if (first == 0xED && byte(1) > 0x9F) return 0;
   if (first == 0xF0 && byte(1) < 0x90) return 0;

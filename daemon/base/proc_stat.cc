@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// Fields as proc(5) numbers them; the state is the first after the name.
+// Field numbers of proc(5). The state is the first field after the name.
 constexpr int kState = 3;
 constexpr int kParent = 4;
 constexpr int kGroup = 5;
@@ -37,7 +37,7 @@ std::string ReadFile(const std::string& path) {
 
 std::optional<ProcStat> ReadProcStat(const std::string& folder) {
   const std::string text = ReadFile(absl::StrCat(folder, "/stat"));
-  // The name in parentheses may hold any byte, parentheses too.
+  // The name in parentheses may contain any byte, also parentheses.
   const size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos) return std::nullopt;
   ProcStat stat;

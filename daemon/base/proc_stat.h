@@ -1,4 +1,4 @@
-// ProcStat: what /proc/PID/stat says of a process or a thread (proc(5)).
+// ProcStat: what /proc/PID/stat reports about a process or a thread (proc(5)).
 #ifndef ROLLCALL_DAEMON_BASE_PROC_STAT_H_
 #define ROLLCALL_DAEMON_BASE_PROC_STAT_H_
 
@@ -18,12 +18,14 @@ struct ProcStat {
   unsigned flags = 0;
   long threads = 0;
   uint64_t start_ticks = 0;  // Since boot.
-  // Where its environment ends; 0: it has none yet, or we may not know.
+  // The address at which the environment ends; 0: the process has no
+  // environment yet, or this process may not know the address.
   uint64_t environment_end = 0;
 
-  // PF_KTHREAD: it never had an environment.
+  // PF_KTHREAD: a kernel thread, which never had an environment.
   bool OfTheKernel() const { return (flags & 0x00200000) != 0; }
-  // A leader that has ended while its threads go on looks like a zombie.
+  // A process whose main thread has ended while other threads run is reported
+  // as a zombie (Z) too.
   bool Alive() const {
     if (state == 'X' || state == 'x') return false;
     return state != 'Z' || threads > 1;

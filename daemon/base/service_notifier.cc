@@ -32,7 +32,7 @@ absl::StatusOr<ServiceNotifier> ServiceNotifier::FromEnvironment() {
   if (path.empty()) return notifier;
   sockaddr_un& address = notifier.address_;
   // A name that begins with @ is abstract: its address begins with a zero byte.
-  // Only a path needs one at its end.
+  // Only a path needs a zero byte at its end.
   const bool abstract = path[0] == '@';
   if ((path[0] != '/' && !abstract) ||
       path.size() + !abstract > sizeof(address.sun_path)) {

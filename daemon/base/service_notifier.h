@@ -1,7 +1,7 @@
 // ServiceNotifier: tells systemd that this service is ready, alive or stopping,
 // by the datagrams of sd_notify(3). Without systemd it does nothing.
 //
-// Thread rule: any thread, once it is made.
+// Thread rule: any thread after FromEnvironment.
 #ifndef ROLLCALL_DAEMON_BASE_SERVICE_NOTIFIER_H_
 #define ROLLCALL_DAEMON_BASE_SERVICE_NOTIFIER_H_
 
@@ -15,8 +15,8 @@ namespace rollcall {
 
 class ServiceNotifier {
  public:
-  // By NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, which it removes from the
-  // environment; no other thread may use the environment meanwhile.
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from
+  // the environment; no other thread may use the environment meanwhile.
   // INVALID_ARGUMENT: NOTIFY_SOCKET is neither a path nor an abstract name that
   // fits into an address.
   static absl::StatusOr<ServiceNotifier> FromEnvironment();

@@ -11,14 +11,14 @@
 namespace rollcall {
 namespace {
 
-// A handler has no argument of ours: the one thing that it can find its pipe
-// by. -1: no SignalPipe lives.
+// The write end of the pipe. It is global because a signal handler takes no
+// argument of ours. -1: there is no SignalPipe.
 std::atomic<int> handler_fd{-1};
 
 void WriteSignal(int signal) {
   const int saved = errno;
   const char byte = static_cast<char>(signal);
-  // A full pipe already has more than anybody reads.
+  // If the pipe is full, this signal may be dropped: many signals are unread.
   [[maybe_unused]] const ssize_t wrote = write(handler_fd.load(), &byte, 1);
   errno = saved;
 }
@@ -50,7 +50,7 @@ void SignalPipe::Install(int signal, void (*handler)(int)) {
   struct sigaction action = {};
   struct sigaction old = {};
   sigaction(signal, nullptr, &old);
-  // nohup's wish is kept.
+  // nohup has set SIGHUP to be ignored; it stays ignored.
   if (signal == SIGHUP && old.sa_handler == SIG_IGN) return;
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;

@@ -1,11 +1,11 @@
-// SignalPipe: signals as bytes that can be read from a pipe.
+// SignalPipe: makes signals readable from a pipe, one byte for each.
 //
-// By handlers and not by a blocked mask: handlers fall back to the default at
-// exec, so that no child inherits anything. SIGPIPE and SIGXFSZ get an empty
+// It uses handlers and not a blocked signal mask, because exec resets handlers
+// to the default, so children inherit nothing. SIGPIPE and SIGXFSZ get an empty
 // handler for the same reason: writes to a closed pipe and beyond `ulimit -f`
 // fail with EPIPE and EFBIG and do not end the process.
 //
-// Thread rule: at most one lives in a process; Read from one thread.
+// Thread rule: a process has at most one SignalPipe; call Read from one thread.
 #ifndef ROLLCALL_DAEMON_BASE_SIGNAL_PIPE_H_
 #define ROLLCALL_DAEMON_BASE_SIGNAL_PIPE_H_
 
@@ -19,14 +19,14 @@ namespace rollcall {
 class SignalPipe {
  public:
   explicit SignalPipe(const std::vector<int>& signals);
-  // Puts the earlier handlers back.
+  // Restores the earlier handlers.
   ~SignalPipe();
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
 
-  // Readable when a signal has come.
+  // Readable when a signal has arrived.
   int fd() const { return read_fd_; }
-  // The next signal; 0: none waits. Never blocks.
+  // The next signal; 0: there is none. Never blocks.
   int Read();
 
  private:

@@ -30,12 +30,12 @@ std::string LimitText(int resource) {
                                          : absl::StrCat(limit.rlim_cur);
 }
 
-// What this process's own cgroup may have of processes and threads; empty: no
-// limit of its own, or not known.
+// The limit of this process's own cgroup on processes and threads. Empty: there
+// is none, or it is not known.
 std::string PidsMax() {
   std::ifstream cgroups("/proc/self/cgroup");
   for (std::string line; std::getline(cgroups, line);) {
-    // number:controllers:path
+    // Each line is `number:controllers:path`.
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (words.size() != 3) continue;

@@ -1,7 +1,7 @@
-// Whether the system's limits let a program begin that is to use gRPC.
+// Checks whether the system's limits let a program that uses gRPC start.
 //
-// gRPC, and threads of C++ in general, end the process where no thread or
-// descriptor can be had; at the start that is tried before.
+// gRPC, and C++ threads in general, end the process if no thread or descriptor
+// is available. So this is checked at the start, with a clear error.
 #ifndef ROLLCALL_DAEMON_BASE_START_LIMITS_H_
 #define ROLLCALL_DAEMON_BASE_START_LIMITS_H_
 
@@ -11,16 +11,17 @@
 
 namespace rollcall {
 
-// About what an agent holds before it has started a rank; a daemon and a
-// launcher hold less.
+// About as many as an agent uses before it has started a rank; a daemon and a
+// launcher use fewer.
 inline constexpr size_t kThreadsToStart = 20;
 inline constexpr size_t kDescriptorsToStart = 24;
 
-// Starts `threads` threads and opens that many descriptors, and lets go of them
-// again. More threads than its own: for a process that starts others of this
-// user, since a launcher whose children took the last ones would wait for ever.
-// RESOURCE_EXHAUSTED: it could not; names the limit, its value and what is
-// needed. The process has as many threads afterwards as before. Any thread.
+// Starts `threads` threads and opens kDescriptorsToStart descriptors, and
+// releases them all again. A process that starts other processes of this user
+// passes more threads than it needs itself: if its children took the last ones,
+// it would wait for ever. RESOURCE_EXHAUSTED: not all could be started or
+// opened; the message names the limit, its value and what is needed. Any
+// thread.
 absl::Status CheckStartLimits(size_t threads = kThreadsToStart);
 
 }  // namespace rollcall

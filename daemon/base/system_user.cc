@@ -26,7 +26,8 @@ constexpr size_t kEntryBytesMax = 1 << 20;
 // The kernel's NGROUPS_MAX.
 constexpr int kGroupsMax = 65536;
 
-// The kernel's "no id": it leaves an id unchanged.
+// UINT32_MAX is the kernel's "no id": a call that sets ids leaves that id
+// unchanged.
 bool IsId(uint32_t id) { return id != UINT32_MAX; }
 
 bool ReadId(absl::string_view text, uint32_t* id) {
@@ -40,7 +41,7 @@ absl::Status Unknown(const std::string& text) {
       "', which is unknown here; see `getent passwd`, or give UID:GID"));
 }
 
-// The entry of a name or, if `name` is empty, of a uid.
+// Looks up the entry of a name or, if `name` is empty, of a uid.
 absl::StatusOr<SystemUser> Look(const std::string& name, uid_t uid,
                                 const std::string& text) {
   std::vector<char> room(1024);
@@ -88,7 +89,7 @@ uint64_t EffectiveCapabilities() {
   return data[0].effective | uint64_t{data[1].effective} << 32;
 }
 
-// By number: the library's functions change the ids of all threads.
+// By system call number: the library's functions change the ids of all threads.
 void SetGroups(const std::vector<gid_t>& groups) {
   syscall(SYS_setgroups, groups.size(), groups.data());
 }
@@ -202,7 +203,7 @@ std::optional<SystemUser> OtherUserOf(pid_t pid) {
   SystemUser user;
   bool has_uid = false, has_gid = false;
   for (std::string line; !(has_uid && has_gid) && std::getline(file, line);) {
-    // Real, effective, saved and file system id, after tabs.
+    // The real, effective, saved and file system id, each after a tab.
     const std::vector<absl::string_view> words = absl::StrSplit(line, '\t');
     if (words.size() < 2) continue;
     if (words[0] == "Uid:") has_uid = ReadId(words[1], &user.uid);
@@ -233,7 +234,8 @@ AsUser::AsUser(const SystemUser* user)
   SetGroups(user->groups);
   ok_ = SetFsGid(user->gid) == user->gid && SetFsUid(user->uid) == user->uid;
   if (!ok_) Restore();
-  // Each change sets it to fs.suid_dumpable, which may be 1.
+  // Each change of ids sets the dumpable flag to fs.suid_dumpable, which may be
+  // 1.
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 

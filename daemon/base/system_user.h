@@ -1,5 +1,5 @@
-// SystemUser: another user of this machine, as whom root's agent runs its ranks
-// (--rank-user), and ways to act as that user.
+// SystemUser: another user of this machine. root's agent can run its ranks as
+// this user (--rank-user). Also functions to act as that user.
 //
 // Thread rule: any thread. FindSystemUser may load modules of the user database
 // (nsswitch.conf); call it before the process holds secrets.
@@ -27,9 +27,9 @@ struct SystemUser {
   std::string home = "/";
 };
 
-// `text`: NAME or UID of the user database, or UID:GID, which need not be in
-// it. INVALID_ARGUMENT: any other text, an unknown user, or root. UNAVAILABLE:
-// the user database does not answer.
+// `text`: NAME or UID from the user database, or UID:GID, which the database
+// need not have. INVALID_ARGUMENT: any other text, an unknown user, or root.
+// UNAVAILABLE: the user database does not answer.
 absl::StatusOr<SystemUser> FindSystemUser(const std::string& text);
 
 // "user NAME" or "user UID:GID", for messages.
@@ -41,32 +41,32 @@ std::string UserText(const SystemUser& user);
 absl::Status MayActAsOthers();
 
 // `environment` ("NAME=value") with the user's HOME, USER and LOGNAME, and
-// without XDG_RUNTIME_DIR, which is a folder of the caller.
+// without XDG_RUNTIME_DIR, which names a folder of the caller.
 std::vector<std::string> EnvironmentOf(
     const SystemUser& user, const std::vector<std::string>& environment);
 
-// "UID:GID:GROUP,GROUP...", for the argv of a child. Parsing sets no name and
-// no home; nullopt: another text.
+// "UID:GID:GROUP,GROUP...", for the argv of a child. ParseIds sets neither name
+// nor home; nullopt: `text` is not of this form.
 std::string FormatIds(const SystemUser& user);
 std::optional<SystemUser> ParseIds(const std::string& text);
 
-// The user of a process, by its real ids; without name, groups and home.
-// nullopt: this process is not root, or there is no such process, or it is
-// root's too.
+// The user that a process runs as (its real ids), without name, groups and
+// home. nullopt: this process is not root, the other process does not exist, or
+// it also runs as root.
 std::optional<SystemUser> OtherUserOf(pid_t pid);
 
-// Turns this process, which has one thread, into the user for good, without a
-// way to more privileges (no_new_privs). Returns 0 or an errno; then the
-// process must end.
+// Makes this process, which must have only one thread, run as the user for
+// good, without a way to more privileges (no_new_privs). Returns 0, or an
+// errno; after an error the process must end.
 int BecomeUser(const SystemUser& user);
 
 // While it exists, this thread uses files with the user's permissions: files
-// that it makes are the user's, and it can be led to no file that the user may
-// not use. The same goes for what it reads in /proc of the user's processes,
-// for which root would need CAP_SYS_PTRACE. The user can neither signal nor
-// trace this thread. The whole process is not dumpable afterwards.
+// that it makes belong to the user, and no path can lead it to a file that the
+// user may not use. The same goes for /proc files of the user's processes, for
+// which root would need CAP_SYS_PTRACE. The user can neither signal nor trace
+// this thread. Afterwards the whole process is not dumpable.
 //
-// Do not nest it, and start no process or thread meanwhile.
+// Do not nest it, and start no process or thread while it exists.
 class AsUser {
  public:
   // Null: nothing changes.

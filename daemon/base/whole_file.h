@@ -1,4 +1,4 @@
-// Small files as text, never a part of one.
+// Reads small files as text, each as a whole or not at all.
 //
 // Any thread; blocks.
 #ifndef ROLLCALL_DAEMON_BASE_WHOLE_FILE_H_

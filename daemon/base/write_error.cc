@@ -58,7 +58,8 @@ int WriteWhole(int fd, absl::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = write(fd, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
-    // A full disk may take a part; the next write then gives the error.
+    // A full disk may take a part of the text; then the next write returns the
+    // error.
     if (wrote <= 0) return wrote < 0 ? errno : EIO;
     text.remove_prefix(static_cast<size_t>(wrote));
   }

@@ -1,4 +1,4 @@
-// Why a file could not be written, in words that help the user to fix it.
+// The text of a write error, with what the user needs to fix it.
 //
 // Any thread.
 #ifndef ROLLCALL_DAEMON_BASE_WRITE_ERROR_H_
@@ -25,14 +25,15 @@ struct FreeSpace {
 // For the file system that `folder` is on. nullopt: statvfs failed.
 std::optional<FreeSpace> FreeSpaceOf(const std::string& folder);
 
-// The system's text for an errno; if there is no space left, also how much
-// `folder` has: "No space left on device (/state: 0 B of 64 KiB free)". Pure.
+// The system's text for an errno. If there is no space left, also how much
+// space `folder` has: "No space left on device (/state: 0 B of 64 KiB free)".
+// Pure.
 std::string WriteErrorText(int error, const std::string& folder,
                            const std::optional<FreeSpace>& space);
-// The same for a file; asks the file system of its folder now.
+// The same for a file; asks the file system of the file's folder now.
 std::string WriteErrorText(int error, const std::string& file);
 
-// Writes all of `text`. Returns 0, or an errno; a part may then have been
+// Writes all of `text`. Returns 0, or an errno; then a part may have been
 // written.
 int WriteWhole(int fd, absl::string_view text);
 

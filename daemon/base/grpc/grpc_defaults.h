@@ -20,7 +20,7 @@
 
 namespace rollcall {
 
-// One bit an algorithm: identity alone.
+// One bit for each algorithm; only that of no compression is set.
 inline constexpr int kCompressionAlgorithms = 1 << GRPC_COMPRESS_NONE;
 
 inline grpc::ChannelArguments DefaultChannelArguments() {
@@ -30,7 +30,7 @@ inline grpc::ChannelArguments DefaultChannelArguments() {
                    kCompressionAlgorithms);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  // The daemon is reached directly, and so are etcd and the ranks' agent.
+  // No HTTP proxy: the daemon, etcd and the ranks' agent are reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// Below gRPC's second, with room for a machine that is busy.
+// Less than the one second that gRPC's threads wait, also on a busy machine.
 constexpr absl::Duration kEvery = absl::Milliseconds(500);
 
 }  // namespace

@@ -1,15 +1,14 @@
-// PollerKeepAlive: keeps gRPC's own threads from dozing off while nothing
-// happens.
+// PollerKeepAlive: keeps gRPC's own threads awake while no messages arrive.
 //
-// The threads behind gRPC's callback API (1.51) wait for one second; where
-// nothing has come for that long they sleep for 100 ms without looking. What
-// arrives meanwhile, such as the word that a world is over, is late by as much.
-// So each process that is to hear within milliseconds gives them something more
-// often than that: a call on a channel that leads nowhere, which fails at once
-// and touches no network.
+// The threads behind gRPC's callback API (1.51) wait for events for one second.
+// If none comes in that time, they sleep for 100 ms without polling, so a
+// message that arrives meanwhile (for example, that a world has ended) is
+// handled up to 100 ms late. A process that must react within milliseconds
+// therefore gives these threads an event more often: a call on a channel
+// without an address, which fails at once and sends nothing to the network.
 //
-// It holds one thread, which does this twice a second and nothing else. Not
-// needed for anything to work. Thread rule: any thread.
+// It has one thread, which makes this call twice a second. Only delays depend
+// on it. Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_BASE_GRPC_POLLER_KEEP_ALIVE_H_
 #define ROLLCALL_DAEMON_BASE_GRPC_POLLER_KEEP_ALIVE_H_
 
@@ -27,7 +26,7 @@ namespace rollcall {
 class PollerKeepAlive {
  public:
   PollerKeepAlive();
-  // Waits for the call that is under way.
+  // Waits for the call in progress.
   ~PollerKeepAlive();
   PollerKeepAlive(const PollerKeepAlive&) = delete;
   PollerKeepAlive& operator=(const PollerKeepAlive&) = delete;

@@ -1,9 +1,9 @@
 // For static builds only. To find a function's unwind tables, libgcc calls
-// _dl_find_object, which glibc has since 2.35. With this one, the binary starts
-// on 2.34 as well (RHEL 9, Amazon Linux 2023).
+// _dl_find_object, which glibc has since 2.35. With this definition, the binary
+// starts on 2.34 as well (RHEL 9, Amazon Linux 2023).
 //
 // It is slower than glibc's, which takes no lock. That matters only to programs
-// that throw all the time.
+// that throw exceptions all the time.
 #include <dlfcn.h>
 #include <link.h>
 
