@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// Whether all members of the last world ran one command and this node has
+// Whether all members of the last world ran the same command and this node has
 // another one.
 bool HasOtherCommand(const Node& node,
                      const std::optional<v1::WorldCommit>& world_commit) {
@@ -41,16 +41,18 @@ bool Ending::StopAgain(bool now) {
   return true;
 }
 
-// A spare that never had a seat exits 0. If others finished a job of this name
-// with another command, its own command has not run, so it fails.
+// A spare that never had a seat exits 0. But if the job finished with another
+// command, this node's own command has not run, so the node fails.
 v1::End Ending::For(const Node& node, bool excluded,
                     const std::optional<v1::WorldCommit>& world_commit,
                     bool knows_all_worlds, absl::Time now) const {
   v1::End end = *end_;
-  // The time that remains now, whenever the agent hears of the end.
+  // The time that remains at this moment, also if the agent learns of the end
+  // late.
   if (end.has_linger()) ToProto(LingerLeft(now), end.mutable_linger());
   if (node.served_in != 0 || excluded) return end;
-  // It was in a world that this daemon has not seen, before a restart.
+  // The node was in a world before the daemon was restarted, and this daemon
+  // has not seen that world.
   if (!knows_all_worlds && node.hello.generation_seen() != 0) return end;
   if (end.finished() && HasOtherCommand(node, world_commit)) {
     end.set_finished(false);

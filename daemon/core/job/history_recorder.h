@@ -1,10 +1,10 @@
-// HistoryRecorder: what a daemon has seen of one run: the latest changes of its
-// state, and counts of the worlds that were formed, by reason.
+// HistoryRecorder: what a daemon has seen of one run: the latest changes of the
+// job's state, and counts of the formed worlds, by reason.
 //
-// It decides nothing and is not journaled: after a restart of the daemon it
-// begins again, as counters of a process do.
+// It decides nothing and is not journaled. After a restart of the daemon it
+// begins empty, as a process's counters do.
 //
-// Thread rule: that of the Job.
+// Thread rule: as for Job.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_HISTORY_RECORDER_H_
 #define ROLLCALL_DAEMON_CORE_JOB_HISTORY_RECORDER_H_
 
@@ -26,8 +26,8 @@ class HistoryRecorder {
   bool IsNew(v1::JobState state, uint64_t generation) const {
     return state != state_ || generation != generation_;
   }
-  // `reform`: see Job::last_reform. `now`: the monotonic clock, for durations;
-  // `wall_now`: when it is shown to have happened.
+  // `reform`: see Job::last_reform. `now`: the monotonic clock, to compute
+  // durations. `wall_now`: the wall-clock time that is shown for the change.
   void Note(v1::JobState state, uint64_t generation, const v1::Reform& reform,
             absl::Time now, absl::Time wall_now);
 
