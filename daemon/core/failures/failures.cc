@@ -26,7 +26,7 @@ void Failures::Open(const v1::World& world, const v1::RootCause& cause,
 
 bool Failures::EndByRank(const v1::World& world, const v1::RootCause& cause,
                          bool permanent, absl::Time now, const Limits& limits) {
-  // A command that cannot be executed will fail again. For other failures the
+  // A command that cannot be executed will fail again. For other failures, the
   // rank reports whether they are permanent.
   const bool restart = charged_ < limits.max_restarts &&
                        cause.code() != v1::REASON_CODE_NOT_STARTED &&

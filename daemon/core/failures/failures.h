@@ -2,9 +2,9 @@
 // cause, and how many restarts are left.
 //
 // When one rank dies, others fail because of it and often report first. So a
-// generation that failed has a blame window of one lease: a heavier cause (see
-// Weight) of the same generation that is reported within it takes the blame. A
-// lost node is the heaviest, and costs no restart.
+// generation that failed has a blame window of one lease. If a heavier cause
+// (see Weight) of the same generation is reported in the window, it becomes the
+// root cause. A lost node is the heaviest cause, and costs no restart.
 //
 // Each failure of a rank charges one restart, up to max_restarts. A generation
 // that made progress sets the count back to 0.
@@ -28,23 +28,23 @@ namespace rollcall {
 
 class Failures {
  public:
-  // The restarts already charged of a run that continues.
+  // For a run that continues: the restarts that were already charged.
   void SetCharged(uint32_t restarts) { charged_ = restarts; }
   uint32_t charged() const { return charged_; }
   // The running generation has made progress.
   void GiveBack() { charged_ = 0; }
 
   // The generation of this world ends because of `cause`, a rank's failure.
-  // `permanent`: it would fail again. Returns whether a restart was charged and
-  // another generation may be formed.
+  // `permanent`: the rank would fail again. Returns whether a restart was
+  // charged and another generation may be formed.
   bool EndByRank(const v1::World& world, const v1::RootCause& cause,
                  bool permanent, absl::Time now, const Limits& limits);
   // The generation ends because one of its nodes was lost.
   void EndByLoss(const v1::World& world, const v1::RootCause& cause,
                  absl::Time now, const Limits& limits);
 
-  // A further failure in the generation that ended last. If it takes the blame,
-  // returns the cause that had it before.
+  // A further failure in the generation that ended last. If this failure
+  // becomes the root cause, returns the former root cause.
   std::optional<v1::RootCause> TakeRank(const std::string& node,
                                         const v1::RankExited& exited,
                                         absl::Time now);
@@ -61,21 +61,22 @@ class Failures {
   // Why the current generation was formed, and why the next one will be.
   Reasons& reasons() { return reasons_; }
   const Reasons& reasons() const { return reasons_; }
-  // Why the last generation failed. Requires that one has failed.
+  // The root cause of the last failed generation. Requires that one has failed.
   const v1::RootCause& cause() const { return window_->cause; }
-  // When its blame window ends. Requires that one has failed.
+  // When the blame window of that generation ends. Requires that one has
+  // failed.
   absl::Time window_ends() const { return window_->until; }
-  // The job fails unless another cause is found: this many members are asked
+  // The job fails unless another cause is found. This many members were asked
   // to stop.
   void AwaitStops(size_t members) { unstopped_ = members; }
-  // One of them has stopped, or is lost.
+  // One of these members has stopped or is lost.
   void NoteStopped() { --unstopped_; }
-  // All of them have stopped, or the blame window has ended. Requires that a
-  // generation has failed.
+  // Whether all of these members have stopped, or the blame window has ended.
+  // Requires that a generation has failed.
   bool WindowIsOver(absl::Time now) const {
     return unstopped_ == 0 || now >= window_->until;
   }
-  // Causes of all generations, latest last; at most Limits::causes_max.
+  // The causes of all generations, latest last; at most Limits::causes_max.
   const std::vector<v1::RootCause>& causes() const { return causes_; }
   // The job's end because of this cause.
   v1::End EndOf(const Limits& limits) const;

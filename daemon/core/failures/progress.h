@@ -18,15 +18,16 @@ namespace rollcall {
 class Progress {
  public:
   // This member of the running world has published Node::step. Sets
-  // Node::step_before if that is not known.
+  // Node::step_before if it is not known.
   void TakeStep(Node& node, const v1::World& world,
                 const Membership& membership);
-  // Node rank 0 reports the pace. Returns whether it differs from the last one:
-  // while a world makes no progress, the same pace is reported repeatedly.
+  // Node rank 0 reports the pace. Returns whether the pace differs from the
+  // last one: while a world makes no progress, the same pace is reported
+  // repeatedly.
   bool TakePace(const v1::Pace& pace);
 
-  // The step to show. If node rank 0 publishes steps, only those count: one
-  // wrong step of another node would stay in `status` for ever.
+  // The step to show. If node rank 0 publishes steps, only its steps count:
+  // otherwise one wrong step of another node would stay in `status` for ever.
   uint64_t step() const { return step_; }
   const std::optional<v1::Pace>& pace() const { return pace_; }
 
@@ -35,10 +36,10 @@ class Progress {
   std::optional<v1::Pace> pace_;
 };
 
-// Whether, of the nodes whose ranks publish steps, most have published a higher
+// Whether most of the nodes whose ranks publish steps have published a higher
 // step in the running world than before. So a single node's report neither
-// refills the restart budget nor prevents a refill. At least one of them must
-// be another node than the one whose rank fails (`failing`), or node rank 0,
+// refills the restart budget nor prevents a refill. At least one of these nodes
+// must differ from the node whose rank fails (`failing`), or be node rank 0,
 // which may publish for all.
 bool HasProgressed(const Membership& membership, const Node* failing = nullptr);
 

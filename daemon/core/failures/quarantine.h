@@ -28,15 +28,15 @@ class Quarantine {
   // A node was blamed.
   void NoteBlame() { judge_ = true; }
   // The nodes to quarantine, so that at least `nodes_min` others remain. None
-  // if no node was blamed since the last call; blamed nodes that could not be
-  // spared then are judged again.
+  // if no node was blamed since the last call. A blamed node that was not
+  // quarantined because too few others would remain is judged again later.
   std::vector<Node*> ToQuarantine(Membership& membership, size_t nodes_min,
                                   const Limits& limits);
-  // The quarantined nodes to release: at most `missing`, as many nodes as a
-  // world needs and cannot have, those that were blamed least first. A world
-  // with them may fail again, which the restart budget limits; without
-  // them no world can be formed at all. Nodes that failed their checks, and
-  // nodes that were asked to leave (`leaves`), are not released.
+  // The quarantined nodes to release: at most `missing` (how many nodes a world
+  // still needs), least-blamed nodes first. A world with them may fail again,
+  // which the restart budget limits; without them no world can be formed at
+  // all. Nodes that failed their checks, and nodes that were asked to leave
+  // (`leaves`), are not released.
   static std::vector<Node*> ToRelease(
       Membership& membership, size_t missing,
       const std::function<bool(const Node&)>& leaves);
@@ -56,7 +56,7 @@ class Quarantine {
  private:
   // Nodes whose results are outstanding.
   std::set<std::string> checking_;
-  // A node was blamed since the last time that all were judged.
+  // A node was blamed since ToQuarantine last judged all nodes.
   bool judge_ = false;
   uint64_t last_request_ = 0;
 };

@@ -17,20 +17,22 @@ class Reasons {
   // No generation of this run, or of this daemon, has ended yet.
   Reasons(v1::ReasonCode code, const std::string& text) { Set(code, text, ""); }
 
-  // The generation has ended. `charged`: restarts, this one included.
+  // The generation has ended. `charged`: the restarts charged, including this
+  // one.
   void Ended(uint64_t generation, v1::ReasonCode code, const std::string& text,
              const std::string& node, uint32_t charged);
-  // Changes the reason for the end of the cause's generation to that cause. If
-  // the generation after it is proposed already and is still the current one
-  // (`current`), its reason changes as well. No effect if another generation
-  // has ended last. Returns whether it had an effect.
+  // Makes `cause` the reason for the end of the cause's generation. If the next
+  // generation is already proposed and is still the current one (`current`),
+  // its reason changes as well. No effect if another generation has ended
+  // since. Returns whether it had an effect.
   bool Blame(const v1::RootCause& cause, uint32_t charged, uint64_t current);
-  // The next generation is proposed. `more`: is appended to the reason.
+  // The next generation is proposed. `more` is appended to the reason.
   void Proposed(uint64_t generation, const std::string& more = "");
 
-  // Of the next generation; once that is proposed, of the current one.
+  // The reason of the next generation; once that is proposed, of the current
+  // one.
   const v1::Reform& next() const { return next_; }
-  // Of the current generation.
+  // The reason of the current generation.
   const v1::Reform& current() const { return current_; }
 
  private:

@@ -65,7 +65,8 @@ int Weight(const v1::RootCause& cause) {
       return 4;
     case v1::REASON_CODE_HANG:
     case v1::REASON_CODE_GPU_ERROR:
-    // Most likely by a signal that no process can handle.
+    // The agent does not know how this process ended: most likely by a signal
+    // that no process can handle.
     case v1::REASON_CODE_RANK_GONE:
       return 3;
     case v1::REASON_CODE_RANK_SIGNAL:
@@ -127,7 +128,7 @@ bool IsLostNode(const v1::RootCause& cause) {
 int ExitCodeOf(const v1::RootCause& cause) {
   if (IsLostNode(cause)) return kExitRendezvous;
   if (cause.code() == v1::REASON_CODE_RANK_SIGNAL) return 128 + cause.value();
-  // A rank that was killed for a hang has no exit code of its own.
+  // A rank that was killed because it hung has no exit code of its own.
   return cause.value() != 0 ? cause.value() & 0xff : 1;
 }
 

@@ -1,9 +1,9 @@
 // Root cause: which of several failures was the first.
 //
-// Pure. The first report is seldom of the root cause: when one rank dies, its
-// peers fail in their collectives, and often report first. So causes have
-// weights, and among those reported within one lease the heaviest is the root
-// cause.
+// Pure. The first report is seldom about the root cause: when one rank dies,
+// its peers fail in their collectives, and often report first. So causes have
+// weights. Among the causes that are reported within one lease, the heaviest
+// one is the root cause.
 #ifndef ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 #define ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 
@@ -13,8 +13,8 @@
 
 namespace rollcall {
 
-// Classifies a rank's exit: a signal, a GPU error, a communication error (by
-// messages of NCCL, Gloo and the kernel in its stderr), or plain exit.
+// Classifies a rank's exit: a signal, a GPU error, a communication error (its
+// stderr has messages of NCCL, Gloo or the kernel), or a plain exit.
 v1::ReasonCode Classify(const v1::RankExited& exited);
 
 // 4: lost node; 3: SIGKILL, SIGSEGV, SIGBUS, hang or GPU error; 2: another

@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// Takes one position per node: that of its rank that is furthest ahead.
+// Uses one position per node: that of its rank that is furthest ahead.
 std::optional<uint64_t> MedianOfNodes(const std::vector<HangClaim>& claims) {
   std::map<int, uint64_t> of_node;
   for (const HangClaim& claim : claims) {
@@ -19,7 +19,7 @@ std::optional<uint64_t> MedianOfNodes(const std::vector<HangClaim>& claims) {
   if (of_node.size() < kHangNodesToCompare) return std::nullopt;
   std::vector<uint64_t> sorted;
   for (const auto& [node, entered] : of_node) sorted.push_back(entered);
-  // The lower one of the two in the middle.
+  // With an even number, the lower one of the two in the middle.
   const auto middle = sorted.begin() + (sorted.size() - 1) / 2;
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
@@ -31,9 +31,9 @@ size_t NodesOf(const std::vector<HangClaim>& claims) {
   return nodes.size();
 }
 
-// Whether one node can be blamed for the ranks at this position that have not
-// begun: there is only one such rank, or all are of one node and other ranks
-// are further ahead.
+// Whether one node can be blamed for the ranks at this position. Either there
+// is only one such rank, or all of them are on one node and other ranks are
+// further ahead.
 bool IsOneNodes(const std::vector<HangClaim>& claims, const HangPlace& place) {
   std::vector<HangClaim> alike;
   for (const HangClaim& claim : claims) {

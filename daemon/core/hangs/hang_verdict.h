@@ -13,9 +13,10 @@
 // Each node counts once, however many ranks it has. A node's report against its
 // own rank (stopped, has not begun, does not answer, behind for NCCL, behind
 // the node's other ranks) is believed. No rank is to blame if ranks of several
-// nodes, or all ranks, have not begun: it is not known which of them the others
-// wait for. The same where ranks of several nodes are behind for NCCL, which
-// does not know what they wait for outside of collectives.
+// nodes, or all ranks, have not begun, because it is not known which of them
+// the others wait for. No rank is to blame either if ranks of several nodes are
+// behind for NCCL, which does not know what they wait for outside of
+// collectives.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_HANG_VERDICT_H_
@@ -31,7 +32,8 @@
 
 namespace rollcall {
 
-// With at least this many nodes, one that does not fit the others can be found.
+// With at least this many nodes, a claim that does not fit the others can be
+// found.
 inline constexpr size_t kHangNodesToCompare = 3;
 
 // How many collectives a correct rank can be ahead of the others. A rank that
@@ -85,8 +87,8 @@ struct HangVerdict {
   size_t claim = 0;
   // The first claim that is not believed.
   std::optional<size_t> disbelieved;
-  // Claims above this collective are not believed. `median`: what it was
-  // computed from, if there were enough nodes.
+  // Claims above this collective are not believed. `median`: the value that
+  // entered_max was computed from, if there were enough nodes.
   uint64_t entered_max = UINT64_MAX;
   uint64_t median = 0;
 };

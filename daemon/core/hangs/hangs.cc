@@ -10,10 +10,12 @@
 namespace rollcall {
 namespace {
 
-// The texts of at most this many ranks are kept; of further ranks only numbers.
+// The texts of at most this many ranks are kept; for further ranks, only
+// numbers.
 constexpr size_t kTextsKept = 4096;
 
-// At most this many ranks are named that have reported nothing or not begun.
+// Of the ranks that have reported nothing or have not begun, at most this many
+// are named.
 constexpr size_t kRanksNamed = 4;
 
 // It is known to be in a collective, and not only to have begun it.
@@ -56,8 +58,8 @@ bool IsOver(const Hangs::Member& member) {
   return member.done.size() == member.ranks;
 }
 
-// Whether any member's ranks have not started yet. Agents do not report such
-// ranks as stalled if no start is expected.
+// Whether the ranks of some member have not started yet. If no start is
+// expected, agents do not report such ranks as stalled.
 bool AMemberHasNotStarted(const Hangs::World& world) {
   return std::any_of(world.members.begin(), world.members.end(),
                      [](const Hangs::Member& member) {
@@ -165,7 +167,7 @@ std::optional<Hangs::Decision> Hangs::Judge(const World& world, absl::Time now,
   return Blame(world);
 }
 
-// No rank is behind: all wait for something else.
+// Whether no rank is behind, so that all wait for something else.
 bool Hangs::AllStandAtOnePlace(const World& world) const {
   const bool all = AllStand(world);
   const v1::RankStalled& first = stalls_.begin()->second.said;
@@ -216,7 +218,7 @@ std::string Hangs::WhereAllStand(const World& world) const {
       " for others: ", NameList(std::move(missing), kRanksNamed));
 }
 
-// The ranks of which that is true, with what their agents have seen.
+// The ranks for which `holds` is true, with what their agents have observed.
 template <typename Predicate>
 std::vector<std::string> Hangs::NamesOf(const Predicate& holds) const {
   std::vector<std::string> names;

@@ -2,11 +2,11 @@
 // decide which of them is the root cause.
 //
 // When one rank hangs, all others soon wait for it in a collective, and all are
-// reported as stalled. So no verdict is made before all have been reported, or
-// hang_blame_window has passed; then HangVerdict says which one is to blame. No
-// rank is to blame if all ranks wait at one position: they wait for none of
-// these ranks, or for one that cannot be reported yet, for example before its
-// node attends.
+// reported as stalled. So the verdict waits until all have been reported, or
+// until hang_blame_window has passed. Then HangVerdict decides which rank is to
+// blame. No rank is to blame if all ranks wait at one position. In that case
+// they wait for none of these ranks, or for a rank that cannot be reported yet,
+// for example because its node has not attended.
 //
 // A rank that has not begun (it has neither linked nor published a step) is
 // ignored once a rank of its world has published a step: ranks that complete
@@ -47,13 +47,15 @@ class Hangs {
     bool has_begun = false;
     // Its stream is broken, so its last report may be outdated.
     bool away = false;
-    // It has just come back, and may report its stalled ranks until then.
+    // The member has just come back, and may report its stalled ranks until
+    // this time.
     absl::Time tells_until = absl::InfinitePast();
   };
   struct World {
     uint64_t generation = 0;
     uint32_t world_size = 0;
-    // Ranks that have ended or were not started, also of nodes that have left.
+    // Ranks that have ended or were not started, including those of nodes that
+    // left.
     size_t ranks_over = 0;
     std::vector<Member> members;
 
@@ -64,8 +66,8 @@ class Hangs {
   struct Decision {
     // The reason for the generation's end.
     v1::RootCause cause;
-    // A claim that is not believed, if another rank is to blame: to be logged.
-    // An empty reason: there is none.
+    // A claim that is not believed although another rank is to blame; it is
+    // logged. An empty reason: there is no such claim.
     uint32_t disbelieved_rank = 0;
     std::string disbelieved_node;
     std::string disbelieved_reason;
@@ -87,7 +89,8 @@ class Hangs {
   // A member is back and reports its stalled ranks again. The verdict waits for
   // it, at most two leases in total however often members come back.
   void AwaitMember(absl::Time now, const Limits& limits);
-  // The daemon was isolated: newer reports about the ranks are on their way.
+  // The daemon was isolated, so newer reports about the ranks may be on their
+  // way.
   void BeginAgain(absl::Time now, const Limits& limits);
   // The daemon itself was delayed by this time.
   void PutOff(absl::Duration late) {
@@ -99,8 +102,8 @@ class Hangs {
   absl::Time due() const { return until_; }
   bool empty() const { return stalls_.empty(); }
   size_t size() const { return stalls_.size(); }
-  // Whether Judge could return more than "too early": all ranks are stalled or
-  // have ended, or due() has come. O(1) in the size of the world.
+  // Whether Judge may reach a verdict: all ranks are stalled or have ended, or
+  // due() has come. O(1) in the size of the world.
   bool MayJudge(size_t ranks_over, uint32_t world_size, absl::Time now) const {
     return !stalls_.empty() &&
            (now >= until_ ||
@@ -138,7 +141,8 @@ class Hangs {
   std::map<uint32_t, Stall> stalls_;
   uint64_t last_number_ = 0;
   absl::Time until_ = absl::InfiniteFuture();
-  // After it, members that are away or have just come back are not waited for.
+  // After this time, the verdict does not wait for members that are away or
+  // have just come back.
   absl::Time at_latest_ = absl::InfiniteFuture();
   // Some reports are from before the daemon was isolated, and newer ones may
   // arrive until until_.

@@ -2,13 +2,13 @@
 // publish a step), and how long that may take.
 //
 // A plain command is never expected to start. So a start is expected only if
-// ranks of over half of the world's nodes have started in this run: one node
-// alone cannot make the commands of all others count as hung.
+// ranks of over half of the world's nodes have started in this run. A single
+// node therefore cannot make the commands of all others count as hung.
 //
 // How long a start takes is known only after it has succeeded, and it may take
-// longer than the timeout. So the timeout begins when over half of the nodes
-// have started: in the first world at that moment, in later ones after the time
-// that it took before.
+// longer than the timeout. So in the first world, the timeout begins when over
+// half of the nodes have started. In later worlds, it begins after the time
+// that starts took before.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_HANGS_STARTS_H_

@@ -27,7 +27,7 @@ std::vector<std::string> Membership::Remove(Node& node) {
   SetDeadline(node, absl::InfiniteFuture());
   suspects_.erase(name);
   node.gone = true;
-  // From now on only its name and final state are shown.
+  // From now on only the node's name and final state are shown.
   node.hello.clear_facts();
   node.seat = -1;
   node.node_rank = -1;

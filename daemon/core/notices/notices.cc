@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kKillsReported = absl::Seconds(1);
 constexpr size_t kKilledNamedMax = 8;
 constexpr absl::Duration kLeavingDeadlineMax = absl::Minutes(10);
-// A number that an agent reports and that is this far ahead is not plausible.
+// A number that an agent reports is not plausible if it is this far ahead.
 constexpr uint64_t kNumbersAheadMax = uint64_t{1} << 32;
 
 int Gravity(v1::NoticeKind kind) {
@@ -63,13 +63,13 @@ v1::Notice Notices::TakeRecord(absl::Time now) {
   v1::Notice record;
   for (const std::string& name : leaving_) record.add_nodes(name);
   if (end_then_.has_value()) *record.mutable_end() = *end_then_;
-  // The number of the notice that will ask for it.
+  // The number of the notice that will ask for this.
   record.set_notice(last_ + 1);
   return record;
 }
 
 void Notices::TakeUp(const v1::Notice& record) {
-  // As with generations, an implausibly high number is ignored.
+  // An implausibly high number is ignored, as for generations.
   if (AdmitCount("notice", record.notice(), uint64_t{1} << 61).ok()) {
     last_ = record.notice();
   }
@@ -136,9 +136,10 @@ v1::Notice Notices::Now(absl::Time now) const {
 
 Notices::Answer Notices::Seen(uint64_t notice, bool taken_up, absl::Time now) {
   const bool later = notice > last_;
-  // A notice that this daemon does not know can only be from an earlier daemon.
+  // If this daemon does not know the notice, it can only be from an earlier
+  // daemon.
   if (!taken_up && (later || !pending_.has_value())) return Answer::kNothing;
-  // As with generations, an implausibly high number is ignored.
+  // An implausibly high number is ignored, as for generations.
   if (later && notice - last_ >= kNumbersAheadMax) return Answer::kNothing;
   if (!pending_.has_value()) {
     last_ = std::max(last_, notice);

@@ -1,18 +1,18 @@
-// Notices: what all ranks of the running world are asked for (v1::Notice), and
-// which nodes leave the job for good.
+// Notices: what all ranks of the running world are asked to do (v1::Notice),
+// and which nodes leave the job for good.
 //
-// Ranks are asked to reach a step boundary together: there a node leaves,
-// newcomers are taken in, or the job ends. At most one notice is pending.
-// Requests that come together make one notice, with the gravest kind and the
-// earliest deadline. A notice that has changed gets a new number, and all
-// members answer it again.
+// Ranks are asked to reach a step boundary together. At the boundary a node
+// leaves, newcomers are taken in, or the job ends. At most one notice is
+// pending. Requests that come together make one notice, with the gravest kind
+// and the earliest deadline. A notice that has changed gets a new number, and
+// all members answer it again.
 //
 // The nodes that leave, and how the job ends at the boundary, are journaled.
 // The pending notice is not: a restarted daemon asks again.
 //
 // A scheduler may drain a thousand nodes at once. So changes within kTogether
-// are journaled once, and sent as one notice: one message to all nodes for each
-// of them would overload any network.
+// are journaled once and sent as one notice. Sending one message to all nodes
+// for each drained node would overload any network.
 //
 // Job owns the phases, journals, sends, and ends the generation.
 //
@@ -34,11 +34,11 @@
 
 namespace rollcall {
 
-// How long all ranks wait for a boundary at most because this node leaves.
+// How long all ranks may wait for a boundary because this node leaves.
 absl::Duration LeavingDeadline(const v1::Leaving& leaving,
                                const Limits& limits);
 
-// The job's end if fewer than nodes_min nodes are left.
+// The job's end if fewer than nodes_min nodes would be left.
 v1::End RequeueEnd(const std::string& reason, uint32_t nodes_min,
                    const Limits& limits);
 
@@ -46,11 +46,11 @@ class Notices {
  public:
   static constexpr absl::Duration kTogether = absl::Milliseconds(100);
 
-  // --- Who leaves, and how the job ends then ---
+  // --- Which nodes leave, and how the job ends then ---
 
   // The node is asked to leave. Returns false if it was asked before.
   bool Leave(const std::string& node) { return leaving_.insert(node).second; }
-  // It is not asked any more. Returns whether it was.
+  // The node is not asked to leave any more. Returns whether it was asked.
   bool Forget(const std::string& node) { return leaving_.erase(node) > 0; }
   void ForgetAll() { leaving_.clear(); }
   bool Leaves(const std::string& node) const { return leaving_.contains(node); }
@@ -59,14 +59,14 @@ class Notices {
   // All ranks are asked to end, and the job ends like this at the boundary.
   void EndThen(v1::End end) { end_then_ = std::move(end); }
   const std::optional<v1::End>& end_then() const { return end_then_; }
-  // The kind of a notice that asks for all this.
+  // The kind of the notice that asks for these changes.
   v1::NoticeKind kind() const {
     return end_then_.has_value() ? v1::NOTICE_KIND_PREEMPT
                                  : v1::NOTICE_KIND_DRAIN;
   }
 
   // A node was asked to leave, or is not asked any more. Returns whether to
-  // journal that at once; otherwise it is due later.
+  // journal that at once; otherwise due() tells when.
   bool LeavingChanged(absl::Time now);
   // The record for the journal, as written now.
   v1::Notice TakeRecord(absl::Time now);
@@ -77,27 +77,28 @@ class Notices {
   // --- The pending notice ---
 
   // Asks all ranks. `again`: the same node has asked before. Returns whether to
-  // tell at once; otherwise it is due later.
+  // send the notice at once; otherwise due() tells when.
   bool Ask(v1::NoticeKind kind, absl::Time until, const std::string& reason,
            bool again, absl::Time now);
-  // The pending notice as it is sent to all members now, with a new number.
-  // Requires that it is pending. `missing`: node ranks and names of the members
-  // whose ranks have not all ended; `is_here`: whether a node that leaves is
-  // still here.
+  // The pending notice with a new number, to be sent to all members now.
+  // Requires that a notice is pending. `missing`: node ranks and names of the
+  // members whose ranks have not all ended. `is_here`: whether a node that
+  // leaves is still here.
   const v1::Notice& Tell(uint64_t generation,
                          std::map<uint32_t, std::string> missing,
                          const std::function<bool(const std::string&)>& is_here,
                          absl::Time now);
-  // The pending notice with the time that is left. Requires that it is pending.
+  // The pending notice with the time that is left. Requires that one is
+  // pending.
   v1::Notice Now(absl::Time now) const;
 
   // What an agent's answer to a notice means.
   enum class Answer {
     kNothing,  // Nothing is to be done now.
-    // Its ranks wait at the boundary of the pending notice.
+    // The agent's ranks wait at the boundary of the pending notice.
     kReached,
-    // Its ranks wait at the boundary of a later notice, of an earlier daemon:
-    // tell the pending one, whose number is now higher.
+    // The agent's ranks wait at the boundary of a later notice, which an
+    // earlier daemon sent: send the pending notice, whose number is now higher.
     kTell,
     // As kTell, but no notice is pending: ask all ranks.
     kAsk,
@@ -106,9 +107,9 @@ class Notices {
   // wait for a notice that this daemon does not know.
   Answer Seen(uint64_t notice, bool taken_up, absl::Time now);
 
-  // A rank waits at the boundary, or has ended because of the notice. The
-  // others are at most a step behind, unless something is wrong with them: the
-  // boundary gets a deadline if it has none.
+  // A rank waits at the boundary, or has ended because of the notice. The other
+  // ranks are at most a step behind, unless something is wrong with them. So
+  // the boundary gets a deadline if it has none.
   void Bound(absl::Time now, const Limits& limits);
   // All ranks of the member with this node rank are at the boundary or have
   // ended. Returns whether no other member is missing.
@@ -121,13 +122,13 @@ class Notices {
   absl::Time until() const {
     return pending_.has_value() ? pending_->until : absl::InfiniteFuture();
   }
-  // When the boundary ends although members are missing.
+  // When the boundary ends even if members are missing.
   absl::Time boundary_ends() const;
 
   // What happens at the boundary.
   struct Outcome {
-    // The job ends. Unset: the next generation is formed, and `code`, `reason`
-    // and `node` say why.
+    // Set if the job ends. Otherwise the next generation is formed, and `code`,
+    // `reason` and `node` give the reason.
     std::optional<v1::End> end;
     v1::ReasonCode code = v1::REASON_CODE_UNSPECIFIED;
     std::string reason;
@@ -136,7 +137,7 @@ class Notices {
   // Requires that a notice is pending.
   Outcome AtBoundary() const;
 
-  // The generation has ended. What is due stays due.
+  // The generation has ended. Records that are due stay due.
   void Drop() { pending_.reset(); }
   // The job has ended: nothing is journaled or sent any more.
   void DropAll();
@@ -149,7 +150,7 @@ class Notices {
   };
   // What is due now.
   Due TakeDue(absl::Time now);
-  // When something is; InfiniteFuture: nothing is.
+  // When something is due; InfiniteFuture: nothing is.
   absl::Time due() const { return due_; }
 
  private:
@@ -157,7 +158,7 @@ class Notices {
     v1::Notice notice;
     absl::Time until = absl::InfiniteFuture();
     absl::Time told = absl::InfinitePast();
-    // It has changed since it was last sent.
+    // The notice has changed since it was last sent.
     bool untold = false;
     // Members that have not reached the boundary: node rank and name.
     std::map<uint32_t, std::string> missing;
