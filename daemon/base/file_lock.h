@@ -11,7 +11,6 @@
 // which all of them can make files.
 //
 // Thread rule: any thread; each FileLock belongs to one thread.
-// Thread rule: any thread; each FileLock belongs to one.
 #ifndef ROLLCALL_DAEMON_BASE_FILE_LOCK_H_
 #define ROLLCALL_DAEMON_BASE_FILE_LOCK_H_
 

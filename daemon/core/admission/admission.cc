@@ -15,7 +15,7 @@ constexpr size_t kFindingsMax = 256;
 
 absl::Status AdmitToken(const v1::JoinToken& token) {
   RETURN_IF_REFUSED(AdmitLowerId("token.id", token.id(), kSecretBytesMax));
-  // The message has only its length: a secret is never shown.
+  // The error shows only the secret's length, never the secret.
   return AdmitRange("length of token.secret", token.secret().size(), 1,
                     kSecretBytesMax);
 }
@@ -30,7 +30,7 @@ absl::Status AdmitCredential(const v1::Hello& hello) {
     case v1::Hello::CREDENTIAL_NOT_SET:
       break;
   }
-  // A Hello without a token or credential is not a matter of grammar.
+  // A missing token or credential is not an error of grammar.
   return absl::OkStatus();
 }
 

@@ -1,8 +1,8 @@
-// Admission: checks the grammar of all input, once, where it arrives.
+// Admission: checks the grammar and the bounds of all input once, on arrival.
 //
-// Input that passes may be used unchanged by the core, in files, in
-// environments and on terminals. Free text of people (reasons, stderr tails) is
-// not refused but cleaned. Pure; any thread.
+// The core may use input that passes unchanged, also in files, in environments
+// and on terminals. Free text of people (reasons, stderr tails) is not refused
+// but cleaned. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_ADMISSION_ADMISSION_H_
 #define ROLLCALL_DAEMON_CORE_ADMISSION_ADMISSION_H_
 
@@ -15,23 +15,26 @@
 
 namespace rollcall {
 
-// Bounds on the parts of a node's facts, beside facts_bytes_max,
+// Bounds on the parts of a node's facts, in addition to facts_bytes_max,
 // addresses_per_node_max and interfaces_per_node_max of limits.h. An empty part
 // takes two bytes of a message but about a hundred bytes of the daemon's
 // memory, so each kind of part has its own bound. The code that gathers facts
 // keeps to these bounds.
 struct FactsLimits {
-  // RDMA ports, GPUs, and GIDs of one port.
+  // RDMA ports of a node, GPUs of a node, and GIDs of one port; each has this
+  // bound.
   static constexpr size_t devices_max = 256;
-  // RDMA devices near a GPU, and reasons why its clock is low.
+  // Entries of one GPU's `near_hcas`, and of its `throttle_reasons`; each list
+  // has this bound.
   static constexpr size_t words_max = 256;
-  // GIDs of all ports together, and words of all GPUs together.
+  // GIDs of all ports together; and the entries of both lists of all GPUs
+  // together.
   static constexpr size_t gids_of_node_max = 1024;
   static constexpr size_t words_of_node_max = 1024;
   static constexpr size_t missing_max = 64;
   static constexpr size_t folders_max = 16;
-  // Bytes of a name, a version or another short text; of a reason or a remedy;
-  // of a path.
+  // Bytes of a name, a version or another short text; bytes of a reason or a
+  // remedy; bytes of a path.
   static constexpr size_t short_text_bytes_max = 256;
   static constexpr size_t missing_text_bytes_max = 512;
   static constexpr size_t path_bytes_max = 4096;
@@ -44,19 +47,19 @@ absl::Status AdmitSettings(const v1::JobSettings& settings);
 // Also refuses facts that contradict themselves: a repeated interface name,
 // port of an InfiniBand device or GPU index.
 absl::Status AdmitFacts(const v1::Facts& facts);
-// A world's grammar and bounds: names, addresses, texts, counts, generation.
-// DecodeWorld checks that its ranks are dense.
+// Checks a world's grammar and bounds: names, addresses, texts, counts,
+// generation. DecodeWorld checks that its ranks are dense.
 absl::Status AdmitWorld(const v1::World& world);
 // Checks a world commit against its world: generation, node rank 0's address,
-// port, NCCL ids. The text that explains missing ids is cleaned, not refused:
-// CleanWorldCommit.
+// port and NCCL ids. The text that explains why there are no ids is not
+// refused; CleanWorldCommit cleans it.
 absl::Status AdmitWorldCommit(const v1::WorldCommit& world_commit,
                               const v1::World& world);
 absl::Status AdmitHello(const v1::Hello& hello);
-// All messages except Hello. Checks sizes and grammar; the core checks whether
-// a message fits the state of the job.
+// For all messages except Hello. Checks sizes and grammar; the core checks
+// whether a message fits the state of the job.
 absl::Status AdmitMessage(const v1::AgentMessage& message);
-// The sizes of its key and values; the kind may be unknown.
+// Checks the sizes of the key and the values; the kind may be unknown.
 absl::Status AdmitStoreOperation(const v1::StoreOperation& what);
 
 // Makes every free text of an admitted message printable and cuts it to its

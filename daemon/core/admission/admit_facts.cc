@@ -17,8 +17,8 @@ constexpr size_t kDevicesMax = FactsLimits::devices_max;
 constexpr int32_t kNumaNodeMax = 65535;
 constexpr uint32_t kGidIndexMax = 65535;
 
-// The parts of admitted facts take a small multiple of their encoded bytes in
-// memory, whatever they contain.
+// In memory, the parts of admitted facts take at most a small multiple of the
+// encoded bytes, whatever they contain.
 static_assert(Limits::interfaces_per_node_max * sizeof(v1::Interface) +
                   kDevicesMax * (sizeof(v1::InfinibandPort) + sizeof(v1::Gpu)) +
                   FactsLimits::gids_of_node_max * sizeof(v1::Gid) +
@@ -34,7 +34,7 @@ absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
   return Unfit(field, "an interface name of 1 to 15 bytes", name);
 }
 
-// As AdmitInterfaceName, but may be empty.
+// The same as AdmitInterfaceName, but the name may be empty.
 absl::Status AdmitOtherInterface(const char* field, std::string_view name) {
   return name.empty() ? absl::OkStatus() : AdmitInterfaceName(field, name);
 }

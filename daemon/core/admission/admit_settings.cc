@@ -8,7 +8,8 @@
 namespace rollcall {
 
 absl::Status AdmitSettings(const v1::JobSettings& s) {
-  // An unset value reads as zero, which may not be valid.
+  // An unset value reads as zero, which may be invalid, so only set values are
+  // checked.
   if (s.has_nodes_min()) {
     RETURN_IF_REFUSED(
         AdmitRange("nodes_min", s.nodes_min(), 1, Limits::nodes_max));

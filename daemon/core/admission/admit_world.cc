@@ -55,7 +55,7 @@ absl::Status AdmitMember(const v1::Member& member) {
   return absl::OkStatus();
 }
 
-// How members were admitted: one row for each, or none at all.
+// The rows that say how members were admitted: one for each member, or none.
 absl::Status AdmitRows(const v1::WorldCommit& world_commit, int members) {
   for (const int rows :
        {world_commit.incarnations_size(), world_commit.epochs_size(),

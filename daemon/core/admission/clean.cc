@@ -1,5 +1,5 @@
-// Free text in messages, made printable and cut to its bound: the part of
-// admission that cleans instead of refusing.
+// Admission of free text in messages: makes it printable and cuts it to its
+// bound, instead of refusing it.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -39,8 +39,8 @@ void CleanCause(v1::RootCause& cause) {
 }  // namespace
 
 void CleanHello(v1::Hello& hello) {
-  // Unknown fields could be most of a message, and would be kept as long as the
-  // node.
+  // Unknown fields could be most of a message, and would stay in memory as long
+  // as the node.
   hello.DiscardUnknownFields();
   hello.set_version(
       Printable(hello.version(), FactsLimits::short_text_bytes_max));

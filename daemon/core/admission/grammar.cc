@@ -9,8 +9,8 @@
 namespace rollcall {
 namespace {
 
-// Far above what a run can reach, and so far below 2^63 that counting on from
-// it never overflows the journal's integers.
+// Far above what a run can reach, and far enough below 2^63 that counting up
+// from it never overflows the journal's integers.
 constexpr uint64_t kGenerationMax = uint64_t{1} << 62;
 constexpr size_t kShownBytesMax = 64;
 
@@ -23,7 +23,7 @@ bool IsHexGroup(std::string_view text) {
   return true;
 }
 
-// Cuts the part before the next `mark` off `rest` and returns it. `more`:
+// Removes the part before the next `mark` from `rest` and returns it. `more`:
 // whether there was a mark.
 std::string_view CutAt(char mark, std::string_view& rest, bool& more) {
   const size_t end = rest.find(mark);
@@ -33,8 +33,8 @@ std::string_view CutAt(char mark, std::string_view& rest, bool& more) {
   return part;
 }
 
-// Counts the 16-bit groups of one side of an IPv6 address; -1: not a valid
-// side. The last group may be an IPv4 address (two groups) if `tail`.
+// Counts the 16-bit groups of one side of an IPv6 address; -1: the side is not
+// valid. If `tail`, the last group may be an IPv4 address (two groups).
 int CountGroups(std::string_view side, bool tail) {
   int count = 0;
   for (bool more = !side.empty(); more;) {
@@ -50,7 +50,7 @@ int CountGroups(std::string_view side, bool tail) {
   return count;
 }
 
-// 0 to 255 in decimal.
+// Whether `part` is 0 to 255 in decimal.
 bool IsOctet(std::string_view part) {
   if (part.empty() || part.size() > 3) return false;
   // A leading zero would be octal to some readers and decimal to others.

@@ -1,4 +1,4 @@
-// The parts of messages that several files of admission check.
+// The checks of message parts that several files of admission use.
 #ifndef ROLLCALL_DAEMON_CORE_ADMISSION_MESSAGE_PARTS_H_
 #define ROLLCALL_DAEMON_CORE_ADMISSION_MESSAGE_PARTS_H_
 
@@ -17,7 +17,7 @@ inline constexpr size_t kShortTextBytesMax = FactsLimits::short_text_bytes_max;
 inline constexpr size_t kSecretBytesMax = 64;
 inline constexpr size_t kRunBytesMax = 64;
 
-// Returns the first refusal from the enclosing function.
+// Returns from the enclosing function if `expression` is a refusal.
 #define RETURN_IF_REFUSED(expression)                       \
   if (absl::Status refused = (expression); !refused.ok()) { \
     return refused;                                         \
@@ -26,7 +26,7 @@ inline constexpr size_t kRunBytesMax = 64;
 absl::Status AdmitGid(const v1::Gid& gid);
 absl::Status AdmitNcclIds(
     const google::protobuf::RepeatedPtrField<std::string>& ids);
-// Empty, or a SHA-256.
+// Empty, or the bytes of a SHA-256.
 absl::Status AdmitDigest(const char* field, const std::string& digest);
 
 }  // namespace rollcall

@@ -9,10 +9,10 @@ namespace rollcall {
 Adoption::Taken Adoption::Take(const Attend& attend,
                                const v1::JobSettings& settings, absl::Time now,
                                const Limits& limits) {
-  // A token proves nothing about a run: without a credential of that run there
-  // is nothing to wait for.
+  // A token proves nothing about a run. So without a credential of that run
+  // there is nothing to wait for.
   if (!possible_ || !attend.hello.has_node_credential()) return {};
-  // The wait is not extended when agents come and go.
+  // Agents that come and go do not extend the wait.
   if (until_ == absl::InfiniteFuture()) until_ = now + limits.reattach_grace;
   const std::optional<SessionId> older = claims_.StreamOf(attend.hello.node());
   if (!attend.commit_proven || claimants_.size() >= Limits::nodes_max ||

@@ -1,8 +1,8 @@
 // Adoption: whether the job may still continue a run that this daemon has no
-// memory of, and the agents that wait for that decision.
+// memory of, and which agents wait for that decision.
 //
 // A daemon whose journal is lost has a new run for a job. Agents that come back
-// from the old one claim their world (see Claims). Their streams wait until
+// from the old run claim their world (see Claims). Their streams wait until
 // over half of that world's members are back, or until reattach_grace is over.
 //
 // A pure value; any thread. It reads no clock.
@@ -24,22 +24,23 @@ namespace rollcall {
 
 class Adoption {
  public:
-  // The daemon has no memory of the job, and has a shared secret.
+  // The daemon has no memory of the job and has a shared secret.
   void Allow() { possible_ = true; }
-  // The job has a world, or has ended, or too few agents came in time.
+  // Adoption is no longer possible: the job has a world, or has ended, or too
+  // few agents came in time.
   void Forgo() { possible_ = false; }
   bool possible() const { return possible_; }
 
   // An agent of another run attends.
   enum class Answer {
-    kNone,    // No run is adopted, or the agent proves none.
+    kNone,  // No run is adopted, or the agent has no proof that it was in one.
     kRedial,  // A run may be adopted, but the agent proves no world of it; for
               // example a spare.
     kKept,    // Its stream waits.
   };
   struct Taken {
     Answer answer = Answer::kNone;
-    // An earlier stream of the same agent, which waits no longer.
+    // An earlier stream of the same agent. It does not wait any more.
     std::optional<SessionId> older;
   };
   Taken Take(const Attend& attend, const v1::JobSettings& settings,
@@ -55,10 +56,11 @@ class Adoption {
   // worlds, and forgets them.
   std::vector<Attend> TakeAll();
 
-  // Agents wait.
+  // Whether agents wait.
   bool waiting() const { return !claimants_.empty(); }
-  // Until when agents are waited for. The time begins with the first one that
-  // shows a credential, and is not extended. InfiniteFuture: none has come.
+  // Until when the daemon waits for agents. The wait begins with the first
+  // agent that shows a credential, and is not extended. InfiniteFuture: none
+  // has come.
   absl::Time until() const { return until_; }
   // The time is over, or there is nothing to wait for.
   void End() { until_ = absl::InfiniteFuture(); }

@@ -10,11 +10,13 @@
 namespace rollcall {
 namespace {
 
-// So far below what a journal may contain that the run can be restored again.
+// Far enough below the maximum of a journal's number that the run can be
+// restored again.
 constexpr uint64_t kAdoptedMax = uint64_t{1} << 60;
 
-// Whether this Hello is of a member of that world of this job: same name,
-// ranks, and the incarnation and epoch with which its row was committed.
+// Whether this Hello is from a member of that world of this job. It must have
+// the same name and ranks, and the incarnation and epoch with which the
+// member's row was committed.
 bool Fits(const v1::World& world, const v1::WorldCommit& world_commit,
           const v1::Hello& hello, uint64_t epoch) {
   if (world.job() != hello.job() || world.run() != hello.run() ||
@@ -53,7 +55,7 @@ Claims::Claimed* Claims::Find(const v1::Hello& hello, uint64_t epoch,
   v1::WorldCommit world_commit;
   if (!world.ok() || !world_commit.ParseFromString(resume_state.world_commit()))
     return nullptr;
-  // A world with a different number of nodes is of another job.
+  // A world with another number of nodes is a world of another job.
   const uint32_t members = static_cast<uint32_t>(world->members_size());
   bool fits =
       nodes_min <= members && members <= nodes_max &&

@@ -1,10 +1,11 @@
-// Claims: the worlds that agents say they run, of a run that this daemon has no
-// memory of, and which of them the daemon adopts.
+// Claims: the worlds in which agents report to run, of a run that this daemon
+// has no memory of, and which of these worlds the daemon adopts.
 //
-// An agent brings its world and the commit of it. Over half of a world's
-// members have to bring the same bytes before the run is adopted. Of several
+// An agent sends its world and the commit of that world. Over half of a world's
+// members have to send the same bytes before the run is adopted. Of several
 // such worlds, the one with the highest generation is adopted. While fewer
-// members claim a higher one, the daemon waits for the rest of its members.
+// members claim a world with a higher generation, the daemon waits for the rest
+// of its members.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_ADOPTION_CLAIMS_H_
@@ -24,7 +25,7 @@ namespace rollcall {
 
 class Claims {
  public:
-  // A claimed world, stored once for all that claim it.
+  // A claimed world, stored once for all agents that claim it.
   struct Claimed {
     std::string world_bytes;
     std::string world_commit_bytes;
@@ -38,9 +39,9 @@ class Claims {
     }
   };
 
-  // For a job with this many nodes. Keeps the claim of this Hello; the shell
-  // has verified its credential and the proof of the commit. `epoch`: of the
-  // credential. False: the claimed world cannot be this job's, or
+  // Keeps the claim of this Hello, for a job with this many nodes. The shell
+  // has verified the credential and the proof of the commit. `epoch`: that of
+  // the credential. False: the claimed world cannot be a world of this job, or
   // Limits::claimed_worlds_max other worlds are claimed.
   bool Take(uint64_t session, const v1::Hello& hello, uint64_t epoch,
             uint32_t nodes_min, uint32_t nodes_max);

@@ -1,9 +1,9 @@
-// Arrivals: when nodes that attend are taken into a world.
+// Arrivals: when nodes that attend may be taken into a world.
 //
-// LastCall says when a gathering that has enough nodes stops waiting for more.
-// Newcomers says how long a node that was lost soon after it joined gets no
-// seat. Both keep one rule: nodes that come and go repeatedly do not prevent a
-// world of enough other nodes from being formed, or from training.
+// LastCall decides when a gathering with enough nodes stops waiting for more.
+// Newcomers decides how long a node gets no seat after it was lost soon after
+// it joined. Both follow one rule: nodes that come and go repeatedly must not
+// prevent enough other nodes from forming a world or from training.
 //
 // Not journaled: after a restart of the daemon, counting begins again. Thread
 // rule: one thread at a time; in practice the loop thread only.
@@ -47,23 +47,23 @@ class LastCall {
   bool overdue_ = false;
 };
 
-// Losses of nodes that had not been in a world for newcomer_lasts yet. The
-// first loss delays nothing; each further one doubles the delay. The count is
-// reset when a node has had no loss for newcomer_lasts after its delay.
+// Losses of nodes that had been in worlds for less than newcomer_lasts. The
+// first loss delays nothing; each further loss doubles the delay. When a node
+// has had no loss for newcomer_lasts after its delay, its count is reset.
 //
 // The first newcomer_names_max names are counted each by itself, so that a node
-// that flaps delays no other. Losses of all further names are counted together,
-// and delay every newcomer that is not counted by itself, since an agent with a
-// valid token may use as many names as it likes.
+// that flaps delays no other node. Losses of all further names are counted
+// together. They delay every newcomer that is not counted by itself, because an
+// agent with a valid token may use any number of names.
 class Newcomers {
  public:
   struct Hold {
-    // The node gets no seat before then.
+    // The node gets no seat before this time.
     absl::Time until = absl::InfinitePast();
     // The delay after the latest loss.
     absl::Duration delay;
     uint32_t losses = 0;
-    // Counted for this name alone.
+    // Whether the losses of this name are counted by themselves.
     bool own = false;
   };
 
@@ -73,8 +73,7 @@ class Newcomers {
   // counted each by itself.
   void Lost(const std::string& name, uint64_t generation, absl::Duration lasted,
             absl::Time now, const Limits& limits);
-  // The same for this node, if it is a member or a world was ended for it; of a
-  // member, once in each generation.
+  // The same for this node, if it is a member or if a world was ended for it.
   void Lost(Node& node, uint64_t generation, absl::Time now,
             const Limits& limits);
   Hold HoldOf(const std::string& name, absl::Time now,
@@ -86,9 +85,9 @@ class Newcomers {
 
   // When a running world is ended for newcomers that may have a seat.
   absl::Time grow_at() const { return grow_at_; }
-  // At `at`, or at a time before that was set already.
+  // Sets grow_at() to `at`, unless it is earlier already.
   void GrowBy(absl::Time at) { grow_at_ = std::min(grow_at_, at); }
-  // At `at`, whatever was set before.
+  // Sets grow_at() to `at`, even if it is earlier already.
   void GrowAt(absl::Time at) { grow_at_ = at; }
   // No world runs that could grow.
   void StopGrowing() { grow_at_ = absl::InfiniteFuture(); }
@@ -96,7 +95,7 @@ class Newcomers {
  private:
   struct Count {
     uint32_t losses = 0;
-    uint64_t generation = 0;  // Of the latest loss.
+    uint64_t generation = 0;  // The generation of the latest loss.
     absl::Duration delay;
     absl::Time until = absl::InfinitePast();
 

@@ -11,7 +11,7 @@ constexpr absl::Duration kFinishedTogether = absl::Milliseconds(100);
 
 }  // namespace
 
-// The job's end does not wait for ranks that are not started (--once).
+// The job's end does not wait for ranks that are never started (--once).
 Completion::Completion(const v1::World& world, bool taken_up, absl::Time now,
                        Membership& membership)
     : running_since_(now), taken_up_(taken_up) {
@@ -31,14 +31,15 @@ bool Completion::RankEnded(Node& node, uint32_t local_rank) {
   return true;
 }
 
-// Finished members are waited for like others, but losing one changes nothing.
+// The daemon waits for finished members to come back as for others, but losing
+// one changes nothing.
 void Completion::TakeUp(const v1::FinishedNodes& finished,
                         const v1::World& world, Membership& membership) {
   for (const uint32_t node_rank : finished.node_ranks()) {
     if (node_rank >= static_cast<uint32_t>(world.members_size())) continue;
     const v1::Member& member = world.members(static_cast<int>(node_rank));
     Node& node = membership.At(member.node());
-    // If all had finished, the run would have ended.
+    // Not all members can have finished, because the run would have ended then.
     if (node.ended() || unfinished_ == 1) continue;
     for (uint32_t i = 0; i < node.started; ++i) node.done.insert(i);
     ranks_over_ += node.started;

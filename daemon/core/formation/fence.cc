@@ -26,8 +26,8 @@ bool IsLifeOf(const NodeIncarnation& node_incarnation,
 Fence::Fence(uint64_t generation, std::vector<Member> members)
     : generation_(generation), members_(std::move(members)) {}
 
-// Members whose ranks have finished, or are not started (--once), do not keep
-// the world from training. They neither open the fence nor are waited for.
+// Members whose ranks have finished or are not started (--once) cannot prevent
+// the world from training. So they neither open the fence nor are waited for.
 Fence::Fence(const v1::World& world, const v1::WorldCommit& world_commit,
              const std::set<uint32_t>& finished, const Membership& membership,
              absl::Time now)
@@ -104,15 +104,16 @@ std::string Fence::Text(absl::Duration left,
   std::vector<std::string> names;
   for (const Member& member : members_) names.push_back(member.node);
   const bool one = members_.size() == 1;
-  // A member without a stream is preferred: another agent may have the name of
-  // one with a stream by now.
+  // A member without a stream is preferred, because another agent may have the
+  // name of a member with a stream by now.
   const auto absent = [&](const Member& member) {
     const Node* const at = membership.Find(member.node);
     return at == nullptr || at->session == 0;
   };
   auto advised = std::find_if(members_.begin(), members_.end(), absent);
   if (advised == members_.end()) advised = members_.begin();
-  // Rounded: a person needs no finer value, and the status changes less often.
+  // Rounded: a person needs no finer value, and so the status changes less
+  // often.
   const absl::Duration unit =
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(

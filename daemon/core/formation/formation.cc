@@ -11,8 +11,8 @@
 namespace rollcall {
 namespace {
 
-// How each member was admitted. A daemon that adopts the run compares node
-// credentials with this.
+// Records how each member was admitted. A daemon that adopts the run compares
+// node credentials with these rows.
 void AddRows(const v1::World& world, const Membership& membership,
              const NodeEpochs& epochs, v1::WorldCommit& world_commit) {
   std::map<std::string, uint32_t> places;
@@ -33,8 +33,8 @@ void AddRows(const v1::World& world, const Membership& membership,
   world_commit.set_epoch_highest(epochs.highest());
 }
 
-// The digest of the command, if all members have the same one; as in
-// WorldCommit.common_digest.
+// The digest of the command if all members have the same one, for
+// WorldCommit.common_digest; otherwise empty.
 std::string CommonCommand(const v1::World& world,
                           const Membership& membership) {
   std::set<std::string> commands;

@@ -22,25 +22,26 @@ namespace rollcall {
 
 class Formation {
  public:
-  // Proposes this world: all of its members have to prepare.
+  // Proposes this world. All of its members have to prepare.
   void Propose(v1::World world, absl::Time now, const Limits& limits);
-  // A world that a former daemon has committed: no member has to prepare.
+  // Takes up a world that a former daemon has committed. No member has to
+  // prepare.
   void TakeUp(v1::World world, v1::Proposal proposal,
               v1::WorldCommit world_commit);
 
-  // This member, which had not prepared before, has prepared.
+  // This member has prepared; it had not prepared before.
   void Prepared(const Node& node, const v1::Prepared& prepared);
   bool all_prepared() const { return unprepared_ == 0; }
-  // No member has prepared yet.
+  // Whether no member has prepared yet.
   bool fresh() const {
     return unprepared_ == static_cast<size_t>(world_.members_size());
   }
-  // Until when members that have not prepared are waited for; InfiniteFuture:
-  // all have.
+  // Until when the daemon waits for members that have not prepared;
+  // InfiniteFuture: all have.
   absl::Time deadline() const {
     return all_prepared() ? absl::InfiniteFuture() : deadline_;
   }
-  // All members get the whole prepare_timeout again.
+  // Gives all members the whole prepare_timeout again.
   void Extend(absl::Time now, const Limits& limits) {
     deadline_ = now + limits.prepare_timeout;
   }
@@ -51,15 +52,16 @@ class Formation {
                                 const NodeEpochs& epochs,
                                 std::optional<v1::StateSource> source);
 
-  // Makes the value of Commit.proof; see JobKeys. Unset: commits have none.
+  // Makes the value of Commit.proof; see JobKeys. Unset: commits have no proof.
   using Prove = std::function<std::string(
       const std::string& run, uint64_t generation,
       const std::string& world_bytes, const std::string& world_commit_bytes)>;
   void UseKey(Prove prove) { prove_ = std::move(prove); }
-  // What members are sent. Requires that the world is committed.
+  // The message that members are sent. Requires that the world is committed.
   v1::DaemonMessage CommitMessage() const;
 
-  // Of the current generation; an ended world stays until the next proposal.
+  // The world of the current generation; after its end it stays until the next
+  // proposal.
   const v1::World& world() const { return world_; }
   const v1::Proposal& proposal() const { return proposal_; }
   // nullopt: not committed.
@@ -70,7 +72,7 @@ class Formation {
  private:
   v1::World world_;
   v1::Proposal proposal_;
-  v1::Prepared first_prepared_;  // Of node rank 0.
+  v1::Prepared first_prepared_;  // The Prepared of node rank 0.
   std::optional<v1::WorldCommit> world_commit_;
   size_t unprepared_ = 0;
   absl::Time deadline_ = absl::InfiniteFuture();

@@ -26,7 +26,8 @@ Gathering::Verdict Gathering::Judge(size_t present,
   last_call_.SetEnough(enough, now);
   if (!enough) {
     FenceOpened(now, limits);
-    at_once_ = false;  // A new gathering: the last call counts again.
+    // This is a new gathering, so the last call counts again.
+    at_once_ = false;
     return now >= join_until_ ? Verdict::kTimedOut : Verdict::kWait;
   }
   if (present < settings.nodes_max() && !at_once_ &&

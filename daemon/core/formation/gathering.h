@@ -1,8 +1,8 @@
 // Gathering: how long the job waits for nodes before it forms a world.
 //
-// With too few nodes it waits until the join timeout. With enough, it waits
-// until the last call ends, and then, if a fence holds, until that opens. The
-// join timeout stands still while a fence holds.
+// With too few nodes, the job waits until the join timeout. With enough nodes,
+// it waits until the last call ends, and then, if a fence holds, until the
+// fence opens. While a fence holds, the join timeout does not run.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
@@ -20,7 +20,7 @@
 
 namespace rollcall {
 
-// Since when a job has had no node. A daemon has a limited number of jobs
+// How long a job has had no node. A daemon has a limited number of jobs
 // (Limits::jobs_per_daemon_max), so a job that no node attends may end (see
 // Allow). An agent that has lost its stream gets as long to come back as after
 // a restart of the daemon.
@@ -28,7 +28,8 @@ class Unattended {
  public:
   explicit Unattended(absl::Time now) : since_(now) {}
 
-  // The job ends if it stays unattended. Without this call, Due is never.
+  // From now on, the job ends if it stays unattended. Otherwise Due is
+  // InfiniteFuture.
   void Allow() { ends_ = true; }
   // `attended`: a node attends or may come back soon.
   void Note(bool attended, absl::Time now) {
@@ -56,7 +57,8 @@ class Gathering {
         last_call_(now),
         unattended_(now) {}
 
-  // `at_once`: a world has just ended, so there is no last call.
+  // `at_once`: a world has just ended, so the next one does not wait for a last
+  // call.
   void Begin(bool at_once, absl::Time now, const Limits& limits);
 
   // A node attends; `previous`: when the same name attended before;
@@ -64,13 +66,14 @@ class Gathering {
   void Arrived(absl::Time previous, absl::Time now, const Limits& limits) {
     last_call_.Arrived(previous, now, limits);
   }
-  // The last call begins now.
+  // The last call begins again now.
   void CallAgain(absl::Time now) { last_call_ = LastCall(now); }
   // The daemon was isolated, so the time until now does not count.
   void BeginAgain(absl::Time now, const Limits& limits);
 
   enum class Verdict {
-    kWait,      // More nodes may come, or the answer of FenceAsked is valid.
+    // Wait: more nodes may come, or the answer of FenceAsked is still valid.
+    kWait,
     kTimedOut,  // Too few nodes attended in time.
     kForm,      // Ask the fence; if it is open, form a world.
   };
@@ -87,20 +90,21 @@ class Gathering {
   // The fence holds until `opens`. Returns whether that is new.
   bool FenceHolds(absl::Time opens);
   // The answer that the fence holds is valid until `until`, unless the job's
-  // revision changes before. So not every heartbeat computes it again.
+  // revision changes before. So the fence is not computed again at every
+  // heartbeat.
   void FenceAsked(absl::Time until, uint64_t revision);
   // No fence holds. Enough nodes were present during the wait, so the join
   // timeout begins now.
   void FenceOpened(absl::Time now, const Limits& limits);
-  // How long the fence holds at most; zero: it does not. The answer of
-  // FenceHolds is used only while fence() is not open.
+  // How long the fence still holds at most; zero: it does not hold. The answer
+  // of FenceHolds is used only while fence() is not open.
   absl::Duration FenceLeft(absl::Time now) const;
 
-  // When to call Judge again, if nothing changes before. `enough`: at least
+  // When to call Judge again if nothing changes before. `enough`: at least
   // nodes_min nodes may have a seat.
   absl::Time Due(bool enough, absl::Time now, const Limits& limits) const;
   absl::Time since() const { return since_; }
-  // Of the last committed world after its end.
+  // The fence of the last committed world, after that world's end.
   Fence& fence() { return fence_; }
   const Fence& fence() const { return fence_; }
   Unattended& unattended() { return unattended_; }

@@ -1,5 +1,5 @@
-// Generations: which generation numbers were used, and which worlds this daemon
-// has seen run.
+// Generations: which generation numbers were used, and which of the run's
+// worlds this daemon has seen.
 //
 // A generation is the fencing token of its world, so a number is never used
 // twice: not after a restart of the daemon, and not by a daemon that adopts the
@@ -17,10 +17,10 @@ namespace rollcall {
 
 class Generations {
  public:
-  // Of a new run.
+  // For a new run.
   Generations() = default;
-  // Of a run that continues from its journal. `highest`: the highest generation
-  // that may have been proposed.
+  // For a run that continues from its journal. `highest`: the highest
+  // generation that may have been proposed.
   explicit Generations(uint64_t highest)
       : current_(highest), knows_all_worlds_(highest == 0) {}
 
@@ -29,12 +29,12 @@ class Generations {
   uint64_t current() const { return current_; }
   // The number of the next proposal.
   uint64_t Next() { return current_ = std::max(current_, seen_) + 1; }
-  // The current generation was committed by this daemon.
+  // This daemon has committed the current generation.
   void Committed() { ran_ = current_; }
-  // The run continues another one, of which a daemon whose memory was lost may
-  // have proposed generations up to `highest`.
+  // The run continues another run. A daemon whose memory was lost may have
+  // proposed generations up to `highest` in it.
   void Adopt(uint64_t highest) {
-    current_ = 0;  // A number of this daemon's own run.
+    current_ = 0;  // The former number belongs to this daemon's own run.
     seen_ = std::max(seen_, highest);
     knows_all_worlds_ = false;
   }
@@ -44,8 +44,8 @@ class Generations {
     current_ = running;
     ran_ = running;
   }
-  // An agent says that it has seen this generation. An implausibly high number
-  // is ignored.
+  // An agent reports that it has seen this generation. An implausibly high
+  // number is ignored.
   void Seen(uint64_t generation) {
     constexpr uint64_t kAheadMax = uint64_t{1} << 32;
     if (generation > current_ && generation - current_ < kAheadMax) {
@@ -53,7 +53,7 @@ class Generations {
     }
   }
 
-  // The generation of the last world that ran; 0: none that this daemon knows.
+  // The generation of the last world that ran; 0: this daemon knows of none.
   uint64_t ran() const { return ran_; }
   // Whether this daemon has seen every world of the run. If not, a node may
   // have been in a world that the journal no longer has.

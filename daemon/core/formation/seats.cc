@@ -32,7 +32,7 @@ std::vector<Candidate> Seats::Candidates(size_t nodes_min) const {
       candidates.push_back(CandidateOf(node));
     }
   }
-  // Nodes that flap have attended last, so they come last.
+  // Nodes that flap attended last, so they come last.
   std::stable_sort(held.begin(), held.end(), [](const Node* a, const Node* b) {
     return a->attended_at < b->attended_at;
   });

@@ -1,10 +1,10 @@
 // Seats: which nodes may have a seat now, and when the others may.
 //
-// A node without a seat is held (it gets none for a time) after newcomers of
-// its name were repeatedly lost soon after joining, or until others have
-// reached its addresses. A node that has a seat keeps it.
+// A node without a seat may be held, that is, get no seat for a time: after
+// newcomers of its name were repeatedly lost soon after joining, or until
+// others have reached its addresses. A node that has a seat keeps it.
 //
-// A view of other parts, which must not change while it is used. It changes
+// It reads other parts, which must not change while it is used, and changes
 // nothing.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_SEATS_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_SEATS_H_
@@ -34,16 +34,18 @@ class Seats {
         now_(now),
         limits_(limits) {}
 
-  // Until when the node gets no seat; not later than now: it may have one.
+  // Until when the node gets no seat. If that is not later than now, it may
+  // have one.
   absl::Time HeldUntil(const Node& node) const;
   bool IsHeld(const Node& node) const { return now_ < HeldUntil(node); }
-  // The candidates for the next world. If they are fewer than `nodes_min`, held
-  // nodes are added, those that attended first before the others.
+  // The candidates for the next world. If there are fewer than `nodes_min`,
+  // held nodes are added, those that attended first before the others.
   std::vector<Candidate> Candidates(size_t nodes_min) const;
 
   // When the first newcomer may have a free seat of this running world, which
-  // has `nodes_max` seats; InfiniteFuture: none may. `leaves`: whether
-  // a node was asked to leave; no world is ended for such a node.
+  // has `nodes_max` seats; InfiniteFuture: none may. `leaves`: whether a node
+  // was asked to leave. Such a node is skipped, because the running world must
+  // not end to take it in.
   absl::Time NewcomerDue(
       const v1::World& world, size_t nodes_max,
       const std::function<bool(const std::string&)>& leaves) const;
@@ -51,7 +53,7 @@ class Seats {
   std::vector<std::string> NewcomersNow() const;
 
  private:
-  // It has a stream, is not excluded and answers probes.
+  // Whether the node has a stream, is not excluded and answers probes.
   bool MayHave(const Node& node) const {
     return membership_.IsEligible(node) && !probes_.IsSilent(node.name(), now_);
   }

@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// Most claims that are named as not believed.
+// At most this many claims are named as not believed.
 constexpr size_t kDoubtsMax = 8;
 
 StateClaim::From OriginOf(const Node& node, const Generations& generations) {
@@ -32,7 +32,7 @@ StateChoice ChooseStateSource(const std::vector<StateClaim>& claims) {
     if (claim.from == From::kEnded) steps.push_back(claim.step);
   }
   if (steps.size() >= kStateClaimsToCompare) {
-    // The lower one of the two in the middle.
+    // With an even number, the lower one of the two in the middle.
     const auto middle = steps.begin() + (steps.size() - 1) / 2;
     std::nth_element(steps.begin(), middle, steps.end());
     choice.median = *middle;
@@ -52,7 +52,8 @@ StateChoice ChooseStateSource(const std::vector<StateClaim>& claims) {
   return choice;
 }
 
-// One claim per node. Seats are in the order of node ranks.
+// Each node makes one claim. Claims in the order of node ranks are also in the
+// order of seats.
 SourceChoice ChooseSource(const v1::World& world, const Membership& membership,
                           const Generations& generations) {
   std::vector<const v1::Member*> rows;

@@ -1,5 +1,5 @@
-// StateSource: from which node the linked ranks of the next world take the
-// training state.
+// StateSource: chooses the node from which the linked ranks of the next world
+// take the training state.
 //
 // Each node makes at most one claim: the highest step for which one of its
 // ranks holds the whole state. Pure; any thread.
@@ -18,15 +18,16 @@
 
 namespace rollcall {
 
-// With at least this many claims, one that does not fit the others can be
+// With at least this many claims, a claim that does not fit the others can be
 // found.
 inline constexpr size_t kStateClaimsToCompare = 3;
 
 struct StateClaim {
   enum class From {
     kNewcomer,  // Its node was in no world of this run.
-    kEarlier,   // Only in an earlier world, or the daemon cannot know.
-    kEnded,     // In the world that ran last.
+    // Its node was only in an earlier world, or the daemon cannot know.
+    kEarlier,
+    kEnded,  // Its node was in the world that ran last.
   };
   uint64_t step = 0;
   From from = From::kNewcomer;
@@ -35,24 +36,24 @@ struct StateClaim {
 struct StateChoice {
   // Index into the claims; nullopt: there is no source.
   std::optional<size_t> source;
-  // Claims that are not believed; their nodes take the others' state.
+  // Claims that are not believed. Their nodes take the state of the source.
   std::vector<size_t> disbelieved;
-  // What claims were compared with, if there were enough.
+  // The median that claims were compared with, if there were enough claims.
   std::optional<uint64_t> median;
 };
 
-// `claims` are in the order of seats. The highest step wins; among equals, the
-// first. Either all ranks of a world complete a step or none does, so no honest
-// claim is more than one step above the median of kStateClaimsToCompare or more
-// members of the world that ended. Claims from an earlier world do not count
-// for that median. A newcomer cannot have a newer state than a node that was in
-// a world.
+// `claims` are in the order of seats. The highest step wins; of equal steps,
+// the first claim. Either all ranks of a world complete a step or none does. So
+// no correct claim is more than one step above the median of at least
+// kStateClaimsToCompare members of the world that ended. Claims from an earlier
+// world do not count for that median. A newcomer cannot have a newer state than
+// a node that was in a world.
 StateChoice ChooseStateSource(const std::vector<StateClaim>& claims);
 
-// The state source of this world among the ranks that kept running
+// Chooses this world's state source among the ranks that kept running
 // (Node::state_held). All members must be in `membership`. Call it before the
-// commit: `generations` must still have the world that ended as the last one
-// that ran.
+// commit, because for `generations` the last world that ran must still be the
+// one that ended.
 struct SourceChoice {
   // A claim that is not believed, with a text for the log.
   struct Doubt {

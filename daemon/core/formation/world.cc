@@ -63,8 +63,8 @@ void Shorten(v1::Member& member) {
                   ports.begin(), ports.end(),
                   [](const v1::MemberPort& port) { return !port.has_rail(); }),
               ports.end());
-  // First the GID's type, which NCCL finds by itself, then the GID, which peers
-  // cannot find otherwise.
+  // First remove the GID's type, which NCCL finds by itself; then the GID,
+  // which peers cannot find by other means.
   for (v1::MemberPort& port : ports) port.mutable_gid()->clear_type();
   if (fits()) return;
   for (v1::MemberPort& port : ports) port.clear_gid();
@@ -145,7 +145,7 @@ absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("not a world: ", bytes.size(), " bytes do not parse"));
   }
-  // AdmitWorld also bounds the sum of the ranks.
+  // AdmitWorld also checks the bound on the sum of the ranks.
   if (absl::Status admitted = AdmitWorld(world); !admitted.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("world of generation ", world.generation(), ": ",

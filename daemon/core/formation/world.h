@@ -1,4 +1,4 @@
-// World values: built from the seated nodes, encoded the same way everywhere.
+// World values: how they are built from the seated nodes, encoded and decoded.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 #define ROLLCALL_DAEMON_CORE_FORMATION_WORLD_H_
 
@@ -17,14 +17,15 @@ struct WorldNode {
   uint32_t seat;
 };
 
-// The endpoint table: node ranks in the order given, ranks contiguous and
-// dense. `header` gives job, run, generation and the restart counts.
+// Builds the endpoint table. Node ranks are in the order given; ranks are
+// contiguous and dense. `header` has the job, run, generation and restart
+// counts.
 v1::World BuildWorld(const v1::World& header,
                      const std::vector<WorldNode>& nodes,
                      const NetworkPlan& plan);
 
 // How many of the member's ranks are started, counted from local rank 0. With
-// --once only rank 0 of the world.
+// --once, only rank 0 of the world is started.
 uint32_t RanksStarted(const v1::Member& member);
 
 // The number of ranks of each member, by node rank.
@@ -33,8 +34,8 @@ std::vector<uint32_t> RanksOf(const v1::World& world);
 // Deterministic: equal worlds have equal bytes.
 std::string EncodeWorld(const v1::World& world);
 
-// INVALID_ARGUMENT: not a world; refused by admission; ranks not dense; or a
-// node or a seat twice.
+// INVALID_ARGUMENT: not a world; admission refuses it; its ranks are not dense;
+// or a node or a seat occurs twice.
 absl::StatusOr<v1::World> DecodeWorld(const std::string& bytes);
 
 }  // namespace rollcall

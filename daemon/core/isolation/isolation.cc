@@ -19,7 +19,8 @@ std::vector<std::string> Isolation::NoteBreak(const std::string& node,
     return {};
   }
   std::vector<std::string> waited_for = {node};
-  // Breaks before one that was returned have been returned as well.
+  // The loop stops at a break that was returned before: all earlier ones were
+  // returned as well.
   for (auto at = breaks_.rbegin(); at != breaks_.rend() && !at->told; ++at) {
     at->told = true;
     if (at->node != node) waited_for.push_back(at->node);

@@ -11,10 +11,10 @@
 namespace rollcall {
 namespace {
 
-// A loop that is later than this was held up (swapping, a stopped process). The
-// lateness is the daemon's, and agents are not taken to be silent for it.
+// If the loop is later than this, it was held up (swapping, a stopped process).
+// Agents are not taken to be silent for a delay of the daemon.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
-// How often an agent that refuses a world gets a seat again in one incarnation.
+// How many times an incarnation that refused a world may get a seat again.
 constexpr int kRefusalsForgiven = 3;
 
 }  // namespace
@@ -41,7 +41,8 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
 
 void Job::On(const Said& said) {
   Node* node = membership_.OfStream(said.session);
-  if (node == nullptr) return;  // The stream was ended meanwhile.
+  // The stream was ended before this message was handled.
+  if (node == nullptr) return;
   node->confirmed = true;
   if (!HasEnded()) Renew(*node);
   const v1::AgentMessage& m = said.message;
@@ -60,11 +61,11 @@ void Job::On(const Said& said) {
           m.heartbeat().generation() == generation()) {
         if (progress_.TakePace(m.heartbeat().pace())) out_.Changed();
       }
-      // Only for nodes that have been in a world: a spare has no ranks.
+      // Only for a node that has been in a world: a spare has no ranks.
       if (m.heartbeat().ranks_link() && node->served_in != 0) {
         NoteStarted(*node, FromProto(m.heartbeat().start_took()));
       }
-      // Only for members: a spare does not train.
+      // Only for a member: a spare does not train.
       if (IsRunning() && node->member() &&
           m.heartbeat().generation() == generation()) {
         TakeStep(*node, m.heartbeat().step());
@@ -110,7 +111,7 @@ void Job::On(const StreamClosed& closed) {
   adoption_.Drop(closed.session);
   Node* node = membership_.OfStream(closed.session);
   if (node == nullptr) return;
-  // No running world needs it.
+  // True if no running world needs the node.
   const bool leaving = Leaves(*node) && (membership_.IsExcluded(*node) ||
                                          !node->member() || node->finished());
   Detach(*node);
@@ -145,11 +146,11 @@ void Job::On(const StopAsked& stop) {
   if (stop.now || !IsRunning() || membership_.AllMembersAreAway()) {
     return Finish(std::move(end));
   }
-  // Ranks may save first, all at the same step.
+  // The ranks may save first, all at the same step.
   const bool asked = notices_.end_then().has_value();
   notices_.EndThen(std::move(end));
   JournalLeaving();
-  // All may have been asked already, with a later deadline.
+  // All ranks may have been asked already, with a later deadline.
   if (!asked || !notices_.pending() ||
       now_ + limits_.notice_time < notices_.until()) {
     Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
@@ -196,7 +197,7 @@ void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
     return;  // From a superseded generation.
   }
   NoteStopped(node);
-  // Also for a repeated Prepared: a rank that waited may have died since.
+  // Also for a repeated Prepared: a rank that kept running may have died since.
   TakeUpStates(node, prepared);
   if (node.prepared) return;
   for (const std::string& warning : prepared.warnings()) {
@@ -238,7 +239,7 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
   const std::string reason =
       absl::StrCat("refused generation ", generation(), ": ", refused.reason());
   Exclude(node, reason);
-  // What it refused for may have passed by then, for example a port in use.
+  // The cause of the refusal may have gone by then, for example a port in use.
   if (++node.refusals <= kRefusalsForgiven) {
     probes_.Unreached(node.name(), now_ + limits_.unreached_delay);
   }
@@ -265,7 +266,8 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
 // running generation; 0: none.
 void Job::TakeStep(Node& node, uint64_t step) {
   if (step == 0) return;
-  // The first step is shown at once, later ones with the next other change.
+  // The first step is shown at once; later steps are shown with the next other
+  // change.
   if (!hangs_.HasStepped(generation())) out_.Changed();
   NoteStarted(node);
   hangs_.NoteStep(generation());
@@ -284,8 +286,9 @@ bool Job::HasRank(const Node& node, uint32_t local_rank) {
 
 void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!HasRank(node, exited.local_rank())) return;
-  // The agent ended the rank, or the rank ended because of a notice. Without a
-  // notice the rank ended by itself, whatever the agent reports.
+  // The agent ended the rank, or the rank ended because of a notice. If nothing
+  // was asked of the ranks, the rank ended by itself, whatever the agent
+  // reports.
   if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
     return OnEndedForNotice(node, exited);
   }
@@ -302,7 +305,7 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (completion_.all()) return FinishAll();
   completion_.Finished(node, now_);
   AtBoundary(node);
-  if (!IsRunning()) return;  // It was the last member to reach it.
+  if (!IsRunning()) return;  // This was the last member to reach the boundary.
   if (waiting_.due() == absl::InfiniteFuture()) {
     waiting_.TellAt(now_ + absl::Minutes(1));
   }
@@ -310,12 +313,12 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
 
 void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
   if (!IsRunning() || !node.member() || in.generation() != generation()) {
-    return;  // The Abort that was already sent tells its ranks.
+    return;  // Its ranks learn this from the Abort that was already sent.
   }
   const absl::StatusOr<Exchanges::Result> result =
       exchanges_.In(static_cast<uint32_t>(node.node_rank), in);
   if (!result.ok()) {
-    // The mistake is the ranks', not the agent's: only their call fails.
+    // The ranks made the mistake, not the agent, so only their call fails.
     v1::DaemonMessage message;
     v1::ExchangeOut& out = *message.mutable_exchange();
     out.set_generation(generation());
@@ -356,7 +359,7 @@ void Job::SendStoreMessages() {
 
 // --- Bookkeeping -------------------------------------------------------------
 
-// Renews the lease of a node that was heard.
+// Renews the lease of a node that has sent something.
 void Job::Renew(Node& node) {
   node.heard_at = now_;
   node.lease_until = now_ + limits_.lease;
@@ -370,14 +373,15 @@ void Job::Detach(Node& node) {
   probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
 }
 
-// Gives the node up. Its entry stays for a while, so that messages can name it.
+// Gives the node up. Its entry stays for a while, so that messages can name the
+// node.
 void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
                bool evicted) {
   const std::string name = node.name();
   if (!Leaves(node) && !evicted)
     newcomers_.Lost(node, generation(), now_, limits_);
   node.called = false;
-  // The generation goes on without it.
+  // The generation goes on without the node.
   if (IsRunning() && node.member() && node.finished()) {
     store_.Gone(static_cast<uint32_t>(node.node_rank));
     SendStoreMessages();
@@ -387,8 +391,8 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   quarantine_.Forget(node);
   node.state = state;
   node.reason = reason;
-  // It was asked to leave for good, so its credential becomes invalid even if
-  // it leaves for another reason.
+  // The node was asked to leave for good, so its credential becomes invalid
+  // even if the node leaves for another reason.
   if (Leaves(node) && !HasEnded()) credentials_.epochs().Raise(name);
   // May remove `node` itself.
   const std::vector<std::string> removed = membership_.Remove(node);
@@ -406,8 +410,8 @@ absl::Time Job::NextDeadline() const {
                 notices_.due(), completion_.record_due()});
   if (MayEndAtBoundary()) next = std::min(next, notices_.boundary_ends());
   if (MayEndHung()) next = std::min(next, hangs_.due());
-  // While isolated, no node is given up because of a deadline, and no world is
-  // formed.
+  // While the daemon is isolated, no node is given up because of a deadline,
+  // and no world is formed.
   if (isolation_.on() && !HasEnded()) {
     if (phase_ == Phase::kBlameWindow)
       next = std::min(next, failures_.window_ends());
@@ -422,13 +426,13 @@ absl::Time Job::NextDeadline() const {
   }
   switch (phase_) {
     case Phase::kGathering:
-      // Nodes that are silent then may be missing, so that those that were not
-      // reached are taken back sooner.
+      // Nodes that have not answered when the round ends may be missing then.
+      // In that case, nodes that were not reached are taken back sooner.
       if (probes_.UnderWay(now_)) {
         next = std::min(next, probes_.UnderWayUntil(now_));
         break;
       }
-      // Their own deadlines come first.
+      // The deadlines of these nodes come first.
       if (membership_.HasSeatedSuspect() || adoption_.waiting()) break;
       next = std::min(next, gathering_.Due(probes_.Able(membership_, now_) >=
                                                settings_.nodes_min(),
@@ -453,7 +457,7 @@ absl::Time Job::NextDeadline() const {
   return next;
 }
 
-// Journaled with the actions of the Step that changed the epochs.
+// The record goes out with the actions of the Step that changed the epochs.
 void Job::JournalNodeEpochs() {
   // Nothing is journaled after the end.
   if (HasEnded()) return;

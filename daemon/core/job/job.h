@@ -104,7 +104,7 @@ class Job {
   // Applies one event. `now` never goes backwards. Never blocks, never fails.
   std::vector<Action> Step(const Event& event, absl::Time now);
 
-  // When the next Tick is due at the latest; InfiniteFuture: never.
+  // When the next Tick is due at the latest; InfiniteFuture: none is due.
   absl::Time NextDeadline() const;
 
   // A snapshot for `status`.
@@ -154,24 +154,26 @@ class Job {
   bool HasAdmitted(const std::string& node) const {
     return membership_.Find(node) != nullptr || credentials_.epochs().Has(node);
   }
-  // Whether evicting this name means its former agent: the next world waits for
-  // that one, and another agent has the name now.
+  // Whether EvictAsked for this name must evict its former agent: the next
+  // world waits for the former agent, and another agent has the name now.
   bool EvictsFormer(const std::string& node) const {
     return FenceLeft(now_) > absl::ZeroDuration() &&
            fence().IsTakenOver(node, membership_);
   }
   bool Attends(SessionId session) const { return membership_.Attends(session); }
-  // Whether a token has already admitted this incarnation of the agent and the
-  // agent may not know it: it has sent nothing since its Welcome, which may
-  // have been lost.
+  // Whether a token has admitted this incarnation of the agent and the agent
+  // may not know that: it has sent nothing since its Welcome, so the Welcome
+  // may be lost.
   bool AwaitsWord(const v1::Hello& hello) const;
-  // Whether this incarnation is attended and has its credential.
+  // Whether the incarnation in `hello` is known to have its credential: it
+  // attended with one, or it has sent a message since its Welcome. For a
+  // restored node: whether it is the incarnation in the world commit.
   bool HasCredential(const v1::Hello& hello) const;
 
   const std::string& name() const { return out_.job(); }
   const std::string& run() const { return credentials_.run(); }
   v1::JobState state() const;
-  // The generation that was proposed last, or taken up since; 0: none.
+  // The generation that was proposed last, or that was taken up since; 0: none.
   uint64_t generation() const { return generations_.current(); }
   // Why the current world was formed; while the next one is awaited, why the
   // last one ended.
@@ -183,14 +185,14 @@ class Job {
   friend class JobReport;
 
   enum class Phase {
-    kGathering,    // Too few nodes, or the last call is running.
-    kForming,      // Proposed; members prepare.
-    kRunning,      // Committed.
-    kBlameWindow,  // A failure without restarts left: waits for the root cause.
+    kGathering,    // Too few nodes attend, or the last call is running.
+    kForming,      // A world is proposed; its members prepare.
+    kRunning,      // A world is committed.
+    kBlameWindow,  // A failure left no restart: waits for the root cause.
     kEnded,
   };
 
-  // Reason of a node that gets no seat.
+  // The reason of a node that gets no seat because it is silent.
   static constexpr char kSilentText[] =
       "it has not answered a probe of addresses";
 
@@ -232,7 +234,8 @@ class Job {
   void Gather(bool at_once);
   void MaybeForm();
   bool IsFenced(const std::vector<Seated>& seated);
-  // How long a world still waits at most; zero: none waits.
+  // How long the next world must still wait for the fence at most; zero: it
+  // need not.
   absl::Duration FenceLeft(absl::Time now) const;
   void NoteStopped(const Node& node);
   void FenceOpened();
@@ -257,7 +260,7 @@ class Job {
   void Commit();
   void Reform(v1::ReasonCode code, const std::string& reason,
               const std::string& node);
-  // `tell`: send Abort to its members. Otherwise their ranks are left running.
+  // `tell`: send Abort to the members. Otherwise their ranks are left running.
   void EndGeneration(v1::ReasonCode code, const std::string& reason,
                      const std::string& node, bool tell = true);
   void TellAbort();
@@ -289,7 +292,7 @@ class Job {
                   const std::string& reason);
   void LeaveAtOnce(Node& node, const std::string& reason);
   bool TooFewWithout(const std::string& node) const;
-  // `again`: the node has asked before.
+  // `again`: the node had asked to leave before.
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason, bool again = false);
   bool NothingIsAsked(uint64_t of) const;
@@ -298,8 +301,8 @@ class Job {
   void TellNotice();
   void AtBoundary(Node& node);
   void EndAtBoundary();
-  // An isolated daemon aborts no member because of a deadline, except to end
-  // the job.
+  // While the daemon is isolated, it aborts no member because of a deadline,
+  // except to end the job.
   bool MayEndAtBoundary() const {
     return notices_.pending() &&
            (!isolation_.on() || notices_.end_then().has_value());
@@ -331,8 +334,8 @@ class Job {
   void RefuseClaims();
 
   // What a daemon takes up, from its journal or by adoption (job_restore.cc).
-  // Takes over a world from the journal or from its members' claims; all
-  // members are waited for. `world_commit`: set if it was committed, so it
+  // Takes over a world from the journal or from its members' claims, and waits
+  // for all members. `world_commit`: set if the world was committed, so that it
   // runs.
   void TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
                    const std::optional<v1::WorldCommit>& world_commit);
@@ -356,9 +359,9 @@ class Job {
   void BeginStarts();
   void NoteStarted(Node& node, absl::Duration took = absl::ZeroDuration());
   void TellRanksLink(std::vector<SessionId> sessions);
-  // False while a boundary with a deadline is pending, which ends the
-  // generation anyway, and while the daemon is isolated, since it has not heard
-  // all members.
+  // False while a boundary with a deadline is pending, because the generation
+  // ends there anyway. Also false while the daemon is isolated, because then it
+  // has not heard from all members.
   bool MayEndHung() const {
     return phase_ == Phase::kRunning && !hangs_.empty() && !isolation_.on() &&
            notices_.until() == absl::InfiniteFuture();
@@ -367,7 +370,7 @@ class Job {
 
   // Failures and the end (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
-  // `permanent`: it would fail again, so no restart is spent on it.
+  // `permanent`: another try would fail too, so no restart is spent on it.
   void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
   void BlameLostNode(const Node& node, v1::ReasonCode code,
@@ -392,13 +395,13 @@ class Job {
   const Fence& fence() const { return gathering_.fence(); }
   bool IsRunning() const { return phase_ == Phase::kRunning; }
   bool HasEnded() const { return phase_ == Phase::kEnded; }
-  // A world is proposed or runs.
+  // A world is proposed or running.
   bool HasWorld() const {
     return phase_ == Phase::kForming || phase_ == Phase::kRunning;
   }
   void Renew(Node& node);
   void Detach(Node& node);
-  // `evicted`: by a person; such a loss does not delay newcomers.
+  // `evicted`: a person evicted the node; such a loss does not delay newcomers.
   void Part(Node& node, v1::NodeState state, const std::string& reason,
             bool evicted = false);
   void JournalNodeEpochs();
@@ -431,8 +434,8 @@ class Job {
   Newcomers newcomers_;
   Isolation isolation_;
   Hangs hangs_;
-  // Of the running world. Not journaled: after a restart, heartbeats report it
-  // again.
+  // Start times in the running world. Not journaled: after a restart of the
+  // daemon, heartbeats report them again.
   Starts starts_;
   Progress progress_;
 

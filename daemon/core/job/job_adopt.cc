@@ -1,5 +1,5 @@
-// Job: adoption of a run that this daemon has no memory of. Its agents bring
-// the run's last world; when over half of that world's members bring the same
+// Job: adoption of a run that this daemon has no memory of. The run's agents
+// send its last world; when over half of that world's members send the same
 // bytes, the run continues.
 #include <algorithm>
 #include <optional>
@@ -19,8 +19,9 @@ constexpr uint64_t kGenerationsUnseen = 1000;
 
 }  // namespace
 
-// True: the claim is kept, and its stream waits until enough agents claim the
-// same world or until their time is over; or the agent was told to redial.
+// Returns true if the claim is kept, and its stream waits until enough agents
+// claim the same world or until the time for claims is over; or if the agent
+// was told to redial.
 bool Job::TakeClaim(const Attend& attend) {
   const Adoption::Taken taken =
       adoption_.Take(attend, settings_, now_, limits_);
@@ -40,7 +41,7 @@ bool Job::TakeClaim(const Attend& attend) {
     case Adoption::Answer::kKept:
       break;
   }
-  // Its end was not seen by this daemon.
+  // This daemon did not see the older stream end.
   if (taken.older.has_value()) {
     out_.Close(*taken.older, absl::StatusCode::kAborted,
                v1::REFUSAL_CODE_REDIALED,
@@ -109,8 +110,8 @@ void Job::Adopt(const Claims::Claimed& chosen) {
       On(claim);
       continue;
     }
-    // It claimed an older world of this run: the node may have been evicted
-    // since.
+    // This agent claimed an older world of the run: its node may have been
+    // evicted since.
     out_.Close(
         claim.session, absl::StatusCode::kUnauthenticated,
         v1::REFUSAL_CODE_CREDENTIAL,
@@ -126,7 +127,7 @@ void Job::EndClaims() {
   adoption_.End();
 }
 
-// Too few agents came: their run has ended.
+// Too few agents came, so their run counts as ended.
 void Job::RefuseClaims() {
   adoption_.Forgo();
   for (const Attend& claim : adoption_.TakeAll()) {

@@ -1,5 +1,5 @@
-// Job: attending. Which nodes are admitted, and what a node that comes back is
-// told.
+// Job: attending. Decides which nodes are admitted, and what a node that comes
+// back is told.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -17,13 +17,14 @@
 namespace rollcall {
 bool Job::CredentialStands(const v1::Hello& hello) const {
   const Node* const at = membership_.Find(hello.node());
-  // Not known: the daemon was restarted, or has removed the node.
+  // The node is not known: the daemon was restarted, or has removed the node.
   if (at == nullptr || at->restored()) return true;
   const Node& node = *at;
   const uint64_t from = hello.previous_incarnation();
   if (from == 0) return node.hello.incarnation() == hello.incarnation();
   if (node.hello.incarnation() == from) return true;
-  // It has attended again already, and its Welcome was lost.
+  // The agent has already attended again with this incarnation, and its Welcome
+  // was lost.
   return node.hello.incarnation() == hello.incarnation() &&
          node.attended_from == from && !node.confirmed;
 }
@@ -38,8 +39,8 @@ bool Job::HasCredential(const v1::Hello& hello) const {
   const Node* const at = membership_.Find(hello.node());
   if (at == nullptr || at->gone) return false;
   const Node& node = *at;
-  // The incarnations of a committed world are in its world commit, which every
-  // member has.
+  // A world commit has the incarnations of its world, and every member has the
+  // commit.
   if (node.restored()) {
     return node.incarnation_committed != 0 &&
            node.incarnation_committed == hello.incarnation();
@@ -79,8 +80,8 @@ void Job::On(const Attend& attend) {
   if (probed_again) ProbeAgain(node, moved);
 }
 
-// Why this agent may not attend; nullopt: it may. Makes room for it if it
-// can.
+// Why this agent may not attend; nullopt: it may. Makes room for the agent if
+// possible.
 std::optional<Refused> Job::RefusalOf(const Attend& attend) {
   const v1::Hello& hello = attend.hello;
   if (!hello.run().empty() && !IsRun(hello.run())) {
@@ -98,13 +99,13 @@ std::optional<Refused> Job::RefusalOf(const Attend& attend) {
   if (const Node* const node = membership_.Find(hello.node())) {
     std::optional<Refused> refused =
         Names().Refuse(hello, attend.observed_address, *node);
-    // A name that has gone needs room again, as a new one does.
+    // A node that has gone needs room again, as a new node does.
     if (refused.has_value() || !node->gone || HasEnded()) return refused;
   }
   const uint32_t most =
       std::min(Limits::nodes_max, settings_.nodes_max() + Limits::spares_max);
-  // An agent that has acknowledged the job's end is not attached but still
-  // known.
+  // An agent that has acknowledged the job's end is still known, but not
+  // attached.
   const bool full = membership_.attached() >= most;
   if ((full && !DisplaceASpare(hello)) ||
       membership_.nodes().size() >= Membership::kKnownMax) {
@@ -123,7 +124,7 @@ NameRules Job::Names() const {
   return {{run(), running ? generation() : 0, HasEnded(), now_}, limits_};
 }
 
-// Returns whether there is room now.
+// Tries to remove a spare to make room. Returns whether there is room now.
 bool Job::DisplaceASpare(const v1::Hello& hello) {
   if (HasEnded()) return false;
   const std::optional<Displaced> displaced =
@@ -175,15 +176,15 @@ Job::Entered Job::Enter(const Attend& attend) {
                  "a newer stream of this agent is here");
       membership_.Disconnect(node);
     }
-    // The agent reports its stalled ranks again, and gets time to do so.
+    // The agent reports its stalled ranks again; it gets time to do so.
     if (node.member()) hangs_.Drop(RankOf(node, 0), node.hello.ranks());
     node.tells_until = now_ + limits_.lease;
     hangs_.AwaitMember(now_, limits_);
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
     probes_.Forget(name);
-    // The agent had ranks in a world before it was declared lost. A token does
-    // not prove that.
+    // Whether the agent had ranks in a world before it was declared lost. Only
+    // a credential proves that; a token does not.
     const bool same_agent =
         attend.hello.has_node_credential() &&
         attend.hello.previous_incarnation() != 0 &&
@@ -202,7 +203,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   }
   node.by_credential = attend.hello.has_node_credential();
   credentials_.Admit(attend.hello, redialed);
-  // Set hello before the stream and the deadline, whose keys have its name.
+  // Set hello before the stream and the deadline, because their keys contain
+  // the name in hello.
   v1::Facts planned_with = node.hello.facts();
   node.hello = attend.hello;
   if (node.told_facts.has_value()) {
@@ -223,8 +225,8 @@ Job::Entered Job::Enter(const Attend& attend) {
     node.reason = excluded ? node.excluded_for : "";
   }
   node.broke_with_many = false;
-  // Only its next incarnation, or blame that moves to another node, ends this
-  // exclusion.
+  // This exclusion ends only with the node's next incarnation, or when the
+  // blame moves to another node.
   if (excluded) membership_.Exclude(node);
   if (!HasEnded()) Renew(node);
   node.state = StateByPhase(node);
@@ -279,8 +281,9 @@ void Job::TakeUp(Node& node, const v1::ResumeState& resume_state) {
     if (resume_state.prepared_generation() == generation()) {
       out_.SendTo(node, formation_.CommitMessage());
     } else {
-      // The same agent, but it has lost what it had prepared. It may have a
-      // seat again once its ranks have stopped, after a delay that grows.
+      // The same agent came back, but it has lost what it had prepared. It may
+      // have a seat again once its ranks have stopped, after a delay that
+      // grows.
       const std::string text =
           absl::StrCat(node.name(), " came back without its world");
       Exclude(node, text);
@@ -289,8 +292,8 @@ void Job::TakeUp(Node& node, const v1::ResumeState& resume_state) {
     }
   }
   if (FenceLeft(now_) > absl::ZeroDuration() && !fence().IsOf(node)) {
-    // The others have this message already; it is not repeated when a node
-    // arrives.
+    // The other nodes have this message already, so this arrival does not send
+    // it again to all.
     *message.mutable_waiting() = JobReport(*this).Waiting();
     out_.SendTo(node, message);
   }
@@ -298,14 +301,13 @@ void Job::TakeUp(Node& node, const v1::ResumeState& resume_state) {
     store_.Attended(static_cast<uint32_t>(node.node_rank));
     SendStoreMessages();
   }
-  // So that a user who adds a node to a running world does not take it for
-  // hung.
+  // Otherwise a user who adds a node to a running world could take it to hang.
   if (IsRunning() && !node.member()) TellSpare(node);
   if (IsRunning() && node.member() && notices_.pending()) {
     *message.mutable_notice() = notices_.Now(now_);
     out_.SendTo(node, message);
   } else if (Leaves(node) && !membership_.IsExcluded(node)) {
-    // Nothing keeps this node here.
+    // No running rank keeps this node in the job.
     LeaveAtOnce(node, node.reason);
   }
 }

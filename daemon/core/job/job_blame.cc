@@ -1,5 +1,5 @@
-// Job: consequences of blame for a node: its checks between two generations,
-// and its quarantine if it fails them or is to blame repeatedly.
+// Job: what blame means for a node: checks between two generations, and
+// quarantine if it fails them or is to blame repeatedly.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ void Job::MadeProgress() {
   for (auto& [name, node] : membership_.nodes()) node.blames = 0;
 }
 
-// `times`: 1, or 0 to take the blame back because another failure was first.
+// `times`: 1, or 0 to take the blame back because another failure came first.
 void Job::BlameNode(const v1::RootCause& cause, uint32_t times) {
   if (cause.rank() < 0) return;
   Node* const at = membership_.Find(cause.node());

@@ -17,8 +17,8 @@
 namespace rollcall {
 namespace {
 
-// A plain command, whose ranks neither link nor write progress, has made
-// progress by running this long.
+// The time after which a plain command has made progress by running: its ranks
+// neither link nor write progress.
 constexpr absl::Duration kRunCountsAsProgress = absl::Minutes(10);
 
 }  // namespace
@@ -70,12 +70,12 @@ void Job::MaybeEndBlameWindow() {
   if (phase_ != Phase::kBlameWindow) return;
   if (!failures_.WindowIsOver(now_)) return;
   const v1::RootCause& cause = failures_.cause();
-  // The job was asked to end anyway.
+  // The job was asked to end in any case.
   if (notices_.end_then().has_value()) return Finish(*notices_.end_then());
   if (IsLostNode(cause)) {
-    // A lost node was the root cause, which costs no restart: continue without
-    // it.
-    // Ranks were left running for a failed end; the job goes on instead.
+    // The root cause is a lost node, which costs no restart, so the job
+    // continues without that node. The ranks were left running because the job
+    // seemed to have failed.
     if (limits_.linger > absl::ZeroDuration()) TellAbort();
     return Gather(/*at_once=*/true);
   }
@@ -96,7 +96,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
                           " code=", v1::ReasonCode_Name(code),
                           " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
-  // Before Part: the stream is closed with the reason.
+  // Close comes before Part, so that the stream ends with the reason.
   const Refused lost = RefusalOfLost(this->name(), name, code, reason);
   if (node.session != 0) {
     out_.Close(node.session, lost.code, lost.refusal, lost.text);
@@ -108,7 +108,7 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
     case Phase::kForming:
       return Reform(code, text, name);
     case Phase::kRunning:
-      // Its ranks have finished, so its loss changes nothing.
+      // The member's ranks have finished, so its loss changes nothing.
       if (finished) return;
       failures_.EndByLoss(world(),
                           CauseOfLostNode(name, code, reason, generation()),
@@ -123,7 +123,8 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   }
 }
 
-// A node that is lost within a lease of a rank's failure is the root cause.
+// If a node is lost within one lease of a rank's failure, that node is the root
+// cause.
 void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
                         const std::string& reason) {
   // Evicting a node that is alive says nothing about an earlier failure.
@@ -189,7 +190,7 @@ void Job::Finish(v1::End end) {
   newcomers_.StopGrowing();
   completion_.DropRecord();
   isolation_.End();
-  // A run that has ended is not replaced by an adopted one.
+  // An adopted run cannot replace a run that has ended.
   RefuseClaims();
   out_.Write(Journal::Kind::kRunEnded, generation(), *ending_.end());
   SendEnd();
@@ -208,8 +209,8 @@ v1::End Job::EndFor(const Node& node) const {
 }
 
 void Job::SendEnd() {
-  // Agents get different Ends if their exit codes differ. The job's own exit
-  // code is sent first.
+  // Agents get different Ends if their exit codes differ. Agents that get the
+  // job's own exit code come first.
   std::map<std::pair<bool, int>, std::vector<SessionId>> to;
   v1::DaemonMessage message;
   for (const auto& [session, name] : membership_.streams()) {
@@ -222,7 +223,7 @@ void Job::SendEnd() {
   }
 }
 
-// For a limited time, agents that have not heard of the end may still ask.
+// Agents that do not know of the end may still ask for it for a limited time.
 void Job::MaybeForget() {
   if (ending_.Forget(membership_.attached() > 0, !membership_.streams().empty(),
                      now_)) {

@@ -22,7 +22,8 @@ namespace {
 // Most nodes named in a log line.
 constexpr size_t kNamedMax = 8;
 
-// The address to which most nodes connect; empty: loopback.
+// The daemon's address to which most nodes connect; empty: they use loopback,
+// or the address is not known.
 std::string DaemonAddress(const Membership::Nodes& nodes) {
   std::map<std::string, size_t> nodes_at;
   for (const auto& [name, node] : nodes) {
@@ -88,14 +89,14 @@ void Job::MaybeForm() {
   if (!IsFenced(seated)) Form(seated);
 }
 
-// Its ranks of all earlier generations are gone.
+// The node's ranks of all earlier generations are gone.
 void Job::NoteStopped(const Node& node) {
   if (!fence().IsOf(node)) return;
   gathering_.fence().Gone(node.name());
   FenceOpened();
 }
 
-// Journaled, so that the next daemon does not wait either.
+// Journaled, so that the next daemon does not wait for the fence either.
 void Job::FenceOpened() {
   // Nothing is journaled after the end.
   if (HasEnded()) return;
@@ -122,7 +123,7 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
                  " reason=", Quoted(fence().Text(opens - now_, membership_))));
     out_.Changed();
   }
-  // A node without a seat may be a member of the last world.
+  // A node that is held (gets no seat yet) may be a member of the last world.
   absl::Time again = opens;
   for (const auto& [session, name] : membership_.streams()) {
     const absl::Time held = SeatsNow().HeldUntil(membership_.At(name));
@@ -132,15 +133,15 @@ bool Job::IsFenced(const std::vector<Seated>& seated) {
   return true;
 }
 
-// The fence may have opened since it was last asked.
+// Zero outside of gathering: the fence may have opened since it was last asked.
 absl::Duration Job::FenceLeft(absl::Time now) const {
   return phase_ != Phase::kGathering ? absl::ZeroDuration()
                                      : gathering_.FenceLeft(now);
 }
 
-// A job takes one of the daemon's places only while nodes attend. An agent that
-// has lost its stream gets as long to come back as after a restart of the
-// daemon. A job that has run keeps its place until join_timeout.
+// A job uses one of the daemon's limited places only while nodes attend. An
+// agent that has lost its stream gets as long to come back as after a restart
+// of the daemon. A job that has run keeps its place until join_timeout.
 void Job::MaybeEndUnattended() {
   gathering_.unattended().Note(membership_.attached() > 0, now_);
   if (!MayEndUnattended() || now_ < gathering_.unattended().Due(limits_))
@@ -180,13 +181,13 @@ void Job::Form(const std::vector<Seated>& seated) {
   }
   std::vector<std::string> without;
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
-  // While the ranks of a world wait, it matters which nodes are needed.
+  // While the ranks of a world wait, nodes that are not needed get fewer tries.
   const size_t needed = generation() > 0 ? settings_.nodes_min() : 0;
   if (!plan.ok() && probes_.MayRepeat(without, needed, membership_, now_)) {
     return;
   }
-  // Nodes that their peers cannot reach get no seat, and the job goes on. The
-  // launcher's own agent always has a seat.
+  // A node that its peers cannot reach gets no seat, and the job goes on. But
+  // the launcher's own agent must have a seat.
   const bool launchers =
       std::any_of(without.begin(), without.end(), [&](const std::string& name) {
         return membership_.At(name).hello.launcher();
@@ -198,7 +199,7 @@ void Job::Form(const std::vector<Seated>& seated) {
       probes_.Unreached(name, now_ + limits_.unreached_delay,
                         std::move(partners[name]));
     }
-    // If too few nodes are left, this waits for others.
+    // If too few nodes are left, MaybeForm waits for others.
     return MaybeForm();
   }
   if (!plan.ok()) {
@@ -233,7 +234,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
                          " after enough were there")
           : "");
   for (auto& [name, node] : membership_.nodes()) {
-    // The seat of a node that was not waited for goes to another node.
+    // If a node was not waited for, another node gets its seat.
     node.seat = -1;
     node.node_rank = -1;
     node.prepared = false;
@@ -277,8 +278,9 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
   out_.Changed();
 }
 
-// Reports properties that all nodes should share and do not, if that is new. In
-// a strict job, nodes that differ get no seat. Returns whether there are any.
+// Reports new differences in properties that all nodes should share. In a
+// strict job, nodes that differ get no seat. Returns whether there are such
+// nodes.
 bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                            const NetworkPlan& plan) {
   const Preflight::Verdict verdict =
@@ -333,7 +335,8 @@ void Job::DropLaggards() {
   std::vector<std::string> names;
   for (auto& [name, node] : membership_.nodes()) {
     if (!node.member() || node.prepared) continue;
-    // Counted as a loss however long it was in worlds, so the delay grows.
+    // This makes Exclude count a loss, even if the node was in worlds for long,
+    // so that the delay grows.
     node.joined_at = absl::InfiniteFuture();
     Exclude(node, absl::StrCat("did not prepare generation ", generation(),
                                " within ",
@@ -347,9 +350,8 @@ void Job::DropLaggards() {
          names.front());
 }
 
-// A late node says that its ranks are gone or that it is prepared: it may have
-// a seat again. Exclude has counted a loss, so the delay grows with each
-// repetition.
+// A late node reports that its ranks are gone or that it is prepared, so it may
+// have a seat again. Exclude has counted a loss, so the delay grows each time.
 void Job::TakeBackLate(Node& node) {
   if (!std::exchange(node.late, false)) return;
   const std::string& name = node.name();
@@ -432,7 +434,7 @@ std::optional<v1::StateSource> Job::FindStateSource() {
 void Job::Reform(v1::ReasonCode code, const std::string& reason,
                  const std::string& node) {
   EndGeneration(code, reason, node);
-  // All ranks were asked to end anyway; no new world is formed.
+  // All ranks were asked to end in any case, so no new world is formed.
   if (notices_.end_then().has_value()) return Finish(*notices_.end_then());
   Gather(/*at_once=*/true);
 }
@@ -441,10 +443,10 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
                         const std::string& node, bool tell) {
   CHECK(HasWorld());
   if (IsRunning()) {
-    // From now on the world's members may run unheard.
+    // From now on the world's members may run without being heard.
     gathering_.fence() = Fence(world(), *formation_.world_commit(),
                                completion_.finished(), membership_, now_);
-    // Journaling it with the end of the generation would be too late.
+    // The end of the generation must not be journaled before this record.
     if (completion_.record_due() != absl::InfiniteFuture()) JournalFinished();
   }
   failures_.reasons().Ended(generation(), code, reason, node,
@@ -469,13 +471,14 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   out_.Changed();
 }
 
-// To the members of the generation that has ended.
+// Sends Abort to the members of the generation that has ended.
 void Job::TellAbort() {
   v1::DaemonMessage message;
   message.mutable_abort()->set_generation(generation());
   message.mutable_abort()->set_code(failures_.reasons().next().code());
   message.mutable_abort()->set_reason(failures_.reasons().next().reason());
-  // The rank that hung is killed at once: it would not react to SIGTERM.
+  // The rank that hangs is killed at once, because it would not react to
+  // SIGTERM.
   if (failures_.reasons().next().code() == v1::REASON_CODE_HANG &&
       !failures_.reasons().next().node().empty()) {
     const auto rank = static_cast<uint32_t>(failures_.cause().rank());

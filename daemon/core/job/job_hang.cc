@@ -25,8 +25,8 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
                             " rank=", rank, " node=", node.name(), " step=",
                             stalled.step(), " text=", Quoted(stalled.text())));
   }
-  // A verdict that is due waits for the next tick, which tells how late the
-  // daemon is: messages about the other ranks may still be queued.
+  // If the verdict is due, it waits for the next Tick. The Tick tells how late
+  // the daemon is: reports about other ranks may still be queued.
   if (now_ < hangs_.due()) MaybeEndHung();
 }
 
@@ -37,15 +37,15 @@ void Job::BeginStarts() {
 }
 
 void Job::NoteStarted(Node& node, absl::Duration took) {
-  // Nothing bounds the time of an agent that has attended again and has not
-  // been in a world since; it repeats it there.
+  // The agent has attended again and has not been in a world since, so nothing
+  // bounds the time that it reports. It reports the time again in a world.
   if (node.joined_at == absl::InfiniteFuture()) return;
-  // No start takes longer than the node has been in worlds.
+  // A start takes no longer than the node has been in worlds.
   took = std::min(took, now_ - node.joined_at);
   const bool known = node.start_took.has_value();
   node.start_took = std::max(took, node.start_took.value_or(took));
   if (known || !IsRunning() || !node.member()) return;
-  out_.Changed();  // Its first step shows.
+  out_.Changed();  // Status shows the node's first step.
   if (!starts_.Add(took)) return;
   out_.Say(Log::Level::kInfo,
            absl::StrCat(
@@ -72,8 +72,8 @@ void Job::MaybeEndHung() {
   const auto hang = hangs_.Judge(
       Hangs::World::Of(world(), completion_, membership_), now_, limits_);
   if (!hang.has_value()) return;
-  // The time that it has run is not progress here: the ranks may have stalled
-  // all along.
+  // Here running for some time is not progress: the ranks may have stalled
+  // since their start.
   if (HasProgressed(membership_)) MadeProgress();
   if (!hang->disbelieved_reason.empty()) {
     out_.Say(Log::Level::kWarning,

@@ -1,4 +1,4 @@
-// JobKeys: what a Job needs of the shell's keys.
+// JobKeys: what a Job uses of the shell's keys.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_JOB_KEYS_H_
 #define ROLLCALL_DAEMON_CORE_JOB_JOB_KEYS_H_
 

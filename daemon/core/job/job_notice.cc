@@ -1,4 +1,4 @@
-// Job: nodes that leave, newcomers, and what all ranks are asked for first.
+// Job: nodes that leave, newcomers, and notices to all ranks before a change.
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -21,22 +21,24 @@ constexpr size_t kCalledNamedMax = 16;
 
 void Job::On(const DrainAsked& drain) {
   Node* const at = membership_.Find(drain.node);
-  if (at == nullptr || at->gone) return;  // The shell said so.
+  if (at == nullptr || at->gone) return;  // The shell has told the admin.
   AskToLeave(*at, drain.deadline,
              drain.reason.empty() ? "drained" : drain.reason);
-  // The admin is told that the request is done. An agent would ask again.
+  // Journal at once: the admin is told that the request is done, and does not
+  // repeat it. An agent would repeat its request.
   if (notices_.unwritten()) JournalLeaving();
 }
 
 void Job::On(const EvictAsked& evict) {
-  if (HasEnded()) return;  // The shell said so.
+  if (HasEnded()) return;  // The shell has told the admin.
   const std::string reason = evict.reason.empty()
                                  ? "evicted"
                                  : absl::StrCat("evicted: ", evict.reason);
   for (const std::string& name : evict.nodes) {
     if (HasEnded()) return;
     if (evict.former) {
-      // Its credential became invalid when the other agent took the name.
+      // The former agent's credential became invalid when the other agent took
+      // the name.
       out_.Say(Log::Level::kWarning,
                absl::StrCat("event=evict node=", name,
                             " former=true reason=", Quoted(reason)));
@@ -52,16 +54,18 @@ void Job::On(const EvictAsked& evict) {
       out_.Say(Log::Level::kWarning, absl::StrCat("event=evict node=", name,
                                                   " reason=", Quoted(reason)));
     }
-    // The agent that had the name before may still run ranks.
+    // If another agent had taken over the name, the former one may still run
+    // ranks.
     if (!taken_over && gathering_.fence().Gone(name)) FenceOpened();
-    // The node is evicted. If it is admitted again, it is not asked to leave.
+    // Eviction replaces a request to leave. If the node is admitted again, it
+    // is not asked to leave.
     if (!HasEnded()) ForgetLeaving(name);
   }
 }
 
 void Job::OnLeaving(Node& node, const v1::Leaving& leaving) {
-  // Counts as a loss, since the node may attend again at once. A drain by a
-  // person does not count.
+  // This counts as a loss, because the node may attend again at once. A drain
+  // by a person does not count.
   newcomers_.Lost(node, generation(), now_, limits_);
   AskToLeave(node, LeavingDeadline(leaving, limits_), leaving.reason());
 }
@@ -89,11 +93,11 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
   Ask(notices_.kind(), deadline, text, again);
 }
 
-// For a node without a running rank.
+// For a node on which no rank runs.
 void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   const bool forming = phase_ == Phase::kForming && node.member();
-  // A member that leaves between two generations ends the job, as it would have
-  // just before.
+  // If a member leaves between two generations, the job ends, as it would have
+  // ended just before.
   const bool between =
       generation() > 0 && node.seat >= 0 && phase_ == Phase::kGathering;
   const bool finished = IsRunning() && node.member();
@@ -110,7 +114,8 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
   if (forming) Reform(v1::REASON_CODE_LEAVING, reason, name);
 }
 
-// Whether too few nodes would be left; nodes that already leave do not count.
+// Whether fewer than nodes_min nodes would be left. Nodes that already leave do
+// not count.
 bool Job::TooFewWithout(const std::string& node) const {
   // A cheap test before counting, since this is called for each of thousands.
   if (membership_.present() + membership_.suspects() >
@@ -140,7 +145,7 @@ void Job::ForgetLeaving(const std::string& name) {
   if (notices_.LeavingChanged(now_)) JournalLeaving();
 }
 
-// The node's agent may exit.
+// Tells the node's agent that it may exit.
 void Job::SendLeft(const Node& node) {
   v1::DaemonMessage message;
   message.mutable_end()->set_finished(true);
@@ -207,7 +212,7 @@ void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {
   notices_.Killed(RankOf(node, exited.local_rank()), node.name());
 }
 
-// For a notice of this daemon's previous life that was not journaled: ranks
+// For a notice of this daemon's previous life that was not journaled. Ranks
 // wait at its boundary, or have ended because of it.
 void Job::AskDuringChange() {
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
@@ -226,8 +231,8 @@ void Job::EndAtBoundary() {
   Reform(outcome.code, outcome.reason, outcome.node);
 }
 
-// The generation has ended, at its boundary or before: nodes that were asked to
-// leave now leave.
+// The generation has ended, at its boundary or before. Nodes that were asked to
+// leave do so now.
 void Job::DropPending() {
   notices_.Drop();
   newcomers_.StopGrowing();
@@ -245,7 +250,7 @@ void Job::DropPending() {
 
 // --- Newcomers ---------------------------------------------------------------
 
-// It may have a seat once others have reached it.
+// The node may have a seat once others have reached it.
 void Job::GrowSoon(Node& node) {
   const bool fills =
       membership_.present() == settings_.nodes_max() &&
@@ -272,7 +277,7 @@ void Job::MaybeGrow() {
       absl::StrCat("to take in ", NameList(called, kCalledNamedMax)));
 }
 
-// So that a user sees why a node waits although a seat is free.
+// Shows the user why a node waits although a seat is free.
 void Job::SayHold(Node& node) {
   const std::string reason = newcomers_.HoldText(node.name(), now_, limits_);
   if (node.seat >= 0 || reason.empty()) return;

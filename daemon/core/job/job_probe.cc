@@ -1,4 +1,4 @@
-// Job: nodes probe each other before a world is formed, and while it runs.
+// Job: the probes of nodes by each other, before and while a world runs.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-// How often the probe results of a node may become outdated before a world
+// How many times a node's probe results may become outdated before a world
 // runs.
 constexpr int kReprobesMax = 3;
 
@@ -37,9 +37,8 @@ bool Job::AwaitProbes(const std::vector<PlanNode>& nodes,
   return round.open;
 }
 
-// The node's probe results are outdated. A node for which this happens
-// repeatedly is excluded; otherwise it would be probed each time and all others
-// would wait.
+// The node's probe results are outdated. If this happens repeatedly, the node
+// is excluded; otherwise it would be probed each time while all others wait.
 void Job::ProbeAgain(Node& node, bool moved) {
   if (HasEnded()) return;
   const std::string name = node.name();
@@ -61,9 +60,9 @@ void Job::ProbeAgain(Node& node, bool moved) {
          absl::StrCat(name, " has other addresses than before"), name);
 }
 
-// Takes the current facts of an agent that continues, and returns what changed
-// among the facts that worlds are planned with. Probe results for its former
-// addresses say nothing about new ones. For a member of the running world, new
+// Takes the current facts of an agent that continues. Returns which of the
+// facts that worlds are planned with have changed. Probe results for former
+// addresses do not apply to new ones. For a member of the running world, new
 // facts apply when that world ends; until then others reach it at its former
 // addresses.
 FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
@@ -92,7 +91,8 @@ FactsChange Job::TakeFacts(Node& node, const v1::Facts& facts) {
   return change;
 }
 
-// The running world has ended.
+// Applies the facts that members reported while the world ran. The world has
+// ended.
 void Job::TakeToldFacts() {
   for (auto& [name, node] : membership_.nodes()) {
     if (!node.told_facts.has_value()) continue;
@@ -142,7 +142,7 @@ void Job::JudgeRound() {
   }
 }
 
-// Its addresses are proven as far as possible now.
+// All that can be proven about the node's addresses now is proven.
 void Job::SetReached(Node& node) {
   probes_.Forget(node.name());
   newcomers_.GrowBy(now_);
@@ -170,7 +170,7 @@ void Job::SetUnreached(Node& node, const std::string& why,
   out_.Changed();
 }
 
-// How much earlier nodes that were not reached are probed again.
+// How much earlier than usual nodes that were not reached are probed again.
 absl::Duration Job::SoonerProbed() const {
   const bool awaited = phase_ == Phase::kGathering &&
                        probes_.Able(membership_, now_) < settings_.nodes_min();
@@ -178,7 +178,7 @@ absl::Duration Job::SoonerProbed() const {
                  : absl::ZeroDuration();
 }
 
-// Nodes that were not reached are probed again, in case that was fixed.
+// Probes nodes again that were not reached, because the cause may be gone.
 void Job::TakeBackUnreached() {
   if (!MayProbeUnreached() || isolation_.on()) return;
   for (const std::string& name :

@@ -133,7 +133,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
                       ? v1::NODE_STATE_RUNNING
                       : node.state);
     row.set_node_rank(formed ? node.node_rank : -1);
-    // Hidden until the agent has its credential. Before that, any client that
+    // Hidden until the agent has its credential. Before that, a client that
     // shows a token and this incarnation would get the Welcome that is meant
     // for the agent.
     const bool has_credential = node.confirmed || node.by_credential;
@@ -146,7 +146,8 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     }
     row.set_ranks(node.hello.ranks());
     row.set_step(node.step);
-    // Why it has no seat, or, for a member, what is wrong with its network.
+    // Why the node has no seat, or, for a member, what is wrong with its
+    // network.
     row.set_reason(node.reason.empty() && node.member() ? node.plan_warning
                                                         : node.reason);
     row.set_seat(node.seat);

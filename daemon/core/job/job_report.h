@@ -23,15 +23,16 @@ class JobReport {
 
   v1::JobState State() const;
   v1::JobStatus Status(absl::Time now) const;
-  // To the nodes of a job that gathers: which nodes it waits for, and why.
+  // For the nodes of a gathering job: which nodes it waits for, and why.
   v1::Waiting Waiting() const;
-  // Which nodes a job that gathers has too few of.
+  // Which nodes a gathering job still lacks.
   std::string MissingText() const;
   // Why this node has no seat in the running world; empty: all seats are taken.
   std::string WhyNoSeat(const Node& node) const;
   // Whether no world is formed yet because nodes probe each other.
   bool IsProbing() const { return job_.probes_.UnderWay(job_.now_); }
-  // Of the world that is proposed or runs; 0: there is none.
+  // The number of nodes in the world that is proposed or runs; 0: there is
+  // none.
   size_t world_nodes() const {
     return static_cast<size_t>(job_.world().members_size());
   }

@@ -1,4 +1,4 @@
-// Job: how a job begins: new, or restored from its journal.
+// Job: how a Job value begins: as a new run, or restored from its journal.
 #include <algorithm>
 #include <utility>
 
@@ -65,7 +65,8 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   if (!state.proposal.has_value()) return absl::NotFoundError("no proposal");
   absl::StatusOr<v1::World> world = DecodeWorld(state.proposal->world());
   if (!world.ok()) return world;
-  // Its number is below the highest if it was adopted from its members.
+  // The world's generation is below state.generation if it was adopted from its
+  // members.
   bool fits = world->run() == state.run &&
               world->generation() <= state.generation &&
               world->generation() == state.proposal->generation();
@@ -79,8 +80,8 @@ absl::StatusOr<v1::World> WorldOf(const JournalState& state) {
   return absl::InvalidArgumentError("a world of another run or generation");
 }
 
-// The fence of the last committed world. The journal does not say when its
-// members were last heard. The restart is the latest possible time.
+// The fence of the last committed world. The journal does not contain when its
+// members were last heard; the restart is the latest possible time.
 Fence FenceOf(const JournalState& state, const Membership& membership,
               absl::Time now) {
   if (!state.ran_proposal.has_value() || !state.ran_world_commit.has_value())
@@ -127,8 +128,8 @@ absl::Status Job::CheckJournal(const JournalState& state) {
   if (absl::Status admitted = AdmitSettings(settings); !admitted.ok()) {
     return admitted;
   }
-  // Far enough below the maximum of a message that the run can continue from
-  // it.
+  // Far enough below the maximum of the message's field that the run can
+  // continue to count from it.
   return AdmitCount("generation", state.generation, uint64_t{1} << 61);
 }
 
@@ -169,7 +170,8 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
     if (world_commit.has_value())
       node.node_rank = static_cast<int>(member.node_rank());
     if (world_commit.has_value()) node.served_in = world.generation();
-    // It may have run for long, so its loss does not delay newcomers.
+    // The world may have run for long, so the node's loss does not delay
+    // newcomers.
     if (world_commit.has_value()) node.joined_at = absl::InfinitePast();
     if (world_commit.has_value() && row < world_commit->incarnations_size()) {
       node.incarnation_committed = world_commit->incarnations(row);
@@ -178,7 +180,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   }
   if (!world_commit.has_value()) return;
   generations_.TakeUp(world.generation());
-  // A committed world runs, even while members have not come back yet.
+  // A committed world runs, even if some members have not come back yet.
   phase_ = Phase::kRunning;
   formation_.TakeUp(world, proposal, *world_commit);
   completion_ = Completion(world, /*taken_up=*/true, now_, membership_);
@@ -194,8 +196,8 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
 void Job::Await(Node& node) {
   node.state = v1::NODE_STATE_SUSPECT;
   node.reason = "not back since the daemon was restarted";
-  // Most nodes are not heard after a restart, so this one's silence is no
-  // evidence against it.
+  // After a restart most nodes are not heard, so one node's silence does not
+  // show that this node failed.
   node.broke_with_many = true;
   membership_.Suspect(node);
   node.lease_until = now_ + limits_.reattach_grace;
@@ -213,7 +215,8 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
          membership_.nodes().size() >= Membership::kKnownMax)) {
       continue;
     }
-    // A node that has left already does not come back, and is removed then.
+    // A node that has already left does not come back, and is removed after
+    // reattach_grace.
     notices_.Leave(name);
     Node& node = membership_.Add(name);
     if (at == nullptr) {
@@ -227,13 +230,13 @@ void Job::TakeUpLeaving(const v1::Notice& leaving) {
   if (!IsRunning() || (names.empty() && !end)) return;
   Ask(notices_.kind(), limits_.reattach_grace + limits_.stop_grace,
       end ? end->reason() : absl::StrCat(*names.begin(), " leaves"));
-  out_.Clear();  // No agent is here yet.
+  out_.Clear();  // There is no agent to send to yet.
 }
 
 std::vector<Action> Job::Start() {
   if (generation() == 0) {
     out_.Write(Journal::Kind::kRunStarted, 0, settings_);
-    // Clears the node epochs that were journaled before.
+    // Replaces the node epochs that were journaled before.
     if (credentials_.epochs().highest() > 0 ||
         credentials_.epochs().bytes() > 0) {
       out_.Write(Journal::Kind::kNodeEpochs, 0, credentials_.epochs().Whole());
@@ -243,7 +246,7 @@ std::vector<Action> Job::Start() {
   out_.Say(Log::Level::kInfo,
            absl::StrCat("event=start nodes=", settings_.nodes_min(), ":",
                         settings_.nodes_max(), " generation=", generation()));
-  // All ranks were asked to end, and none runs that the end would wait for.
+  // All ranks were asked to end, and no rank runs, so the job ends now.
   if (notices_.end_then().has_value() && phase_ == Phase::kGathering) {
     Finish(*notices_.end_then());
   }

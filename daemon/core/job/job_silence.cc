@@ -1,4 +1,4 @@
-// Job: silence. One node that is not heard is lost; if most nodes are not
+// Job: silence. A single node that is not heard is lost. If most nodes are not
 // heard, the daemon takes itself to be isolated.
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ void Job::NoteBreak(Node& node) {
     if (at == nullptr || at->gone || at->session != 0 || at->broke_with_many) {
       continue;
     }
-    // It is lost when its lease ends.
+    // The node is lost only when its lease ends.
     at->broke_with_many = true;
     at->reason = "its stream broke together with many others";
     membership_.SetDeadline(*at, std::max(at->deadline, at->lease_until));
@@ -47,7 +47,8 @@ void Job::MaybeTakeItselfForCutOff() {
 // The node sent something, or the daemon knows what happened to it.
 void Job::HeardFrom(const std::string& name) {
   if (!isolation_.NoteHeard(name)) return;
-  // A cheap test before counting, since this is called for each of thousands.
+  // A cheap test before the count, because this is called for thousands of
+  // nodes.
   if (!isolation_.on() ||
       !isolation_.FewAreSilent(static_cast<size_t>(world().members_size()))) {
     return;

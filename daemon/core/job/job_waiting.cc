@@ -1,4 +1,4 @@
-// Job: what waiting nodes are told.
+// Job: messages to waiting nodes.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ void Job::TellSpare(const Node& node) {
   out_.SendTo(node, std::move(message));
 }
 
-// Sends spares their reason again, since the last one is no longer true.
+// Sends spares their reason again, because the last one is no longer true.
 void Job::TellSpares() {
   if (!IsRunning()) return;
   for (const auto& [name, node] : membership_.nodes()) {
@@ -25,7 +25,7 @@ void Job::TellSpares() {
   }
 }
 
-// At most once a second, and only if something changed.
+// Sends at most once a second, and only if something has changed.
 void Job::TellWaiting() {
   v1::DaemonMessage message;
   v1::Waiting& waiting = *message.mutable_waiting();
@@ -38,8 +38,8 @@ void Job::TellWaiting() {
     waiting_.TellAt(now_ + absl::Seconds(1));
     waiting = JobReport(*this).Waiting();
     to = membership_.Streams();
-    // While a fence holds, a change of the remaining time or of the present
-    // nodes is not sent.
+    // While a fence holds, a change of only the remaining time or of the
+    // present nodes is not sent.
     if (FenceLeft(now_) > absl::ZeroDuration()) {
       said = fence().Text(limits_.unheard(), membership_);
     }
@@ -59,7 +59,8 @@ void Job::TellWaiting() {
     waiting_.TellAt(now_ + absl::Minutes(1));
     for (const v1::Member& member : world().members()) {
       Node* const at = membership_.Find(member.node());
-      if (at == nullptr || at->gone) continue;  // Finished, left.
+      // The member has finished and left.
+      if (at == nullptr || at->gone) continue;
       if (at->ended()) {
         if (at->session != 0) to.push_back(at->session);
       } else {

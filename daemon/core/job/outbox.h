@@ -1,5 +1,6 @@
-// Outbox: what one Step of a Job returns: messages, closed streams, journal
-// records and log lines, in the order in which the shell carries them out.
+// Outbox: collects what one Step of a Job returns: messages, closed streams,
+// journal records and log lines, in the order in which the shell carries them
+// out.
 //
 // Thread rule: one thread at a time; in practice the loop thread only.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_OUTBOX_H_
@@ -36,7 +37,8 @@ class Outbox {
   void Say(Log::Level level, const std::string& text);
   // A line that this node's messages cause; LogQuota limits such lines.
   void SayOf(const Node& node, Log::Level level, const std::string& text);
-  // A line that a Hello from this address causes. It may be of no node.
+  // A line that a Hello from this address causes; it may belong to no known
+  // node.
   void SayOf(const std::string& address, Log::Level level,
              const std::string& text);
   void ForgetJob() { actions_.push_back(Forget{}); }

@@ -1,11 +1,11 @@
 // Membership: the nodes of a job, their streams, deadlines and exclusions.
 //
-// It keeps the entries and the indices over them consistent. It decides nothing
-// about worlds: Job reads and changes the fields of a Node, and Job says which
+// It keeps the entries and their indices consistent. It decides nothing about
+// worlds: Job reads and changes the fields of a Node, and Job decides which
 // node is lost or excluded.
 //
 // Invariants:
-//   1. A node with a session is in streams(), and no other one is.
+//   1. A node with a session is in streams(), and no other node is.
 //   2. Only nodes with a stream are excluded.
 //   3. A suspect has no stream and is not gone.
 //   4. A node is gone for good: its next incarnation starts with an empty Node.
@@ -35,110 +35,116 @@ namespace rollcall {
 
 struct Node {
   v1::Hello hello;
-  // Facts that it sent while its world ran.
+  // Facts that the node sent while its world ran.
   std::optional<v1::Facts> told_facts;
-  // How often its probe results became outdated since its last world.
+  // How many times its probe results became outdated since its last world.
   int reprobes = 0;
-  // Worlds that it has refused.
+  // How many worlds it has refused.
   int refusals = 0;
   std::string observed_address;
-  // Address of the daemon to which it connected; see Attend.
+  // The daemon's address to which it connected; see Attend.
   std::string arrived_at;
   // Its clock minus the daemon's; see Attend.
   std::optional<absl::Duration> clock_offset;
-  // It has sent a message since its Welcome, so it has its credential.
+  // The agent has sent a message since its Welcome, so it has its credential.
   bool confirmed = false;
-  // It attended with a credential, so its Welcome needs none.
+  // The agent attended with a credential, so its Welcome needs none.
   bool by_credential = false;
-  // When it was given its latest credential.
+  // When the agent was given its latest credential.
   absl::Time credential_at = absl::InfinitePast();
-  // For a restored member: its incarnation when its world was committed; 0:
-  // not known.
+  // For a restored member: the incarnation with which its world was committed;
+  // 0: not known.
   uint64_t incarnation_committed = 0;
-  // The incarnation of the credential with which it attended again.
+  // The incarnation of the credential with which the agent attended again.
   uint64_t attended_from = 0;
-  // 0: no living stream.
+  // 0: it has no open stream.
   SessionId session = 0;
   // When this incarnation first attended; InfinitePast: before this daemon
   // started.
   absl::Time attended_at = absl::InfinitePast();
-  // When a world with it was first committed; InfiniteFuture: not yet.
+  // When the first world with this node was committed; InfiniteFuture: none was
+  // yet.
   absl::Time joined_at = absl::InfiniteFuture();
-  // The world was ended to take it in, and the next one is not formed yet.
+  // A world was ended to take the node in, and the next world is not formed
+  // yet.
   bool called = false;
-  // When it is lost unless it is heard before. Change it with SetDeadline.
+  // When the node is lost unless it is heard before. Change it with
+  // SetDeadline.
   absl::Time deadline = absl::InfiniteFuture();
-  // When it was last heard. For a restored node: when the wait for it began.
+  // When the node was last heard. For a restored node: when the wait for it
+  // began.
   absl::Time heard_at = absl::InfinitePast();
-  // When its lease ends, whatever happens to its stream.
+  // When the node's lease ends, whatever happens to its stream.
   absl::Time lease_until = absl::InfiniteFuture();
-  // It came back with a new stream. Until then, or until its next heartbeat,
-  // it may repeat which of its ranks are stalled.
+  // Set when the node came back with a new stream. Until this time, or until
+  // its next heartbeat, it may repeat which of its ranks are stalled.
   absl::Time tells_until = absl::InfinitePast();
-  // When its stream last broke.
+  // When the node's stream last broke.
   absl::Time suspect_since = absl::InfinitePast();
-  // Its stream broke together with many others, or it has not come back since
-  // the daemon was restarted: its silence is no evidence against it.
+  // The node's stream broke together with many others, or the node has not come
+  // back since the daemon was restarted. So its silence is no evidence against
+  // it.
   bool broke_with_many = false;
   v1::NodeState state = v1::NODE_STATE_ATTENDING;
   int seat = -1;
-  // In the current world; -1: not a member.
+  // The node rank in the current world; -1: not a member.
   int node_rank = -1;
   bool prepared = false;
   bool stopped = false;
-  // Its linked rank with the highest step, if one holds the whole state.
+  // The node's linked rank with the highest step, if a rank holds the whole
+  // state.
   std::optional<v1::RankState> state_held;
   bool quarantined = false;
-  // It has no seat because it did not prepare in time.
+  // The node has no seat because it did not prepare in time.
   bool late = false;
-  // It has no seat because its facts differ from those of the others. Holds
-  // for the rest of this incarnation.
+  // The node has no seat because its facts differ from those of the others.
+  // This holds for the rest of this incarnation.
   bool differs = false;
-  // Why it is quarantined or differs.
+  // Why the node is quarantined or differs.
   std::string excluded_for;
-  // The latest warning about its network plan.
+  // The latest warning about the node's network plan.
   std::string plan_warning;
-  // It failed its checks, whichever node is to blame.
+  // The node failed its checks, whichever node is to blame.
   bool unfit = false;
-  // Failures in a row that it was to blame for.
+  // How many failures in a row the node was to blame for.
   uint32_t blames = 0;
-  // The id of its check request, and when the daemon stops waiting for the
-  // result.
+  // The id of the node's check request, and when the daemon stops waiting for
+  // the result.
   uint64_t check = 0;
   absl::Time checked_until = absl::InfinitePast();
-  // Local ranks of the current generation that exited 0.
+  // Local ranks of the current generation that have exited 0.
   std::set<uint32_t> done;
   // How many of its ranks are started in the current generation, counted from
   // local rank 0.
   uint32_t started = 0;
-  // Generation of the last world that ran with it; 0: none.
+  // The generation of the last world that ran with this node; 0: none.
   uint64_t served_in = 0;
-  // Lost or left for good. The entry is kept only so that messages can name
-  // it.
+  // The node is lost, or has left for good. The entry is kept only so that
+  // messages can name the node.
   bool gone = false;
   // The highest step that its ranks have published, and its value when the
   // running world was committed. nullopt: an earlier daemon committed the
   // world, and the node has not reported a step since.
   uint64_t step = 0;
   std::optional<uint64_t> step_before;
-  // Set once its ranks have linked or published a step: the longest time that
-  // this took.
+  // Set once the node's ranks have linked or published a step: the longest time
+  // that a rank took for that.
   std::optional<absl::Duration> start_took;
   std::string reason;
 
   const std::string& name() const { return hello.node(); }
-  // A member of a journaled or adopted world that has not come back: only its
-  // row of the world is known.
+  // Whether this is a member of a journaled or adopted world that has not come
+  // back. Only its row of the world is known.
   bool restored() const { return hello.incarnation() == 0; }
   bool member() const { return node_rank >= 0; }
-  // The rank has exited 0, or was not started.
+  // Whether the rank has exited 0 or was not started.
   bool over(uint32_t local_rank) const {
     return local_rank >= started || done.contains(local_rank);
   }
-  // All of its ranks that were started have exited 0.
+  // Whether all of its started ranks have exited 0. False if none was started.
   bool finished() const { return started > 0 && done.size() == started; }
-  // The job's end waits for none of its ranks: all started ones, if any, have
-  // exited 0.
+  // Whether the job's end waits for none of its ranks: all started ranks, if
+  // there are any, have exited 0.
   bool ended() const { return member() && done.size() == started; }
 };
 
@@ -146,8 +152,8 @@ class Membership {
  public:
   using Nodes = std::map<std::string, Node>;
 
-  // Nodes that are here, and gone nodes that are kept so that messages can name
-  // them.
+  // How many nodes may be known: nodes that are here, and gone nodes whose
+  // names messages may use.
   static constexpr size_t kKnownMax =
       Limits::nodes_max + Limits::lost_names_max;
 
@@ -161,53 +167,55 @@ class Membership {
   // Requires that the node is known.
   Node& At(const std::string& name) { return nodes_.at(name); }
   const Node& At(const std::string& name) const { return nodes_.at(name); }
-  // The node's entry; a new one if it is not known. The caller sets hello.node
-  // of a new one before all other calls for it, which use the name as a key.
+  // The node's entry; a new entry if the node is not known. The caller must set
+  // hello.node of a new entry before any other call for it, because the other
+  // functions use that name as a key.
   Node& Add(const std::string& name) { return nodes_[name]; }
-  // Known and not gone.
+  // Whether the node is known and not gone.
   bool Has(const std::string& name) const;
-  // The node is gone. Its entry stays until lost_names_max later ones are gone;
-  // if the node was gone before and came back, counted from the first time.
-  // Returns the names whose entries this removed. The node's own may be one of
-  // them: do not use `node` after this call.
+  // The node is gone. Its entry stays until lost_names_max later nodes are
+  // gone. If the node was gone before and came back, that is counted from the
+  // first time. Returns the names whose entries were removed. The node's own
+  // entry may be one of them, so do not use `node` after this call.
   std::vector<std::string> Remove(Node& node);
   void Clear() { *this = Membership(); }
 
   // --- Streams --------------------------------------------------------------
 
-  // nullptr: the stream was ended meanwhile.
+  // nullptr: the stream has already ended.
   Node* OfStream(SessionId session);
   bool Attends(SessionId session) const { return streams_.contains(session); }
-  // The node has this stream from now on; it is no suspect any more. It must
+  // The node has this stream from now on and is no suspect any more. It must
   // have no other stream: see Disconnect.
   void Connect(Node& node, SessionId session);
-  // The node has no stream from now on, and is not excluded any more: when it
-  // attends again, the cause may be fixed.
+  // The node has no stream from now on and is not excluded any more: by the
+  // time it attends again, the cause of the exclusion may be fixed.
   void Disconnect(Node& node);
-  // The node's stream broke, and the node is not given up yet. It must have no
+  // The node's stream broke, but the node is not given up yet. It must have no
   // stream: see Disconnect.
   void Suspect(const Node& node) { suspects_.insert(node.name()); }
   size_t suspects() const { return suspects_.size(); }
   bool IsSuspect(const std::string& name) const {
     return suspects_.contains(name);
   }
-  // Whether a suspect has a seat. It keeps the seat until its grace is over:
-  // forming a world without it would cost a generation if it came back a moment
-  // later.
+  // Whether a suspect has a seat. A suspect keeps its seat until its grace is
+  // over: a world without it would have to end again if the node came back a
+  // moment later.
   bool HasSeatedSuspect() const;
   // Open streams, each with the name of its node.
   const std::map<SessionId, std::string>& streams() const { return streams_; }
   std::vector<SessionId> Streams() const;
-  // Of the members of this world, in the order of their node ranks.
+  // The streams of the members of this world, in the order of their node ranks.
   std::vector<SessionId> StreamsOf(const v1::World& world) const;
   // Nodes that have a stream or may come back soon.
   size_t attached() const { return streams_.size() + suspects_.size(); }
-  // No member has a stream, so none can be asked for anything.
+  // Whether no member has a stream, so that no member can be asked for
+  // anything.
   bool AllMembersAreAway() const;
 
   // --- Exclusion ------------------------------------------------------------
 
-  // A node with a stream gets no seat from now on; no effect on others.
+  // If the node has a stream, it gets no seat from now on; otherwise no effect.
   void Exclude(const Node& node);
   // Returns whether the node was excluded.
   bool Readmit(const std::string& name) { return excluded_.erase(name) > 0; }
@@ -226,11 +234,12 @@ class Membership {
   // --- Deadlines ------------------------------------------------------------
 
   void SetDeadline(Node& node, absl::Time deadline);
-  // A node whose deadline has come, the earliest first; nullptr: none.
+  // Returns the node with the earliest deadline if that has come; nullptr:
+  // none.
   Node* Overdue(absl::Time now);
   // InfiniteFuture: no node has a deadline.
   absl::Time NextDeadline() const;
-  // The daemon itself was delayed by this time: all leases end later.
+  // The daemon itself was delayed by this time, so all leases end later.
   void PutOff(absl::Duration late);
   // No node has a deadline any more.
   void EndDeadlines();
@@ -241,12 +250,12 @@ class Membership {
   // ranks.
   std::vector<Node*> MembersOf(const v1::World& world);
   std::vector<const Node*> MembersOf(const v1::World& world) const;
-  // Names of absent nodes: those that the settings expect, then lost and
-  // suspect ones. No more names than nodes_max has nodes that are not present.
+  // Names of absent nodes: first those that the settings expect, then lost and
+  // suspect nodes. At most nodes_max minus the number of present nodes.
   std::vector<std::string> Missing(const v1::JobSettings& settings) const;
 
-  // Checks the sizes, and, if `all`, that the stream of every node is known,
-  // and that every seat is below `seats` and has one node.
+  // Checks the sizes. If `all`, also checks that the stream of every node is
+  // known and that every seat is below `seats` and held by one node.
   void CheckInvariants(bool all, uint32_t seats) const;
 
  private:

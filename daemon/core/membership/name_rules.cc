@@ -38,7 +38,8 @@ std::optional<Refused> NameRules::Refuse(const v1::Hello& hello,
             "; it is reserved for that agent for ",
             absl::FormatDuration(Grace(node)), "; dial again")};
   }
-  // The launcher's agent has an admin's token, which outranks a worker's.
+  // The launcher's agent has an admin's token, which takes precedence over a
+  // worker's.
   const bool outranks = hello.launcher() && !node.hello.launcher();
   const bool outranked = node.hello.launcher() && !hello.launcher();
   if (same || outranks || (node.session == 0 && !outranked)) {
@@ -49,8 +50,8 @@ std::optional<Refused> NameRules::Refuse(const v1::Hello& hello,
       outranked ? "launcher's " : "", "agent at ", node.observed_address,
       node.session != 0 ? ", which is alive" : "", "; this one comes from ",
       observed_address);
-  // A Hello with a run id is of an agent that was welcomed before: it has been
-  // replaced. Otherwise the agent is new, and the name is taken.
+  // A Hello with a run id comes from an agent that was welcomed before; that
+  // agent has been replaced. Otherwise the agent is new, and the name is taken.
   if (!hello.run().empty()) {
     return Refused{absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED, text};
   }
@@ -59,19 +60,19 @@ std::optional<Refused> NameRules::Refuse(const v1::Hello& hello,
 }
 
 // How long a name is reserved for its agent: as long as the daemon waits for a
-// node whose stream broke, or after its own restart.
+// node whose stream broke, or for a node after the daemon's restart.
 absl::Duration NameRules::Grace(const Node& node) const {
   if (node.restored()) return limits_.reattach_grace;
   return node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
 }
 
-// Whether this Hello proves that it is of the entry's agent or of the next
-// incarnation of that agent. The shell has verified the credential. For an
-// agent that has attended this daemon, CredentialStands tells which incarnation
-// the credential is for. For a member that has not come back since the restart,
-// the world commit tells it; any other incarnation may be one that was replaced
-// before. A credential of a run that adoption discarded counts as the token for
-// which it was given.
+// Whether this Hello proves that it comes from the entry's agent or from the
+// next incarnation of that agent. The shell has verified the credential. If the
+// agent has attended this daemon, CredentialStands decides whether the
+// credential is for the right incarnation. If the member has not come back
+// since the restart, the world commit decides; any other incarnation may have
+// been replaced before. A credential of a run that adoption discarded counts
+// like the token for which it was given.
 bool NameRules::ProvesToBeItsAgent(const v1::Hello& hello,
                                    const Node& node) const {
   if (!hello.has_node_credential() || hello.run() != moment_.run) return false;
@@ -82,25 +83,26 @@ bool NameRules::ProvesToBeItsAgent(const v1::Hello& hello,
 }
 
 // Whether the agent that has the name may still come back. No other agent takes
-// its place before it is lost. Otherwise any worker's token could take it at
-// the moment when a stream breaks, or take all places after a restart of the
-// daemon. A new agent of the same node has to wait for that long; the
-// launcher's agent does not, since it shows an admin's token.
+// its place before it is lost. Otherwise any worker's token could take the name
+// at the moment when a stream breaks, or take all names after a restart of the
+// daemon. A new agent of the same node has to wait for that time. The
+// launcher's agent does not, because it shows an admin's token.
 bool NameRules::AwaitsItsAgent(const v1::Hello& hello, const Node& node) const {
   if (moment_.ended || node.gone || node.session != 0 ||
       ProvesToBeItsAgent(hello, node) || hello.launcher()) {
     return false;
   }
   // A journaled member is waited for while its world runs. If the daemon is
-  // isolated, it is waited for beyond its grace, since most agents are not back
-  // then. Once the world has ended, most often the machine was rebooted.
+  // isolated, the wait is longer than the grace, because most agents are not
+  // back then. After the world has ended, the usual reason is that the machine
+  // was rebooted.
   if (node.restored()) {
     return moment_.running != 0 && node.member();
   }
-  // The same incarnation may come again because its Welcome was lost.
+  // The same incarnation may attend again because its Welcome was lost.
   if (node.hello.incarnation() == hello.incarnation()) return false;
-  // Its deadline is extended while the daemon is late or isolated. A new agent
-  // of the node would be kept out meanwhile.
+  // Not the deadline alone: it is extended while the daemon is late or
+  // isolated, and a new agent of the node would have to wait for as long.
   return moment_.now <
          std::min(node.deadline, node.suspect_since + Grace(node));
 }
@@ -114,9 +116,9 @@ bool NameRules::Continues(const v1::Hello& hello, const Node& node) const {
 }
 
 // For a member from a journal or of an adopted world. A token does not prove
-// that the node is one that was admitted before; only the credential of the row
-// does. Otherwise one Hello could take a member's place and say that its ranks
-// have ended.
+// that the node was admitted before; only the credential for the member's row
+// does. Otherwise one Hello could take a member's place and report that its
+// ranks have ended.
 bool NameRules::ContinuesRestored(const v1::Hello& hello,
                                   const Node& node) const {
   const bool same_ranks =
@@ -125,7 +127,7 @@ bool NameRules::ContinuesRestored(const v1::Hello& hello,
       !same_ranks) {
     return false;
   }
-  // A node outside a running world has no state to continue.
+  // A node that is not in a running world has no state to continue.
   if (moment_.running == 0 || !node.member()) return true;
   if (node.incarnation_committed != 0 &&
       node.incarnation_committed != hello.incarnation()) {
@@ -154,7 +156,7 @@ Refused RefusalOfLost(const std::string& job, const std::string& node,
                        "; attend with a new incarnation")};
 }
 
-// Describes the first setting that both set to different values.
+// Describes the first setting that both sides set, to different values.
 std::optional<std::string> Contradiction(const v1::JobSettings& ours,
                                          const v1::JobSettings& theirs) {
   const auto differ = [](const char* name, auto a, auto b) {

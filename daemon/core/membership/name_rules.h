@@ -1,6 +1,6 @@
-// NameRules: which agent may have a node's name. Also: whether the settings of
-// an agent agree with those of the job, and which spare makes room for an
-// agent.
+// NameRules: which agent may have a node's name. Also decides whether an
+// agent's settings agree with those of the job, and which spare makes room for
+// an agent.
 //
 // A name belongs to one agent. A stream that breaks, a daemon that is restarted
 // or a run that is adopted must not let another agent take the name, its seat
@@ -29,8 +29,8 @@ struct Refused {
   absl::StatusCode code;
   v1::RefusalCode refusal;
   std::string text;
-  // Whether the daemon logs it. An agent that only has to dial again with a new
-  // incarnation is not logged.
+  // Whether the daemon logs the refusal. If the agent only has to dial again
+  // with a new incarnation, the refusal is not logged.
   bool logged = true;
 };
 
@@ -39,27 +39,27 @@ class NameRules {
   // Facts about the job at this moment.
   struct Moment {
     std::string run;
-    // Of the running world; 0: none runs.
+    // The generation of the running world; 0: none runs.
     uint64_t running = 0;
     bool ended = false;
     absl::Time now;
   };
 
-  // `limits` must outlive this.
+  // `limits` must outlive the NameRules.
   NameRules(Moment moment, const Limits& limits)
       : moment_(std::move(moment)), limits_(limits) {}
 
-  // For a name that is known; `node` is its entry. The Hello may be of the same
-  // agent, of its next incarnation or of another agent. A launcher's agent
+  // For a known name; `node` is its entry. The Hello may come from the same
+  // agent, from its next incarnation or from another agent. A launcher's agent
   // takes the name of its node from any other agent, and no other agent takes
-  // it from a launcher's: seat 0 is the launcher's. nullopt: the Hello may have
-  // the name.
+  // the name from a launcher's agent, because seat 0 belongs to the launcher.
+  // nullopt: the Hello may have the name.
   std::optional<Refused> Refuse(const v1::Hello& hello,
                                 const std::string& observed_address,
                                 const Node& node) const;
 
-  // Whether this Hello continues the agent that the entry describes. If not,
-  // and it is not refused, that agent is lost.
+  // Whether this Hello continues the agent that the entry describes. If it does
+  // not, and is not refused, the former agent is lost.
   bool Continues(const v1::Hello& hello, const Node& node) const;
 
  private:
@@ -72,19 +72,19 @@ class NameRules {
   const Limits& limits_;
 };
 
-// What the agent of a node that is lost is told, if it still has a stream.
+// The refusal for the agent of a node that is lost, if it still has a stream.
 Refused RefusalOfLost(const std::string& job, const std::string& node,
                       v1::ReasonCode code, const std::string& reason);
 
-// Describes the first setting that `theirs` sets to another value than `ours`;
+// Describes the first setting for which `theirs` has another value than `ours`;
 // nullopt: none. Compares the settings that have a flag and a single value.
 std::optional<std::string> Contradiction(const v1::JobSettings& ours,
                                          const v1::JobSettings& theirs);
 
-// For a job that is full. Counts the spares that attend and never had a seat.
-// If one token has admitted more than half of Limits::spares_max, its newest
-// one makes room for an agent of another token, so that one token alone cannot
-// keep a replacement out.
+// For a job that is full. Counts the attended spares that never had a seat, by
+// the token that admitted them. If one token has admitted more than half of
+// Limits::spares_max, its newest spare makes room for an agent of another
+// token, so that one token alone cannot keep a replacement out.
 struct Displaced {
   std::string node;
   std::string reason;

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// What an entry takes besides its texts: numbers and the map's own data.
+// Bytes of an entry besides its texts: numbers and the map's own data.
 constexpr size_t kEntryBytes = 16;
 // Far above what evictions can reach; a journal with a higher epoch is damaged.
 constexpr uint64_t kEpochMax = uint64_t{1} << 62;
@@ -100,8 +100,8 @@ void NodeEpochs::RaiseFloor(uint64_t floor) {
 
 void NodeEpochs::MaybePrune(
     const std::function<bool(const std::string&)>& keep) {
-  // Prunes again only when as many bytes were added as were kept last time, so
-  // that the work per entry is bounded.
+  // Prunes again only when at least as many bytes were added as the last
+  // pruning left, so that the work per entry is bounded.
   if (bytes_ <= std::max(Limits::node_epochs_bytes, 2 * bytes_kept_)) return;
   uint64_t floor = floor_;
   for (auto at = entries_.begin(); at != entries_.end();) {

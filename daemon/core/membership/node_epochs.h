@@ -7,13 +7,13 @@
 // when a token admits another agent of the node, so that the replaced agent
 // cannot be the first to come back after a restart of the daemon.
 //
-// Bounded by bytes (Limits::node_epochs_bytes). Beyond it, the entries of all
-// nodes that the job no longer has are removed together, and `floor`, the epoch
-// of every name without an entry, rises above theirs. So a node whose entry was
-// removed needs a token to come back, and no old credential becomes valid
-// again. (A bound on the number of names would end a long run of short-lived
-// nodes; removing entries without a floor would make an evicted node's
-// credential valid again.)
+// Bounded by bytes (Limits::node_epochs_bytes). Beyond the bound, the entries
+// of all nodes that the job no longer has are removed together, and `floor`,
+// the epoch of every name without an entry, rises above their epochs. So a node
+// whose entry was removed needs a token to come back, and no old credential
+// becomes valid again. (A bound on the number of names would end a long run of
+// short-lived nodes; removing entries without a floor would make an evicted
+// node's credential valid again.)
 //
 // Pure. It journals nothing itself: TakeChanges returns what to journal.
 #ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_NODE_EPOCHS_H_
@@ -41,26 +41,26 @@ class NodeEpochs {
   // The epoch that this node's credential must have.
   uint64_t EpochOf(const std::string& node) const;
   // Whether the node was evicted or drained after it was given a credential of
-  // this epoch. False if its entry was pruned, since that is then unknown.
+  // this epoch. False if its entry was pruned, because then that is not known.
   bool WasRaisedPast(const std::string& node, uint64_t epoch) const;
-  // Empty: unknown.
+  // The id of the token that admitted the node; empty: unknown.
   std::string TokenOf(const std::string& node) const;
   // Whether the run has admitted a node of this name and remembers it.
   bool Has(const std::string& node) const { return entries_.contains(node); }
-  // Node names, sorted.
+  // Names of the nodes that this token admitted, sorted.
   std::vector<std::string> AdmittedBy(const std::string& token_id) const;
   // The highest epoch of all nodes that were ever admitted.
   uint64_t highest() const { return highest_; }
   uint64_t floor() const { return floor_; }
   size_t bytes() const { return bytes_; }
 
-  // The node was admitted. `token_id`: empty if it came with its credential;
-  // its entry then keeps the token.
+  // The node was admitted. `token_id`: empty if the node came with its
+  // credential; then its entry keeps the earlier token id.
   void Admit(const std::string& node, const std::string& token_id);
-  // Makes the node's credentials invalid from now on; adds an entry if there is
+  // Makes the node's present credentials invalid. Adds an entry if there is
   // none.
   void Raise(const std::string& node);
-  // Sets the epoch that another daemon has given this node.
+  // Sets the epoch that another daemon has given to this node.
   void Set(const std::string& node, uint64_t epoch,
            const std::string& token_id);
   // From now on the epoch of every name without an entry is at least this.
@@ -68,7 +68,7 @@ class NodeEpochs {
   // If the bound is exceeded, removes every entry for which `keep` is false.
   void MaybePrune(const std::function<bool(const std::string&)>& keep);
 
-  // Changes since the last call.
+  // Returns the changes since the last call; nullopt: none.
   std::optional<v1::NodeEpochs> TakeChanges();
   // All entries.
   v1::NodeEpochs Whole() const;
@@ -85,7 +85,7 @@ class NodeEpochs {
   uint64_t floor_ = 0;
   uint64_t highest_ = 0;
   size_t bytes_ = 0;
-  // Bytes that were left by the last pruning.
+  // Bytes that the last pruning left.
   size_t bytes_kept_ = 0;
   std::set<std::string> changed_;
   bool floor_changed_ = false;

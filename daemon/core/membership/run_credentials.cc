@@ -6,9 +6,9 @@
 namespace rollcall {
 namespace {
 
-// The adopted run continues this far above every epoch that the world's members
-// know. Nodes that the lost daemon has evicted since are not in that world, and
-// their credentials must stay invalid.
+// The epochs of an adopted run continue this far above every epoch that the
+// world's members know. Nodes that the lost daemon has evicted since are not in
+// that world, and their credentials must stay invalid.
 constexpr uint64_t kEpochsUnseen = uint64_t{1} << 32;
 
 }  // namespace
@@ -37,8 +37,8 @@ void RunCredentials::Admit(const v1::Hello& hello, bool continues) {
   const std::string& name = hello.node();
   const bool by_credential = hello.has_node_credential();
   const bool former = by_credential && hello.run() != run_;
-  // It shows no credential of an earlier incarnation of this node, so it is
-  // another agent. The earlier credentials become invalid now: a restarted
+  // The agent shows no credential of an earlier incarnation of this node, so it
+  // is another agent. The earlier credentials become invalid now: a restarted
   // daemon does not know which incarnation was the last, and an earlier one may
   // come back first.
   if (!continues && (!by_credential || former) && epochs_.Has(name)) {

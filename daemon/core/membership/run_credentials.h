@@ -1,9 +1,9 @@
-// RunCredentials: the run that a job is in, and which credentials of its nodes
+// RunCredentials: the id of the job's run, and which credentials of its nodes
 // are valid.
 //
 // After an adoption, the job is in another run than before. Agents of the
-// former run may still come with its credentials; these count as the token for
-// which they were given.
+// former run may still come with its credentials. Such a credential counts like
+// the token for which it was given.
 //
 // A pure value; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_MEMBERSHIP_RUN_CREDENTIALS_H_
@@ -39,12 +39,12 @@ class RunCredentials {
   }
 
   // Makes the value of Welcome.node_credential for the agent that sent this
-  // Hello; see JobKeys. Unset: no credentials are given.
+  // Hello; see JobKeys. Unset: agents get no credentials.
   using Make = std::function<std::string(
       const std::string& run, const v1::Hello& hello, uint64_t epoch)>;
   void UseKey(Make make) { make_ = std::move(make); }
-  // The credential for this node's next Hello; empty without a key. Notes in
-  // the node when it was given.
+  // The credential for this node's next Hello; empty without a key. Sets
+  // Node::credential_at if there is a key.
   std::string Issue(Node& node, absl::Time now) const;
   // Whether the node's latest credential is due for renewal.
   bool IsRenewalDue(const Node& node, absl::Time now,
@@ -58,7 +58,7 @@ class RunCredentials {
   // the epoch of each member; Claims checks it.
   void Adopt(const v1::World& world, const v1::WorldCommit& world_commit);
   // The agent of this Hello is admitted. `continues`: the same agent attended
-  // before. If it is another one and shows no credential of this run, earlier
+  // before. If it is another agent and shows no credential of this run, earlier
   // credentials of the node become invalid.
   void Admit(const v1::Hello& hello, bool continues);
   // A person evicts the node: its credentials of both runs become invalid.
@@ -67,7 +67,7 @@ class RunCredentials {
  private:
   std::string run_;
   NodeEpochs epochs_;
-  // Of the run that this job had before adoption; not journaled.
+  // The run that this job had before an adoption; not journaled.
   std::string former_run_;
   NodeEpochs former_epochs_;
   Make make_;

@@ -8,8 +8,8 @@
 
 namespace rollcall {
 
-// For a run with these settings, all of which are set. `credential`: of the
-// agent's node; empty: the Welcome has none.
+// For a run with these settings; all settings must be set. `credential`: for
+// the agent's node; empty: the Welcome has none.
 v1::DaemonMessage WelcomeOf(const std::string& run,
                             const v1::JobSettings& settings,
                             const std::string& credential);

@@ -18,7 +18,7 @@ std::string Named(const std::string& key) {
   return absl::StrCat("store key ", Quoted(Printable(key, kShown)));
 }
 
-// nullopt: no number, or beyond 64 bits.
+// nullopt: the value is not a number, or the sum does not fit into 64 bits.
 std::optional<int64_t> Sum(const std::string* value, int64_t delta) {
   int64_t before = 0;
   if (value != nullptr && !absl::SimpleAtoi(*value, &before)) {
@@ -92,7 +92,8 @@ void GenerationStore::Gone(uint32_t node) {
   OpenIfAllHaveReported();
 }
 
-// On its new stream the node sends all operations again that have no answer.
+// On its new stream, the node sends all operations again that have no answer
+// yet.
 void GenerationStore::ForgetAsked(uint32_t node) {
   Node& one = nodes_[node];
   for (const auto& [operation, wait] : one.waits) {
@@ -125,7 +126,7 @@ absl::Status GenerationStore::Hear(uint32_t node, const v1::StoreIn& in) {
        one.link.Received(in.received(), unread_bytes_)) {
     Confirm(node, confirmed);
   }
-  to_send_.insert(node);  // There may be room in its window.
+  to_send_.insert(node);  // The node's link may have room for more now.
   if (in.link() != one.link.number()) return absl::OkStatus();
   for (const uint64_t operation : in.cancelled()) Cancel(node, operation);
   Prune(node, in.answered_below());
@@ -144,7 +145,7 @@ absl::Status GenerationStore::Hear(uint32_t node, const v1::StoreIn& in) {
     StoreAnswer answer = AnswerOf(asked.operation(), 0);
     answer.result.set_code(static_cast<uint32_t>(done.code()));
     answer.result.set_error(std::string(done.message()));
-    // An argument that does not fit shows what the key's value is.
+    // If an argument does not fit the key's value, the error shows that value.
     const auto at = absl::IsInvalidArgument(done)
                         ? keys_.find(asked.what().key())
                         : keys_.end();
@@ -162,7 +163,7 @@ std::vector<GenerationStore::Message> GenerationStore::Take() {
       held_by_others_.push_back(node);
     }
   }
-  // In turn, as far as there is room.
+  // Other nodes get their answers in turn, as far as there is room.
   while (!held_by_others_.empty()) {
     const uint32_t node = held_by_others_.front();
     TakeOf(node, messages);
@@ -233,7 +234,7 @@ absl::Status GenerationStore::Await(uint32_t node,
 void GenerationStore::Cancel(uint32_t node, uint64_t operation) {
   std::map<uint64_t, Wait>& waits = nodes_[node].waits;
   const auto at = waits.find(operation);
-  if (at == waits.end()) return;  // It has been answered.
+  if (at == waits.end()) return;  // The wait has been answered.
   const auto waiting = waiting_.find(at->second.key);
   waiting->second.erase({node, operation});
   if (waiting->second.empty()) waiting_.erase(waiting);
@@ -243,7 +244,7 @@ void GenerationStore::Cancel(uint32_t node, uint64_t operation) {
   SendAnswer(node, std::move(answer));
 }
 
-// The key exists now.
+// Answers the operations that wait for this key: it exists now.
 void GenerationStore::Wake(Keys::iterator at) {
   const auto waiting = waiting_.find(at->first);
   if (waiting == waiting_.end()) return;
@@ -269,7 +270,7 @@ absl::Status GenerationStore::Change(uint32_t node,
   const v1::StoreOperation& what = asked.what();
   const auto at = keys_.find(what.key());
   if (at != keys_.end()) {
-    // A repeated request: already applied.
+    // The request is a repetition; its change is already applied.
     const auto done = at->second.done.find(node);
     if (done != at->second.done.end() &&
         done->second.operation == asked.operation()) {
@@ -277,7 +278,8 @@ absl::Status GenerationStore::Change(uint32_t node,
       return absl::OkStatus();
     }
   }
-  // Values that were replaced live on in answers that wait.
+  // Values that were replaced still take memory in answers that are not sent
+  // yet.
   if (*living_bytes_ - value_bytes_ > Limits::store_bytes_max) {
     return absl::UnavailableError(absl::StrCat(
         Named(what.key()), ": answers with over ", Limits::store_bytes_max,
@@ -344,9 +346,10 @@ absl::Status GenerationStore::Put(uint32_t node, const v1::StoreAsked& asked,
     done_count =
         known->second.done.size() + (known->second.done.contains(node) ? 0 : 1);
   }
-  // Charged for what the home may still have, until it confirms the change.
+  // Until the home confirms the change, it may still have the former value, so
+  // the larger size is charged.
   const size_t after = std::max(before, SizeOf(name, value.get(), done_count));
-  // Removing a key makes room.
+  // Removing a key needs no room.
   if (value != nullptr) {
     if (absl::Status room = CheckRoom(home, name, before, after); !room.ok()) {
       return room;

@@ -7,7 +7,7 @@
 namespace rollcall {
 namespace {
 
-// The number of small answers is bounded.
+// Small answers are not counted, because their number is bounded.
 size_t LargeBytesOf(const StoreAnswer& answer) {
   const size_t bytes = answer.value == nullptr ? 0 : answer.value->size();
   return bytes > Limits::store_large_bytes ? bytes : 0;
@@ -44,7 +44,8 @@ std::vector<StoreLink::Confirmed> StoreLink::Received(uint64_t message,
 }
 
 bool StoreLink::MayAnswer(size_t unread_bytes) const {
-  // An answer never overtakes a record: it may be of a change in it.
+  // An answer never overtakes a record, because it may show the record's
+  // change.
   if (!records_.empty() || answers_.empty()) return false;
   const size_t bytes = LargeBytesOf(answers_.front());
   return bytes == 0 ||
@@ -88,7 +89,7 @@ std::optional<v1::StoreOut> StoreLink::Next(size_t& unread_bytes) {
     answers_.pop_front();
   }
   out.set_number(last_message_);
-  // Messages with neither are not tracked.
+  // Messages without records and large answers are not tracked.
   if (!sent.records.empty() || sent.large_bytes > 0) {
     sent_.push_back(std::move(sent));
   }

@@ -1,10 +1,11 @@
-// StoreLink: what one agent is sent of the store: records to keep, and answers.
+// StoreLink: the messages about the store for one agent: records to keep,
+// answers.
 //
-// Messages are numbered on each stream, and the agent says which it has
-// received. Answers with large values wait while too many bytes of them are
-// under way, so that an agent that reads slowly, or a value that all ask for at
-// once, does not fill the daemon's memory. Records do not wait: an agent keeps
-// at most Limits::store_node_bytes_max.
+// Messages are numbered on each stream, and the agent reports which it has
+// received. Answers with large values wait while too many bytes of them are on
+// their way. So neither an agent that reads slowly nor a value that all nodes
+// ask for at once fills the daemon's memory. Records do not wait: an agent
+// keeps at most Limits::store_node_bytes_max.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_DAEMON_CORE_STORE_STORE_LINK_H_
@@ -24,7 +25,7 @@
 namespace rollcall {
 
 // The result of an operation. Values are shared, because many nodes may ask for
-// the same one.
+// the same value.
 struct StoreAnswer {
   uint64_t operation = 0;
   v1::StoreResult result;  // Without its value.
@@ -43,17 +44,17 @@ inline StoreAnswer AnswerOf(
 
 class StoreLink {
  public:
-  // A record that an agent was sent and has received.
+  // A record that was sent to the agent and that it has received.
   struct Confirmed {
     std::string key;
     uint64_t sequence = 0;
   };
 
-  // Begins a new stream. What waits to be sent is dropped. Returns the keys
-  // whose records may not have arrived. `unread_bytes`, here and below: of
-  // large answers under way on all links.
+  // Begins a new stream. Drops what waits to be sent. Returns the keys whose
+  // records may not have arrived. `unread_bytes`, here and below: the bytes of
+  // large answers on their way on all links.
   std::vector<std::string> Reset(size_t& unread_bytes);
-  // The number of the stream; 0: the one on which the world came.
+  // The number of the stream; 0: the stream on which the world was sent.
   uint64_t number() const { return number_; }
 
   void Add(v1::StoreRecord record) { records_.push_back(std::move(record)); }
@@ -61,13 +62,15 @@ class StoreLink {
   void Open() { open_ = true; }
   void AskReport() { report_ = true; }
 
-  // The agent has received the message of this number, and all before it.
+  // The agent has received this message and all messages before it.
   std::vector<Confirmed> Received(uint64_t message, size_t& unread_bytes);
 
-  // The next message; nullopt: nothing waits, or too much is under way.
+  // The next message; nullopt: nothing waits, or too many bytes are on their
+  // way.
   std::optional<v1::StoreOut> Next(size_t& unread_bytes);
   size_t answers() const { return answers_.size(); }
-  // The next answer waits only because of what is under way on other links.
+  // Whether the next answer waits only because of bytes on their way on other
+  // links.
   bool IsHeldByOthers(size_t unread_bytes) const;
 
  private:

@@ -1,5 +1,5 @@
-// GenerationStore: the records that homes keep, who may see which change, and
-// the store of a restarted daemon.
+// GenerationStore: the records that homes keep, which node may see which
+// change, and the store of a restarted daemon.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -10,8 +10,8 @@
 namespace rollcall {
 namespace {
 
-// Records with a higher number count as the oldest, so that an agent that makes
-// numbers up leaves room for those of all changes to come.
+// A record with a higher number counts as the oldest. So an agent that sends
+// false numbers cannot use up the numbers of later changes.
 constexpr uint64_t kSequenceMax = uint64_t{1} << 62;
 
 }  // namespace
@@ -57,11 +57,12 @@ void GenerationStore::Charge(Key& key, size_t bytes) {
   key.bytes = bytes;
 }
 
-// --- Who may see what --------------------------------------------------------
+// --- Which node may see which change
+// ------------------------------------------
 
 bool GenerationStore::MaySee(const Key& key, uint32_t node,
                              uint64_t sequence) const {
-  // The home gets the record before the answer.
+  // The home gets the record before the answer, so it need not confirm first.
   return sequence <= key.confirmed ||
          (node == key.home && sequence <= key.sent);
 }
@@ -112,7 +113,8 @@ void GenerationStore::ReleaseCounts() {
   }
 }
 
-// Sends the record to its home, unless one is under way; then Confirm does.
+// Sends the record to the key's home. If an earlier record is still on its way,
+// Confirm sends this one later.
 void GenerationStore::SendRecord(Keys::iterator at) {
   Key& key = at->second;
   if (key.sent != 0) return;
@@ -135,7 +137,7 @@ void GenerationStore::SendRecord(Keys::iterator at) {
 void GenerationStore::Confirm(uint32_t node,
                               const StoreLink::Confirmed& confirmed) {
   const auto at = keys_.find(confirmed.key);
-  // It may have been removed, and made again by another node, meanwhile.
+  // The key may have been removed meanwhile, and made again by another node.
   if (at == keys_.end() || at->second.home != node ||
       at->second.sent != confirmed.sequence) {
     return;
@@ -151,7 +153,8 @@ void GenerationStore::Confirm(uint32_t node,
   MaybeDrop(at);
 }
 
-// The node has the answers to all its operations below this one.
+// The node has the answers to all its operations with lower numbers than
+// `below`.
 void GenerationStore::Prune(uint32_t node, uint64_t below) {
   std::map<uint64_t, std::string>& done = nodes_[node].done;
   while (!done.empty() && done.begin()->first < below) {
@@ -165,7 +168,7 @@ void GenerationStore::Prune(uint32_t node, uint64_t below) {
   }
 }
 
-// Forgets a removed key once no node can send its change again.
+// Forgets a removed key once no node can repeat its change.
 void GenerationStore::MaybeDrop(Keys::iterator at) {
   const Key& key = at->second;
   if (key.value != nullptr || !key.done.empty() ||
@@ -206,7 +209,7 @@ void GenerationStore::Load(uint32_t node, const v1::StoreRecord& record) {
   if (const auto at = keys_.find(record.key()); at != keys_.end()) {
     const Key& known = at->second;
     const bool newer = known.sequence < sequence;
-    // A former home that missed the drop still has an old record.
+    // A former home that missed the drop of a record still has an old record.
     if (known.home != node) {
       DropRecord(newer ? known.home : node, record.key(),
                  std::min(known.sequence, sequence));
@@ -218,8 +221,8 @@ void GenerationStore::Load(uint32_t node, const v1::StoreRecord& record) {
   if (record.has_value()) value = MakeValue(record.value());
   const size_t bytes = SizeOf(record.key(), value.get(),
                               static_cast<size_t>(record.done_size()));
-  // Beside its share, an agent may have old records whose drop it has missed;
-  // no agent has more, unless it makes them up.
+  // In addition to its share, an agent may have old records whose drop it has
+  // missed. No correct agent has more.
   if (nodes_[node].bytes + bytes > 2 * Limits::store_node_bytes_max ||
       bytes_ + bytes > 2 * Limits::store_bytes_max) {
     return;
@@ -235,7 +238,7 @@ void GenerationStore::Load(uint32_t node, const v1::StoreRecord& record) {
         !nodes_[done.node_rank()]
              .done.try_emplace(done.operation(), record.key())
              .second) {
-      continue;  // No daemon has sent this.
+      continue;  // No daemon has sent such a record.
     }
     key.done[done.node_rank()] = {done.operation(), done.number()};
   }
