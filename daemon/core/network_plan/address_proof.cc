@@ -22,7 +22,7 @@ AddressProof::AddressProof(const std::vector<PlanNode>& nodes) {
           MachineOf(*node.facts));
     }
   }
-  // A node does not probe itself, so if only one member is left, all nodes of
+  // A node does not probe itself. So if only one member is left, all nodes of
   // the plan vote.
   if (voters_.size() < 2) {
     for (const PlanNode& node : nodes) voters_.insert(node.node);

@@ -1,12 +1,12 @@
 // AddressProof: which addresses of the nodes of one plan are proven.
 //
-// An address is proven if more than half of the probers that were drawn for the
-// node got the node's own answer there (probers that are nodes of the plan; of
-// these only members of the running world, if there are any, so that spares
-// cannot outvote members). It is also proven if the node connects from it and
-// has it on an interface, and no other machine does both: then several machines
-// are behind one NAT. The launcher's agent needs no proof if no node was
-// selected to probe it. Pure.
+// An address is proven if more than half of the node's voters got the node's
+// own answer there. The voters are the probers that were drawn for the node and
+// are nodes of the plan; if the plan has members of the running world, only
+// these, so that spares cannot outvote members. An address is also proven if
+// the node connects from it and has it on an interface, and no other machine
+// does both (otherwise several machines are behind one NAT). The launcher's
+// agent needs no proof if no node was selected to probe it. Pure.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_ADDRESS_PROOF_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_ADDRESS_PROOF_H_
 
@@ -23,19 +23,20 @@ namespace rollcall {
 
 class AddressProof {
  public:
-  // Refers to the names in `nodes`, which must outlive it.
+  // It refers to the names in `nodes`, so `nodes` must outlive it.
   explicit AddressProof(const std::vector<PlanNode>& nodes);
 
-  // `node` is one of the nodes, and `usable` one of its usable addresses.
+  // Requires that `node` is one of the nodes and `usable` one of its usable
+  // addresses.
   bool Proves(const PlanNode& node, const UsableAddress& usable) const;
-  // How many probers that count reached the node at `address`.
+  // How many voters reached the node at `address`.
   size_t Votes(const PlanNode& node, const std::string& address) const;
 
  private:
-  // Names of the probers that count.
+  // The names of the voters, for all nodes.
   std::set<std::string_view> voters_;
-  // Addresses (as bytes) that a node connects from and has on an interface,
-  // with the machines of these nodes.
+  // Addresses (as bytes) that a node both connects from and has on an
+  // interface, each with the machines of the nodes for which that is true.
   std::map<std::string, std::set<std::string>> observed_;
 };
 

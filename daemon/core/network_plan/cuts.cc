@@ -37,7 +37,7 @@ std::string CutText(const PlanNode& prober, const PlanNode& target) {
                       absl::StrJoin(at, ", "));
 }
 
-// Whether it connects from an address that is on none of its interfaces.
+// Whether the node connects from an address that none of its interfaces has.
 bool IsBehindNat(const PlanNode& node) {
   return !IsUnusable(node.observed_address) &&
          !HasInterfaceAt(node, node.observed_address);
@@ -135,7 +135,7 @@ std::map<std::string, std::set<std::string>> CutPartners(
 absl::Status Unreachable(const std::vector<PlanNode>& nodes,
                          const std::vector<Cut>& cuts) {
   std::vector<std::string> named;
-  // Targets of probers that have reported.
+  // The targets of probers that have reported.
   std::set<size_t> concerned;
   for (const Cut& cut : cuts) {
     if (ReportOf(nodes[cut.prober], nodes[cut.target]).answered) {

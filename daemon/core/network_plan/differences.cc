@@ -20,18 +20,19 @@
 namespace rollcall {
 namespace {
 
-// Nodes named of one side; the count of all is reported as well.
+// At most this many nodes of one side are named; the total count is reported
+// too.
 constexpr size_t kNodesNamedMax = 8;
 constexpr int kSidesMax = 8;
-// Bytes of one value's text: a node may have many GPU models.
+// Bytes of the text of one value: a node may have many GPU models.
 constexpr size_t kValueBytesMax = 200;
-// How many of the ports that are down a value names at most.
+// A value names at most this many of the ports that are down.
 constexpr size_t kIdlePortsNamedMax = 4;
-// How long a Hello may take from the agent reading its clock to the daemon
-// reading its own; this includes a TLS handshake.
+// How long a Hello may take, from the agent's reading of its clock to the
+// daemon's reading of its own. This includes a TLS handshake.
 constexpr absl::Duration kHelloTakesMax = absl::Seconds(20);
 
-// Returns a node's value of a fact; empty: unknown, and not compared.
+// Returns a node's value of a fact. Empty: unknown, so it is not compared.
 using ValueOf = std::string (*)(const ComparedNode&);
 
 std::string Nccl(const ComparedNode& node) {
@@ -42,8 +43,8 @@ std::string Driver(const ComparedNode& node) {
   return node.facts->versions().driver();
 }
 
-// Whether the driver answered for all GPUs, or there is none; false if one of
-// them did not answer (missing fact "gpus.3").
+// Whether the driver answered for all GPUs, or the node has none. False if a
+// GPU did not answer (missing fact "gpus.3").
 bool KnowsGpus(const v1::Facts& facts) {
   return std::none_of(facts.missing().begin(), facts.missing().end(),
                       [](const v1::MissingFact& missing) {
@@ -55,8 +56,8 @@ bool KnowsGpus(const v1::Facts& facts) {
                       });
 }
 
-// "8 x NVIDIA H100": models by name, each with its count. Empty if GPUs were
-// only counted: their model is unknown.
+// "8 x NVIDIA H100": each model with its count. Empty if the GPUs were only
+// counted, because their models are then unknown.
 std::string Gpus(const ComparedNode& node) {
   if (!KnowsGpus(*node.facts)) return "";
   std::map<std::string, size_t> models;
@@ -70,7 +71,7 @@ std::string Gpus(const ComparedNode& node) {
   return absl::StrJoin(words, ", ");
 }
 
-// "7 InfiniBand". A port that is not active is not counted.
+// "7 InfiniBand". Only active ports are counted.
 std::string ActivePorts(const ComparedNode& node) {
   if (!KnowsPorts(*node.facts)) return "";
   std::map<std::string, size_t> layers;
@@ -84,7 +85,7 @@ std::string ActivePorts(const ComparedNode& node) {
   return words.empty() ? "none" : absl::StrJoin(words, ", ");
 }
 
-// "mlx5_3:1 DOWN": it may be the port that is active on the other nodes.
+// "mlx5_3:1 DOWN". On the other nodes, this port may be the active one.
 std::string IdlePorts(const ComparedNode& node) {
   std::vector<std::string> idle;
   for (const v1::InfinibandPort& port : node.facts->infiniband()) {
@@ -120,7 +121,8 @@ std::string BytesText(uint64_t bytes) {
                            : absl::StrCat(bytes >> 20, " MiB");
 }
 
-// Compared only where there is RDMA, which locks the memory of its buffers.
+// Compared only if the node has RDMA ports, because RDMA locks its buffers'
+// memory.
 std::string Memlock(const ComparedNode& node) {
   if (node.facts->infiniband().empty() || !node.facts->has_limits()) return "";
   const v1::SystemLimits& limits = node.facts->limits();
@@ -135,11 +137,12 @@ std::string Shm(const ComparedNode& node) {
   return size >= kShmMin ? "enough" : BytesText(size);
 }
 
-// In whole seconds: the measurement is less exact than that.
+// In whole seconds, because the measurement is less exact than that.
 std::string Clock(const ComparedNode& node) {
   if (!node.clock_offset.has_value()) return "";
   const absl::Duration offset = *node.clock_offset;
-  // The lower bound is wide: a Hello takes long when thousands arrive at once.
+  // The lower bound is far away, because a Hello takes long when thousands
+  // arrive at once.
   if (offset < Limits::clock_offset_max && offset > -kHelloTakesMax)
     return "right";
   return absl::StrCat(
@@ -163,11 +166,11 @@ std::string Shortened(std::string text) {
 struct Compared {
   const char* fact;
   ValueOf read;
-  // The consequence, and what to do.
+  // The consequence of the difference, and what to do.
   const char* advice;
-  // Whether it can exclude a node from a strict job.
+  // Whether a difference can exclude a node from a strict job.
   bool strict = true;
-  // More text about a node whose value differs; not compared.
+  // More text about a node whose value differs. It is not compared.
   ValueOf detail = nullptr;
 
   std::string value_of(const ComparedNode& node) const {
@@ -212,8 +215,8 @@ constexpr std::array<Compared, 10> kCompared = {{
 
 namespace {
 
-// Nodes by value, in the order of their first nodes; those that do not know the
-// fact are left out.
+// The nodes that have one value. Sides are in the order of their first nodes;
+// nodes that do not know the fact are in no side.
 struct Side {
   std::string value;
   std::vector<const ComparedNode*> nodes;
@@ -304,7 +307,7 @@ std::optional<v1::Difference> FindNewcomerDifference(
 }
 
 size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
-  // By node: how often it is in a minority, and how many facts it knows.
+  // By node: how many times it is in a minority, and how many facts it knows.
   std::map<std::string_view, std::pair<size_t, size_t>> counts;
   for (const Compared& compared : kCompared) {
     const std::vector<Side> sides = SidesOf(compared, nodes);

@@ -18,10 +18,10 @@ namespace {
 constexpr std::string_view kInfiniband = "InfiniBand";
 constexpr std::string_view kEthernet = "Ethernet";
 constexpr std::string_view kRoceV2 = "RoCE v2";
-// Most ports named in a reason.
+// A reason names at most this many ports.
 constexpr size_t kPortsNamedMax = 4;
 
-// Two ports must agree in this to be one rail.
+// Two ports can form one rail only if these are equal.
 using PortKind = std::pair<std::string, uint32_t>;  // Link layer, Gb/s.
 
 PortKind KindOf(const v1::InfinibandPort& port) {
@@ -45,7 +45,7 @@ const std::string& InterfaceOf(const v1::InfinibandPort& port,
   return gid.net_device().empty() ? port.net_device() : gid.net_device();
 }
 
-// Why the fabric cannot use this active port; empty: it can.
+// Why the fabric cannot use this active port. Empty: it can.
 std::string Flaw(const FabricNode& node, const v1::InfinibandPort& port) {
   if (port.link_layer() != kEthernet) return "";
   if (PeerGid(port, node.unreached) != nullptr) return "";
@@ -66,12 +66,14 @@ std::map<PortKind, std::vector<int>> UsableByKind(const FabricNode& node) {
   return usable;
 }
 
-// Of the kinds that all nodes have, the one with the highest total speed on the
-// node with the fewest such ports; of equal ones InfiniBand. If only the speeds
-// differ, the link layer that all share, with speed 0.
+// The kind to use, of the kinds that all nodes have: the one with the highest
+// total speed on the node with the fewest such ports; of equal ones,
+// InfiniBand. If the nodes share only a link layer, but no speed: that link
+// layer, with speed 0.
 std::optional<PortKind> SharedKind(
     const std::vector<std::map<PortKind, std::vector<int>>>& usable) {
-  std::map<PortKind, std::pair<size_t, size_t>> shared;  // Nodes; fewest ports.
+  // Nodes; fewest ports on one node.
+  std::map<PortKind, std::pair<size_t, size_t>> shared;
   std::map<std::string, size_t> layers;
   for (const auto& of_node : usable) {
     std::set<std::string> here;
@@ -109,8 +111,8 @@ bool IsOfKind(const v1::InfinibandPort& port, const PortKind& kind) {
          (kind.second == 0 || port.rate_gbps() == kind.second);
 }
 
-// All ports of a link layer, active or not: on machines of one model, NCCL's
-// rails are their positions.
+// The indices of all ports of a link layer, active or not. On machines of one
+// model, NCCL's rails are their positions.
 std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
   std::vector<int> ports;
   for (int i = 0; i < facts.infiniband_size(); ++i) {
@@ -119,8 +121,8 @@ std::vector<int> OfLayer(const v1::Facts& facts, const std::string& layer) {
   return ports;
 }
 
-// The positions that all nodes can use. Empty if their ports cannot be matched
-// by position.
+// The rails by position: the positions that all nodes can use. Empty if the
+// ports cannot be matched by position.
 std::vector<std::vector<int>> RailsByPosition(
     const std::vector<FabricNode>& nodes, const PortKind& kind) {
   std::vector<std::vector<int>> all;
@@ -168,7 +170,7 @@ std::string WhyNot(const FabricNode& node, const v1::InfinibandPort& port,
   return "has no active counterpart on every other node";
 }
 
-// Names the ports to use, if NCCL's default is not these.
+// Names the ports to use, unless NCCL uses exactly these by default.
 void ChoosePorts(const FabricNode& node, const PortKind& kind,
                  FabricPorts& plan) {
   std::vector<std::string> left_out;
@@ -198,9 +200,9 @@ void ChoosePorts(const FabricNode& node, const PortKind& kind,
   plan.variables.push_back(Variable("UCX_NET_DEVICES", list, reason));
 }
 
-// Whether this NCCL chooses the GID index itself (RoCE v2, IPv4): since 2.21;
-// before that it uses 0. (NCCL user guide, NCCL_IB_GID_INDEX and
-// NCCL_IB_ADDR_FAMILY.)
+// Whether this NCCL version chooses the GID index itself (RoCE v2, IPv4). NCCL
+// does since 2.21; before that it uses 0. (NCCL user guide, NCCL_IB_GID_INDEX
+// and NCCL_IB_ADDR_FAMILY.)
 bool ChoosesGid(const std::string& nccl) {
   const std::vector<std::string> parts = absl::StrSplit(nccl, '.');
   int major = 0;
@@ -215,7 +217,7 @@ bool ChoosesGid(const std::string& nccl) {
 void ChooseGid(const FabricNode& node, FabricPorts& plan) {
   std::map<uint32_t, std::string> indices;  // Each with one port that has it.
   size_t ipv4 = 0;
-  // Every port's GID is the one that NCCL would choose.
+  // Whether the GID of every port is the one that NCCL would choose.
   bool first = true;
   for (const int i : plan.rails) {
     const v1::InfinibandPort& port = node.facts->infiniband(i);
@@ -263,8 +265,8 @@ void ChooseGid(const FabricNode& node, FabricPorts& plan) {
               "first RoCE v2 address of every port");
 }
 
-// The nodes share no fabric: NCCL must use sockets on all of them, or some
-// would wait for others on a device that those do not have.
+// The nodes share no fabric. So NCCL must use sockets on all of them; otherwise
+// some nodes would wait for others on a device that those do not have.
 std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
   std::vector<FabricPorts> plan(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -277,7 +279,7 @@ std::vector<FabricPorts> WithoutFabric(const std::vector<FabricNode>& nodes) {
   return plan;
 }
 
-// The reason why a node's ports are unknown. Null: they are known.
+// Why a node's ports are unknown. Null: they are known.
 const v1::MissingFact* WhyPortsUnknown(const v1::Facts& facts) {
   const auto missing = std::find_if(
       facts.missing().begin(), facts.missing().end(),
@@ -316,7 +318,7 @@ std::vector<FabricPorts> PlanReached(const std::vector<FabricNode>& nodes) {
     if (KnowsPorts(*node.facts)) known.push_back(node);
   }
   std::vector<FabricPorts> plan(nodes.size());
-  // A single known node cannot be compared with others.
+  // One known node alone cannot be compared with others.
   if (known.size() < std::min<size_t>(nodes.size(), 2)) return plan;
   std::vector<FabricPorts> planned = PlanKnown(known);
   const bool fabric =
@@ -382,7 +384,8 @@ std::vector<FabricPorts> PlanFabric(const std::vector<FabricNode>& nodes) {
       nodes.begin(), nodes.end(),
       [](const FabricNode& node) { return !node.unreached.empty(); });
   if (!none || !unreached) return plan;
-  // Probes use TCP, which a fabric for RDMA only may not carry.
+  // Probes use TCP, which a fabric that is only for RDMA may not carry. So the
+  // plan is made again as if all interfaces were reached.
   std::vector<FabricNode> all = nodes;
   for (FabricNode& node : all) node.unreached.clear();
   plan = PlanReached(all);

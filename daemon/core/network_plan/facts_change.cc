@@ -10,9 +10,9 @@
 namespace rollcall {
 namespace {
 
-// All facts that a probe of the node depends on: its location and the addresses
-// at which others may reach it. Interfaces of containers, which come and go,
-// are not part of it.
+// All facts that a probe of the node depends on: its location, and the
+// addresses at which others may reach it. Interfaces of containers are left
+// out, because they come and go.
 std::set<std::string> ProbedPart(const v1::Facts& facts,
                                  const std::string& observed_address) {
   std::set<std::string> part = {

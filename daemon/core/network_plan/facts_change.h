@@ -1,5 +1,5 @@
 // FactsChange: whether a node's new facts matter for the worlds that it may be
-// in, and which of them do.
+// in, and which facts have changed.
 //
 // A pure function.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_FACTS_CHANGE_H_
@@ -13,11 +13,11 @@ namespace rollcall {
 
 enum class FactsChange {
   kNone,
-  kPorts,      // InfiniBand ports alone.
-  kAddresses,  // What a probe of the node depends on.
+  kPorts,      // Only InfiniBand ports.
+  kAddresses,  // Facts that a probe of the node depends on.
 };
 
-// Of a node that attends from `observed_address`.
+// For a node that attends from `observed_address`.
 FactsChange ChangeOf(const v1::Facts& before, const v1::Facts& after,
                      const std::string& observed_address);
 

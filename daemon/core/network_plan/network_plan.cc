@@ -16,10 +16,10 @@
 namespace rollcall {
 namespace {
 
-// How many bytes the fabric's settings may add to a node's row.
+// At most this many bytes of fabric settings are added to a node's row.
 constexpr size_t kFabricBytesMax = 2 << 10;
 
-// Subnets that every node has an address in.
+// Subnets in which every node has an address.
 std::set<std::string> SharedSubnets(
     const std::vector<std::vector<UsableAddress>>& usable) {
   std::map<std::string, size_t> nodes_with;
@@ -35,8 +35,9 @@ std::set<std::string> SharedSubnets(
   return shared;
 }
 
-// Of several shared subnets, the one from which most nodes connect to the
-// daemon, then IPv4 before IPv6, then the first in the first node's own order.
+// The subnet to use if all nodes share several: the one from which most nodes
+// connect to the daemon; then IPv4 before IPv6; then the first one of the first
+// node.
 std::string PreferredSubnet(
     const std::vector<PlanNode>& nodes,
     const std::vector<std::vector<UsableAddress>>& usable) {
@@ -79,7 +80,7 @@ const UsableAddress* Choose(const PlanNode& node,
 }
 
 // Interfaces that were probed and have no proven address. If a node has many
-// addresses, some are not probed; nothing is known of those.
+// addresses, some are not probed, and nothing is known about those.
 std::set<std::string> Unreached(const PlanNode& node,
                                 const std::vector<UsableAddress>& proven) {
   std::set<std::string> unreached;
@@ -127,8 +128,8 @@ void AddFabric(const std::vector<PlanNode>& nodes,
     for (const v1::PlannedVariable& variable : ports[i].variables) {
       bytes += variable.ByteSizeLong();
     }
-    // No driver has such long device names. The settings go into every node's
-    // table, so they are bounded.
+    // No real driver has such long device names. The settings go into every
+    // node's table, so they are bounded.
     if (bytes > kFabricBytesMax) {
       planned.warning = absl::StrCat(
           "its settings for RDMA take ", bytes, " bytes, more than ",
@@ -146,8 +147,8 @@ void AddFabric(const std::vector<PlanNode>& nodes,
 }
 
 // NCCL assumes that processes with the same hostname and boot id share memory.
-// This is wrong for sandboxes that hide the boot id and for several machines
-// named localhost.
+// This is wrong for sandboxes that hide the boot id, and for several machines
+// that are all named localhost.
 void AddHostIds(const std::vector<PlanNode>& nodes, NetworkPlan& plan) {
   const auto key = [](const v1::Facts& facts) {
     return std::pair(facts.hostname(), facts.boot_id());
@@ -156,8 +157,8 @@ void AddHostIds(const std::vector<PlanNode>& nodes, NetworkPlan& plan) {
   for (const PlanNode& node : nodes) ++counts[key(*node.facts)];
   for (size_t i = 0; i < nodes.size(); ++i) {
     const v1::Facts& facts = *nodes[i].facts;
-    // With a boot id, a hostname shared on one machine is a shared UTS
-    // namespace: the same host.
+    // If nodes with the same boot id share a hostname, they share a UTS
+    // namespace, so they are the same host.
     if (!facts.boot_id().empty() || counts[key(facts)] < 2) continue;
     v1::PlannedVariable& variable = plan.nodes[i].variables.emplace_back();
     variable.set_name("NCCL_HOSTID");

@@ -19,24 +19,25 @@ namespace rollcall {
 
 struct PlannedNode {
   std::string address;
-  // The interface that has it; empty: no interface of the node.
+  // The interface that has `address`. Empty: no interface of the node has it.
   std::string interface;
   // All proven addresses, in the node's own order.
   std::vector<std::string> addresses;
   // Interfaces that were probed and have no proven address.
   std::set<std::string> unreached;
-  // Indices into Facts.infiniband of the ports of the fabric, by rail.
+  // Indices into Facts.infiniband of the fabric's ports, in the order of the
+  // rails.
   std::vector<int> rails;
   std::vector<v1::PlannedVariable> variables;
   // Problems that no variable can solve, and interfaces that peers do not
-  // reach; empty: none.
+  // reach. Empty: none.
   std::string warning;
 };
 
 struct NetworkPlan {
   // All nodes are on one machine, in one network namespace.
   bool one_machine = false;
-  // In the order of the input.
+  // One for each node, in the order of the input.
   std::vector<PlannedNode> nodes;
 };
 
@@ -44,16 +45,16 @@ struct NetworkPlan {
 // single node.
 bool IsOneMachine(const std::vector<PlanNode>& nodes);
 
-// Picks one address per node. It prefers, in this order: one that most probers
-// reached; the one that the platform names; one in a subnet that all nodes
-// share; the source address of the node's connection to the daemon; IPv4 before
-// IPv6. A world that is on one machine uses 127.0.0.1.
+// Picks one proven address for each node (see address_proof.h). It prefers, in
+// this order: the address that most probers reached; the address that the
+// platform names; an address in a subnet that all nodes share; the source
+// address of the node's connection to the daemon; IPv4 before IPv6. A world
+// that is on one machine uses 127.0.0.1.
 //
-// Only a proven address counts (see address_proof.h).
-//
-// FAILED_PRECONDITION: some nodes have no such address (the message names them
-// and their addresses), or some pairs of nodes cannot reach each other. Then
-// `without`, if not null, gets nodes whose removal may make a plan possible.
+// FAILED_PRECONDITION: some nodes have no proven address (the message names the
+// nodes and their addresses), or some pairs of nodes cannot reach each other.
+// Then `without`, if not null, gets nodes whose removal may make a plan
+// possible.
 absl::StatusOr<NetworkPlan> PlanNetwork(
     const std::vector<PlanNode>& nodes,
     std::vector<std::string>* without = nullptr);

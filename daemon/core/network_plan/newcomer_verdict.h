@@ -1,8 +1,8 @@
-// JudgeNewcomers: which newcomers the running world may be ended for, after
-// they were probed.
+// JudgeNewcomers: decides, after newcomers were probed, for which of them the
+// running world may be ended.
 //
-// A newcomer is reached if one plan is possible with it and all members. If
-// members do not reach each other, no newcomer helps.
+// A newcomer counts as reached if one plan is possible with it and all members.
+// If members do not reach each other, no newcomer is reached.
 //
 // A pure function.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_NEWCOMER_VERDICT_H_
@@ -26,7 +26,7 @@ struct NewcomerVerdict {
 
   std::vector<std::string> reached;
   std::vector<Unreached> unreached;
-  // If members do not reach each other: those without which a plan may be
+  // If members do not reach each other: the members without which a plan may be
   // possible. The next round must probe them again.
   std::vector<std::string> apart;
 };

@@ -32,7 +32,7 @@ std::vector<PingFound> PingsFound(const v1::World& world,
     ranks[member.node()] = member.node_rank();
   }
   std::vector<PingFound> pings;
-  // Its members use 127.0.0.1, which no other machine can probe.
+  // The world's members use 127.0.0.1, which no other machine can probe.
   if (world.one_machine()) return pings;
   for (const v1::Member& target : world.members()) {
     const auto* by = probing.Of(target.node());
@@ -82,7 +82,7 @@ v1::Pings PingsOf(const v1::World& world, const Probing& probing,
     v1::Ping& ping = *pings.add_pings();
     ping.set_from(one.from);
     ping.set_to(one.to);
-    // Unset if the prober reached it and reported no round trip time.
+    // Unset if the prober reached the target and reported no round trip time.
     if (one.finding->round_trip != absl::InfiniteDuration()) {
       ToProto(one.finding->round_trip, ping.mutable_round_trip());
     }

@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// The subnet's bytes, family and prefix length in one comparable value.
+// The subnet's family, prefix length and bytes as one comparable value.
 std::string Subnet(const std::string& bytes, uint32_t prefix_length) {
   std::string network = bytes;
   for (size_t i = 0; i < network.size(); ++i) {
@@ -28,7 +28,8 @@ std::string Subnet(const std::string& bytes, uint32_t prefix_length) {
 }  // namespace
 
 bool IsLocalBridge(std::string_view interface) {
-  // Docker's own networks. OpenStack's br-ex and OpenWrt's br-lan do not match.
+  // Docker's own networks. The names br-ex (OpenStack) and br-lan (OpenWrt) do
+  // not match.
   if (interface.starts_with("br-") && interface.size() == 15 &&
       interface.find_first_not_of("0123456789abcdef", 3) ==
           std::string_view::npos) {
@@ -89,8 +90,8 @@ std::vector<UsableAddress> UsableAddresses(const PlanNode& node) {
   std::vector<UsableAddress> usable;
   for (const v1::Interface& interface : node.facts->interfaces()) {
     if (!interface.up() || interface.loopback()) continue;
-    // A bridge by its name is not usable, unless the node itself reaches others
-    // through it.
+    // An interface with the name of a bridge is not usable, unless the node
+    // itself reaches others through it.
     const bool used =
         interface.default_route() ||
         std::any_of(interface.addresses().begin(), interface.addresses().end(),
@@ -106,7 +107,7 @@ std::vector<UsableAddress> UsableAddresses(const PlanNode& node) {
                         interface.default_route()});
     }
   }
-  // A platform may name an address that no interface has (1:1 NAT).
+  // The platform may name an address that no interface has (1:1 NAT).
   const std::string& advertised = node.facts->advertised_address();
   const bool known = std::any_of(
       usable.begin(), usable.end(),

@@ -1,5 +1,6 @@
-// PlanNode: a node as the network plan sees it, and the addresses by which its
-// peers might reach it. Nothing here is proven (see address_proof.h). Pure.
+// PlanNode: the facts about a node that the network plan uses, and the
+// addresses by which its peers might reach it. None is proven yet (see
+// address_proof.h). Pure.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PLAN_NODE_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PLAN_NODE_H_
 
@@ -15,29 +16,29 @@
 
 namespace rollcall {
 
-// Most nodes, pairs or addresses that one message of the plan names.
+// A message of the plan names at most this many nodes, pairs or addresses.
 inline constexpr size_t kPlanNamedMax = 8;
 
 struct PlanNode {
   std::string node;
   const v1::Facts* facts;
-  // The source address of its connection to the daemon.
+  // The source address of the node's connection to the daemon.
   std::string observed_address;
-  // The agent of the launcher, on the daemon's own machine.
+  // The node runs the launcher's agent, on the daemon's own machine.
   bool launcher = false;
-  // What its probers found; null: no node was selected to probe it.
+  // What the node's probers found; null: no node was selected to probe it.
   const std::map<std::string, ProbeReport>* probed = nullptr;
-  // It is in the running world: if it and another node cannot connect, the
-  // other one is left out.
+  // The node is in the running world. If it and another node cannot connect,
+  // the other node is left out.
   bool stays = false;
 };
 
-// An address that peers might reach.
+// An address at which peers might reach the node.
 struct UsableAddress {
   std::string address;
   // Empty: no interface of the node has it.
   std::string interface;
-  // Family, prefix length and bits of the subnet, for comparison.
+  // The subnet's family, prefix length and bits, for comparison.
   std::string subnet;
   bool ipv4;
   bool default_route;
@@ -57,12 +58,13 @@ std::optional<std::string> AddressBytes(std::string_view text);
 // Whether one of the node's interfaces has this address.
 bool HasInterfaceAt(const PlanNode& node, std::string_view address);
 
-// In the node's own order.
+// The node's usable addresses, in its own order.
 std::vector<UsableAddress> UsableAddresses(const PlanNode& node);
 
-// Addresses of a node that peers might reach, the likeliest first: the one that
-// the platform names, the source address of its connection to the daemon, those
-// of interfaces with a default route, the others; IPv4 before IPv6. Not proven.
+// The addresses at which peers might reach the node, likeliest first: the one
+// that the platform names, the source address of its connection to the daemon,
+// those of interfaces with a default route, then the others; IPv4 before IPv6.
+// Not proven.
 std::vector<std::string> CandidateAddresses(const PlanNode& node);
 
 // Whether the prober reached its target at this address.

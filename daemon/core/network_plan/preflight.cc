@@ -19,7 +19,8 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
                         node.hello.command_digest(), plan.nodes[i].interface,
                         node.clock_offset});
   }
-  // The launcher's node always has a seat, so the others are compared with it.
+  // The launcher's node always has a seat, so the other nodes are compared with
+  // it.
   const auto launcher =
       std::find_if(nodes.begin(), nodes.end(),
                    [](const PlanNode& node) { return node.launcher; });
@@ -27,8 +28,8 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
   const size_t reference = rules ? static_cast<size_t>(launcher - nodes.begin())
                                  : MostCommonNode(compared);
   std::vector<v1::Difference> found = FindDifferences(compared, reference);
-  // The world was formed without the nodes that differ. They still have to be
-  // fixed, so differences_ is kept.
+  // The world is formed without the nodes that differ. These nodes still have
+  // to be fixed, so differences_ is kept.
   if (found.empty() &&
       std::any_of(membership.nodes().begin(), membership.nodes().end(),
                   [](const auto& entry) { return entry.second.differs; })) {
@@ -67,7 +68,8 @@ std::optional<std::string> Preflight::JudgeNewcomer(
   for (const auto& [name, node] : membership.nodes()) {
     if (node.member() && node.session != 0) members.push_back(compared(node));
   }
-  // Not added to differences_, which are of the world that was formed.
+  // The difference is not added to differences_, which belong to the formed
+  // world.
   const std::optional<v1::Difference> difference =
       FindNewcomerDifference(members, compared(newcomer));
   if (!difference.has_value()) return std::nullopt;

@@ -1,8 +1,8 @@
 // Preflight: compares the nodes of each world before it is proposed.
 //
-// With preflight `warn`, what differs is reported once. With `strict`, nodes
-// that differ get no seat. Which facts are compared: kCompared in
-// differences.cc.
+// With preflight `warn`, each difference is reported once. With `strict`, nodes
+// that differ also get no seat. kCompared in differences.cc lists the compared
+// facts.
 //
 // A pure value; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
@@ -22,25 +22,26 @@ namespace rollcall {
 class Preflight {
  public:
   struct Verdict {
-    // Differences that were not in differences() before.
+    // Differences that differences() did not contain before.
     std::vector<v1::Difference> fresh;
-    // Nodes to exclude, each with the reason. A world without them is judged
-    // again.
+    // Nodes to exclude, each with the reason. The world without them must be
+    // judged again.
     std::vector<std::pair<std::string, std::string>> excluded;
   };
-  // `plan`: of these nodes, in the same order. All nodes must be in
-  // `membership`.
+  // `plan` must be the plan of these nodes, in the same order. All nodes must
+  // be in `membership`.
   Verdict Judge(const std::vector<PlanNode>& nodes, const NetworkPlan& plan,
                 const Membership& membership, v1::Preflight mode);
 
-  // The reason to exclude a newcomer before a running world is ended to take it
-  // in; nullopt: none.
+  // The reason to exclude a newcomer before a running world is ended for it;
+  // nullopt: there is none.
   static std::optional<std::string> JudgeNewcomer(const Node& newcomer,
                                                   const Membership& membership,
                                                   v1::Preflight mode);
 
-  // Of the world that was judged last. If that one has none because the nodes
-  // that differ are excluded, these stay: the nodes still have to be fixed.
+  // The differences of the world that was judged last. If that world has none
+  // because the nodes that differ are excluded, the earlier ones stay: those
+  // nodes still have to be fixed.
   const std::vector<v1::Difference>& differences() const {
     return differences_;
   }

@@ -9,10 +9,10 @@
 namespace rollcall {
 namespace {
 
-// Probers report within this fraction of the round, so that their reports
-// arrive before its end.
+// Probers report within this fraction of the round's time, so that their
+// reports arrive before the round ends.
 constexpr double kProbersPart = 0.75;
-// Most nodes named in a message.
+// A message names at most this many nodes.
 constexpr size_t kNamedMax = 8;
 
 // The address that the platform names, if no interface has it (1:1 NAT).
@@ -76,13 +76,14 @@ bool Probes::Take(Node& node, const v1::Probed& probed, bool running,
   if (Awaits(name)) return false;
   if (running) {
     if (!probing_.Open(now)) rounds_.JudgeBy(now);
-    // Others' results about it are outdated.
+    // What other nodes reported about this node is outdated.
     if (late && !node.member() && !membership.IsExcluded(node)) {
       reach_.Unreached(name, now + limits.last_call);
     }
   } else if (late) {
-    // It may have a seat again, at once if too few others are present. It is
-    // probed again, since others may have got no answer from it.
+    // The node may have a seat again; at once if too few other nodes are
+    // present. It is probed again, because other nodes may have got no answer
+    // from it.
     probing_.Forget(name);
     if (!node.member()) Hold(node, membership, now, limits);
     node.reason.clear();
@@ -172,7 +173,7 @@ void Probes::StreamBroke(const Node& node, bool running,
     // time.
     if (silent || running) Hold(node, membership, now, limits);
   }
-  // Others may wait for the result.
+  // Other nodes may wait for the round's result.
   if (running && !probing_.Open(now)) rounds_.JudgeBy(now);
 }
 
@@ -210,7 +211,7 @@ std::vector<Seated> Probes::TakeRound(const Membership& membership,
     if (node.member() && node.session != 0) judged.push_back({name, 0});
   }
   for (const std::string& name : rounds_.TakeNodes()) {
-    // It may have left, or attended with a new incarnation.
+    // The node may have left, or attended with a new incarnation.
     if (!reach_.WasToProbe(name, rounds_.opened_at())) continue;
     const Node& node = membership.At(name);
     if (IsSilent(name, now)) {
@@ -278,7 +279,7 @@ void Probes::WorldEnded(const Membership& membership, absl::Time now,
     const bool asked = open && Awaits(name);
     if (asked || membership.At(name).member()) probing_.Excuse(name);
   }
-  // A round that was not finished has too few reports to prove anything.
+  // An unfinished round has too few reports to prove anything.
   if (open) {
     for (const std::string& name : newcomers) probing_.Forget(name);
   }

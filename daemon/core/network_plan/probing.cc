@@ -9,11 +9,11 @@
 namespace rollcall {
 namespace {
 
-// Time that each node adds to a round of a large job: two processors handle
+// The time that each node adds to a round of a large job: two processors handle
 // about 1,000 Probes and reports a second.
 constexpr absl::Duration kReportTime = absl::Milliseconds(1);
-// While reports still arrive, a round of a large job may last longer: at most
-// this many times its normal time.
+// While reports still arrive, a round of a large job may last at most this many
+// times its normal time.
 constexpr int kLongerMax = 5;
 
 // Pseudorandom numbers from a seed that cannot be guessed outside the daemon:
@@ -37,7 +37,8 @@ class Numbers {
   uint64_t state_ = 0;
 };
 
-// Draws both directions between `i` and its neighbours and log2 N others.
+// Adds both directions between `i` and its two neighbours, and between `i` and
+// log2 N nodes drawn at random.
 void DrawPartners(size_t i, size_t count, Numbers& numbers,
                   std::set<std::pair<size_t, size_t>>& pairs) {
   const auto add = [&](size_t j) {
@@ -74,15 +75,16 @@ bool Probing::Knows(const ProbeNode& prober, const ProbeNode& target) const {
          by->second.incarnation == prober.incarnation;
 }
 
-// True if at least half as many probers are left as DrawPartners draws. Probers
-// leave, and the reports of very few prove nothing.
+// True if the probers that are left are at least half as many as DrawPartners
+// draws. Probers leave, and the reports of very few prove nothing.
 bool Probing::Knows(const ProbeNode& node, size_t count) const {
   const auto at = targets_.find(node.node);
   return at != targets_.end() && at->second.incarnation == node.incarnation &&
          2 * at->second.by.size() >= static_cast<size_t>(std::bit_width(count));
 }
 
-// The pairs of the next round. `draw` is null if only their number is needed.
+// The pairs of the next round. `draw` may be null if only their number is
+// needed.
 std::set<Probing::Pair> Probing::PairsOf(const std::vector<ProbeNode>& nodes,
                                          const Draw* draw, Pairs which) const {
   const bool again = which == Pairs::kAll;
@@ -198,8 +200,8 @@ std::vector<std::pair<std::string, v1::Probe>> Probing::Begin(
     }
     known.by[nodes[prober].node].incarnation = nodes[prober].incarnation;
     drawn_[nodes[prober].node].insert(of.node);
-    // A target gets a Probe even if it probes no other node, since it must
-    // answer.
+    // A target gets a Probe even if it probes no other node, because it must
+    // know its answers.
     probes[target];
   }
   std::vector<std::pair<std::string, v1::Probe>> asked;
@@ -231,7 +233,8 @@ void Probing::Take(const std::string& node, const v1::Probed& probed,
   silent_.erase(node);
   const auto waited = unanswered_.find(node);
   if (probed.probe() != round_ || waited == unanswered_.end()) return;
-  // Also for a report after the round's end: the daemon may have been busy.
+  // A report after the round's end counts too, because the daemon may have been
+  // busy.
   if (now < longest_until_) {
     until_ = std::min(std::max(until_, now + timeout_), longest_until_);
   }

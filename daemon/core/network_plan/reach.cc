@@ -27,7 +27,8 @@ void Reach::Gone(const std::string& node, absl::Time now) {
     Entry& entry = entries_.at(name);
     entry.partners.erase(node);
     if (!entry.partners.empty()) continue;
-    // What was found about it concerned nodes that have gone.
+    // All nodes that it could not connect with have gone, so that result does
+    // not count.
     entry.again = false;
     if (entry.until != absl::InfiniteFuture()) entry.until = now;
   }

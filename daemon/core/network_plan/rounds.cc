@@ -5,12 +5,12 @@
 namespace rollcall {
 namespace {
 
-// Rounds of one gathering, with a pause between them.
+// A gathering has at most this many rounds, with a pause between them.
 constexpr int kRoundsMax = 3;
 constexpr absl::Duration kRepeatPause = absl::Seconds(1);
-// Pause between two rounds while a world runs, for each node of the job. It is
-// ten times what a network plan takes for each node, about 50 microseconds
-// (scripts/bench.sh facts).
+// The pause between two rounds while a world runs, for each node of the job. A
+// network plan takes about 50 microseconds for each node (scripts/bench.sh
+// facts); the pause is ten times that.
 constexpr absl::Duration kRoundPause = absl::Microseconds(500);
 
 }  // namespace

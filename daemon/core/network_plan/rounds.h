@@ -3,14 +3,15 @@
 //
 // Before a world is formed, a round is opened whenever the world needs one. If
 // no world can be planned after it, it is repeated after a pause, a limited
-// number of times: a single failed connection has many causes and ends no job.
+// number of times, because a single failed connection has many causes and must
+// not end the job.
 //
 // While a world runs, newcomers are probed before the world is ended for them,
-// and all nodes are probed every ping_interval. Nodes may attend and leave as
-// often as they like, so there is a pause between two rounds.
+// and all nodes are probed every ping_interval. Nodes may attend and leave any
+// number of times, so there is a pause between two rounds.
 //
-// It opens no round and evaluates none: see probing.h, and reach.h for the
-// nodes that get no seat until they are reached.
+// Rounds only keeps the times: Probing opens and evaluates a round, and Reach
+// has the nodes that get no seat until they are reached.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_ROUNDS_H_
@@ -29,7 +30,7 @@ namespace rollcall {
 
 class Rounds {
  public:
-  // A gathering begins or has ended: its rounds so far do not count any more.
+  // A gathering begins or has ended: its former rounds do not count any more.
   void Reset();
   // Returns the nodes of the latest round, and forgets them.
   std::set<std::string> TakeNodes() { return std::exchange(nodes_, {}); }
@@ -39,39 +40,43 @@ class Rounds {
 
   // --- Before a world is formed ---
 
-  // A round of these nodes is opened.
+  // A round for these nodes is opened.
   void Open(std::set<std::string> nodes, absl::Time now);
-  // Whether a node that attended then had part in the latest round.
+  // Whether the latest round included this node, which attended at
+  // `attended_at`.
   bool Covers(const std::string& node, absl::Time attended_at) const {
     return nodes_.contains(node) && attended_at <= opened_at_;
   }
-  // Whether a round after which no world can be planned may be repeated.
+  // Whether the round may be repeated if no world can be planned after it.
   bool MayRepeat() const;
-  // It is repeated after a pause.
+  // The round will be repeated after a pause.
   void Repeat(absl::Time now);
   // When that pause ends or ended.
   absl::Time repeat_at() const { return repeat_at_; }
 
   // --- While a world runs ---
 
-  // Newcomers are probed at `at`, or when the pause is over.
+  // Probes newcomers at `at`, but not before the pause after the latest round
+  // has ended. A round that is due earlier stays due.
   void ProbeBy(absl::Time at);
-  // The latest round has ended, and is judged at `at`.
+  // The latest round has ended: judges it at `at`, or earlier if probe_at_ is
+  // earlier.
   void JudgeBy(absl::Time at) { probe_at_ = std::min(probe_at_, at); }
-  // All nodes are probed after ping_interval, unless that is 0.
+  // Probes all nodes after ping_interval, unless that is 0.
   void PingLater(absl::Time now, const Limits& limits);
   // When newcomers or all nodes are probed next, or a round is judged.
   absl::Time due() const { return std::min(probe_at_, ping_at_); }
   bool PingDue(absl::Time now) const { return now >= ping_at_; }
-  // Nothing is due before `until`.
+  // Nothing is due before `until`; a round is due then.
   void PutOff(absl::Time until);
   // When the pause after the latest round ends or ended.
   absl::Time pause_ends() const { return pause_ends_; }
-  // Opens a round for these newcomers, in a job of `present` nodes; `ping`: of
-  // all nodes. Returns false if it would be for none.
+  // Opens a round for these newcomers, in a job of `present` nodes; with
+  // `ping`, for all nodes. Returns false if the round would be for no node.
   bool OpenFor(std::set<std::string> newcomers, bool ping, size_t present,
                absl::Time now);
-  // The round ends at `until`; InfiniteFuture: no round was needed.
+  // Judges the round at `until`, when it ends; InfiniteFuture: no round was
+  // needed.
   void JudgeAt(absl::Time until) { probe_at_ = until; }
   // Returns the newcomers that were not judged.
   std::set<std::string> EndWorld();
@@ -81,7 +86,7 @@ class Rounds {
   // newcomers of the latest round until they are judged.
   std::set<std::string> nodes_;
   absl::Time opened_at_ = absl::InfinitePast();
-  // Rounds of this gathering after which no world could be planned.
+  // How many rounds of this gathering were followed by no possible plan.
   int failed_ = 0;
   absl::Time repeat_at_ = absl::InfinitePast();
   absl::Time probe_at_ = absl::InfiniteFuture();

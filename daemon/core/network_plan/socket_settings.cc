@@ -46,8 +46,8 @@ std::vector<v1::PlannedVariable> SocketSettings(const v1::Facts& facts,
   const std::string& interface = chosen.interface;
   if (interface.empty()) return {};
   std::vector<v1::PlannedVariable> settings;
-  // NCCL uses the first suitable interface, which may be the wrong one, and
-  // names differ between nodes.
+  // By default NCCL uses the first suitable interface, which may be the wrong
+  // one, and interface names differ between nodes.
   if (const size_t candidates = CandidatesOf(facts); candidates > 1) {
     settings.push_back(
         Variable("NCCL_SOCKET_IFNAME", absl::StrCat("=", interface),
@@ -63,8 +63,8 @@ std::vector<v1::PlannedVariable> SocketSettings(const v1::Facts& facts,
         absl::StrCat("its peers use ", chosen.address, ", ", interface,
                      " also has ", ipv4, ", and NCCL would use that")));
   }
-  // Gloo advertises the address that the host's own name resolves to. If
-  // /etc/hosts also has a loopback address for it (Debian's 127.0.1.1),
+  // Gloo advertises the address to which the host's own name resolves. If
+  // /etc/hosts also has a loopback address for that name (Debian's 127.0.1.1),
   // resolvers that merge all lines of a name may put that address first, even
   // if our lines come before it.
   settings.push_back(

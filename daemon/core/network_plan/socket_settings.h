@@ -10,7 +10,7 @@
 
 namespace rollcall {
 
-// None if no interface of the node has the chosen address.
+// Returns none if no interface of the node has the chosen address.
 std::vector<v1::PlannedVariable> SocketSettings(const v1::Facts& facts,
                                                 const UsableAddress& chosen);
 

@@ -1,5 +1,5 @@
-// Minimum values of a node's resources that both the doctor (one node) and the
-// comparison of nodes use.
+// Minimum values of a node's resources. The doctor (one node) and the
+// comparison of nodes both use them.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_THRESHOLDS_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_THRESHOLDS_H_
 
