@@ -92,7 +92,8 @@ absl::StatusOr<Exchanges::Result> Exchanges::In(uint32_t node_rank,
   return Result{.complete = true, .out = &kept_.back()};
 }
 
-// Counts the node's values against the limits; fails if they do not fit.
+// Counts the node's values against the limits. Returns an error if they do not
+// fit.
 absl::Status Exchanges::TakeRoom(uint32_t node_rank, const v1::ExchangeIn& in,
                                  bool opens) {
   if (opens &&

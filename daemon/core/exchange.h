@@ -1,10 +1,10 @@
-// Exchanges: for each key, each rank gives one value; once all are in, all
-// values are returned.
+// Exchanges: for each key, each rank gives one value. When all ranks have given
+// theirs, all values are returned.
 //
 // The store that the bootstrap of Gloo and NCCL needs, within one generation.
-// Pure. Bounded by limits.h: open keys of each node, kept answers, total bytes.
-// A key counts against the node that first gave a value for it, so that no node
-// can use up the room of the others.
+// Pure. limits.h bounds the open keys of each node, the kept answers and the
+// total bytes. A key counts against the node that first gave a value for it, so
+// that no node can use up the room of the others.
 #ifndef ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 #define ROLLCALL_DAEMON_CORE_EXCHANGE_H_
 
@@ -26,26 +26,27 @@ class Exchanges {
   void Begin(uint64_t generation, std::vector<uint32_t> ranks);
 
   struct Result {
-    // This value completed the key: `out` goes to all nodes. Otherwise it was
-    // complete before, and `out` goes to the node that asked again.
+    // True: this value completed the key, and `out` goes to all nodes. False:
+    // the key was complete before, and `out` goes only to the node that asked
+    // again.
     bool complete = false;
     // Not set while values are missing; valid until the next call.
     const v1::ExchangeOut* out = nullptr;
   };
 
   // Takes a node's values. A repetition with the same values changes nothing.
-  // INVALID_ARGUMENT: not one value per rank, or other values than before.
+  // INVALID_ARGUMENT: not one value for each rank, or other values than before.
   // RESOURCE_EXHAUSTED: this node has too many open keys, or all keys together
-  // have too many bytes. ABORTED: another generation.
+  // have too many bytes. ABORTED: the values are for another generation.
   absl::StatusOr<Result> In(uint32_t node_rank, const v1::ExchangeIn& in);
 
   size_t open() const { return open_.size(); }
 
  private:
-  // The values of one node, one for each of its ranks.
+  // The values of one node, one value for each of its ranks.
   using Values = std::vector<std::string>;
   struct Open {
-    uint32_t opened_by;  // A node rank.
+    uint32_t opened_by;  // The node rank that opened the key.
     std::map<uint32_t, Values> by_node;
   };
 

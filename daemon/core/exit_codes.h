@@ -1,7 +1,7 @@
-// Exit codes of the programs, other than a rank's own code.
+// Exit codes of the programs, besides the exit codes of ranks.
 //
-// 0: all ranks exited 0. A root cause's own code, or 128+signal, is passed on
-// unchanged. The requeue code (75) is a setting: see limits.h.
+// 0: all ranks exited 0. The exit code of a root cause, or 128+signal, is
+// passed on unchanged. The requeue code (75) is a setting: see limits.h.
 #ifndef ROLLCALL_DAEMON_CORE_EXIT_CODES_H_
 #define ROLLCALL_DAEMON_CORE_EXIT_CODES_H_
 

@@ -124,7 +124,7 @@ HandshakeLimiter::Verdicts HandshakeLimiter::Ask(Id id, absl::Time now) {
   place.silent.erase(id);
   place.asking.insert(id);
   crowd_.insert(CrowdOf(from, place));
-  // An address that is in the row already keeps its turn.
+  // An address that is already in the row keeps its turn.
   if (place.asking.size() == 1) StandInRow(from, place);
   HandOn(verdicts);
   return verdicts;
@@ -221,8 +221,8 @@ HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
     idle_.erase({found->second.bucket.full_at(), from});
     return found->second;
   }
-  // Removes the address whose burst is whole again first. With the default
-  // limits this does not happen.
+  // Removes the address whose burst is whole again first. This does not happen
+  // with the default limits.
   if (places_.size() - most_.size() >= limits_.addresses_max) {
     CHECK(!idle_.empty());  // Fewer wait than addresses_max.
     places_.erase(idle_.begin()->second);
@@ -233,8 +233,8 @@ HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
   return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
-// Puts the address at the end of the row, or into cooling_ until its bucket
-// allows a handshake.
+// Puts the address at the end of the row. If its bucket does not allow a
+// handshake yet, puts it into cooling_ until then.
 void HandshakeLimiter::StandInRow(const SourceAddress& from, Place& place) {
   if (place.bucket.ready_at() <= now_) {
     place.turn = ++last_turn_;
@@ -265,8 +265,8 @@ void HandshakeLimiter::Hold(const SourceAddress& from, Place& place) {
   held_.emplace(place.unauthenticated.size(), place.turn, from);
 }
 
-// Releases at most as many as can be handed on, so that no event walks over all
-// held addresses.
+// Moves held addresses back into the row, at most as many as can be handed on.
+// So no event goes through all held addresses.
 void HandshakeLimiter::Unhold() {
   while (!held_.empty() &&
          std::get<0>(*held_.begin()) <
@@ -280,8 +280,9 @@ void HandshakeLimiter::Unhold() {
   }
 }
 
-// Whether one more connection of this network may be handed on. Displaces
-// another one if the network has clearly fewer.
+// Whether one more connection of this network may be handed on. If all places
+// are taken and another network has clearly more connections, displaces one of
+// those.
 bool HandshakeLimiter::HasRoom(const Place& place, Verdicts& verdicts) {
   const size_t here = place.unauthenticated.size();
   if (here >= limits_.unauthenticated_per_network_max) return false;

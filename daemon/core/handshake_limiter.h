@@ -8,27 +8,27 @@
 //
 // A connection that was handed on counts as unauthenticated until Release.
 // Their number is bounded in total and for each network. Connections of a
-// network at its bound wait; at the total bound, all wait. If a network has
-// clearly fewer than the network with the most, the newest connection of the
-// latter is displaced for it.
+// network at its bound wait; at the total bound, all connections wait. But if a
+// network has clearly fewer connections than the network with the most, one of
+// its connections may displace the newest connection of that network.
 //
 // The number of handshakes under way is bounded, so that each one that begins
-// ends soon: thousands that share the processors would all end too late. A
+// ends soon: if thousands shared the processors, all would end too late. A
 // handshake is under way until Release, and for at most `handshake_time`, so
-// that clients that stop halfway do not delay the others for longer. At that
-// bound all wait, except a network that has clearly fewer unauthenticated
-// connections than the network with the most.
+// that clients that stop halfway do not delay the others for longer. At this
+// bound all connections wait, except those of a network that has clearly fewer
+// unauthenticated connections than the network with the most.
 //
-// Addresses take turns. Of one address, the newest connection is handed on
-// first: it has the most time left until its client gives up. The oldest one
-// would often be handed on too late.
+// Addresses take turns. At one address, the newest connection is handed on
+// first, because it has the most time left until its client gives up. The
+// oldest one would often be handed on too late.
 //
-// Pure: no clock, no socket; time is passed in and never goes backwards. One
-// thread. O(log n) for each event and each verdict.
+// Pure: no clock, no socket. The caller passes in the time, which never goes
+// backwards. One thread. O(log n) for each event and each verdict.
 //
 // Invariants, after each call:
-// 1. At most waiting_max connections wait, or as many as Limit set; of one
-//    address, at most waiting_per_address_max have not asked.
+// 1. At most waiting_max connections wait, or at most as many as Limit has
+//    set. Of one address, at most waiting_per_address_max have not asked.
 // 2. An address is remembered only while a connection waits there or is
 //    unauthenticated, or while its burst is not whole; Tick removes the others.
 //    At most addresses_max are remembered, not counting those with
@@ -53,27 +53,28 @@
 
 namespace rollcall {
 
-// The source address of a connection, as far as it is counted: an IPv6 /64, or
-// an IPv4 address written as an IPv4-mapped one.
+// The source address of a connection, in the form in which connections are
+// counted: an IPv6 /64, or an IPv4 address written as an IPv4-mapped one.
 using SourceAddress = std::array<uint8_t, 16>;
 SourceAddress SourceAddressOfIpv4(const std::array<uint8_t, 4>& address);
 SourceAddress SourceAddressOfIpv6(const std::array<uint8_t, 16>& address);
 
-// Reduces `limits` for a process that may open this many descriptors: the
-// connections that they allow, with two descriptors for each connection that
-// UnauthenticatedConnections watches and that is not an agent's, take at most
-// 29/32 of them. The rest is left for the journal, the log and admins' calls.
+// Reduces `limits` for a process that may open this many descriptors. The
+// connections that the limits allow may then take at most 29/32 of the
+// descriptors, where a connection that UnauthenticatedConnections watches and
+// that is not an agent's takes two. The rest is left for the journal, the log
+// and admins' calls.
 ConnectionLimits FittedTo(ConnectionLimits limits, size_t descriptors);
 
 // Why a connection no longer waits.
 enum class Fate {
   kHandedOn,
   kSilent,     // It sent nothing for too long.
-  kGarbage,    // What it sent begins no handshake.
+  kGarbage,    // It sent data that does not begin a handshake.
   kCrowded,    // Too many waited: see Arrive.
   kImpatient,  // It asked, but its turn did not come in time.
   kHungUp,     // Its peer closed it.
-  // After it was handed on and before it authenticated, a network with fewer
+  // It was handed on and has not authenticated; a network with fewer
   // unauthenticated connections needed its place. Disconnect it.
   kDisplaced,
 };
@@ -114,7 +115,7 @@ class HandshakeLimiter {
   // The caller's number of a connection; numbers increase.
   using Id = uint64_t;
   // `id` no longer waits: hand it on, or close it. kDisplaced: it was handed on
-  // before, and no Release follows for it.
+  // before, and the caller does not call Release for it.
   struct Verdict {
     Id id;
     Fate fate;
@@ -129,7 +130,7 @@ class HandshakeLimiter {
   // not asked, else the oldest that has.
   Verdicts Arrive(Id id, const SourceAddress& from, absl::Time now);
   // From now on at most `waiting_max` connections may wait, and never more than
-  // the limits allow. Closes those beyond, as Arrive does.
+  // the limits allow. Connections beyond that are closed, chosen as in Arrive.
   Verdicts Limit(size_t waiting_max);
   // The connection has begun its handshake. Returns all connections whose turn
   // it is. No effect if it has asked before or does not wait.
@@ -144,10 +145,11 @@ class HandshakeLimiter {
   // waits.
   Verdicts MakeRoom();
   // Returns the verdicts that are due by `now`. The caller must first call Ask
-  // for connections that have sent data: Ask never checks for lateness.
+  // for connections that have sent data, because Ask does not check whether
+  // they are late.
   Verdicts Tick(absl::Time now);
 
-  // When to call Tick next; InfiniteFuture: no need.
+  // When to call Tick next; InfiniteFuture: no call is needed.
   absl::Time NextDeadline() const;
   HandshakeCounts counts() const;
   // Number of addresses remembered.
@@ -159,12 +161,12 @@ class HandshakeLimiter {
     absl::Time arrived;
     bool asks = false;
   };
-  // A connection that was handed on, and when.
+  // A connection that was handed on, and the time of that.
   struct Begun {
     SourceAddress from;
     absl::Time at;
   };
-  // One address. Its connections are in the order of their arrival.
+  // One address. The ids of its connections are in the order of their arrival.
   struct Place {
     // Waiting connections that have not asked, and those that have.
     std::set<Id> silent;
@@ -173,28 +175,29 @@ class HandshakeLimiter {
     std::set<Id> unauthenticated;
     HandshakeBucket bucket;
     // The position of an address with connections that ask: its key in row_, in
-    // held_ (if `resume_state` is set), or in cooling_.
+    // held_ (if `held` is set) or in cooling_.
     uint64_t turn = 0;
     bool held = false;
     absl::Time cools_until;
 
     size_t waiting() const { return silent.size() + asking.size(); }
   };
-  // The address with the most waiting connections first, then the one that has
-  // waited longest.
+  // Sorts the address with the most waiting connections first; of equal ones,
+  // the address that has waited longest.
   using Crowd = std::tuple<int64_t, Id, SourceAddress>;
-  // Addresses with the fewest unauthenticated connections first, then in turn.
+  // Sorts addresses with the fewest unauthenticated connections first, then by
+  // turn.
   using Held = std::tuple<size_t, uint64_t, SourceAddress>;
 
   static Crowd CrowdOf(const SourceAddress& from, const Place& place);
   Place& PlaceFor(const SourceAddress& from);
   void StandInRow(const SourceAddress& from, Place& place);
   void StepOut(const SourceAddress& from, Place& place);
-  // Removes the address from the row until Release makes room for it.
+  // Removes the address from the row until Unhold puts it back.
   void Hold(const SourceAddress& from, Place& place);
   void Unhold();
   bool HasRoom(const Place& place, Verdicts& verdicts);
-  // Too many handshakes are under way.
+  // Whether too many handshakes are under way.
   bool Busy(size_t more) const;
   void EndHandshakes();
   void Enter(Id id, const SourceAddress& from, Place& place);
@@ -216,23 +219,23 @@ class HandshakeLimiter {
   HandshakeBucket all_;
 
   std::map<Id, Waiting> waiting_;
-  // Waiting connections, in the order of their arrival.
+  // The ids of waiting connections, in the order of their arrival.
   std::set<Id> silent_;
   std::set<Id> asking_;
 
   std::map<SourceAddress, Place> places_;
   std::set<Crowd> crowd_;
-  // Addresses with connections that ask: in turn, or until their bucket allows.
+  // Addresses with connections that ask: in turn, or waiting for their bucket.
   std::map<uint64_t, SourceAddress> row_;
   std::set<std::pair<absl::Time, SourceAddress>> cooling_;
   // Addresses whose connections ask while a bound on unauthenticated
   // connections is reached.
   std::set<Held> held_;
-  // Connections handed on and not released; and their addresses, the one with
-  // the most connections first.
+  // The connections that were handed on and not released; and their addresses,
+  // the one with the most connections first.
   std::map<Id, Begun> unauthenticated_;
   std::set<std::pair<int64_t, SourceAddress>> most_;
-  // Handshakes under way, by start time.
+  // Handshakes under way, by the time at which they began.
   std::set<std::pair<absl::Time, Id>> handshakes_;
   // Addresses where no connection waits, by the time at which their burst is
   // whole again.

@@ -1,8 +1,8 @@
 // The invariants of a run, each with a number, a name and one sentence. They
 // hold under losses, delays, repeated messages and kills.
 //
-// Defined only here. The cores keep them; the simulator (tests/sim) checks
-// every run against them and names the one that was violated. Tests and
+// They are defined only here. The cores keep them. The simulator (tests/sim)
+// checks every run against them and names the one that was violated. Tests and
 // documents refer to them by number or name.
 #ifndef ROLLCALL_DAEMON_CORE_INVARIANTS_H_
 #define ROLLCALL_DAEMON_CORE_INVARIANTS_H_

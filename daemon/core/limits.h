@@ -15,18 +15,20 @@ namespace rollcall {
 
 // Limits on connections before and after their TLS handshake: what an
 // unauthenticated client may cost, and how many handshakes, the expensive part,
-// begin in a second. Per address means one IPv4 address or one IPv6 /64, which
-// is what one customer gets.
+// may begin in a second. "Per address" means per IPv4 address or per IPv6 /64,
+// the network of one customer.
 struct ConnectionLimits {
   // Connections that were accepted and not handed on; each takes a descriptor.
-  // Enough for all nodes of the largest job, also behind one address. Fewer if
-  // agents need the descriptors: see waiting_and_agents_max.
+  // Enough for all nodes of the largest job, even if all are behind one
+  // address. The limit is lower if agents need the descriptors: see
+  // waiting_and_agents_max.
   size_t waiting_max = 16384;
-  // Of these, connections of one address that have not begun their handshake. A
-  // few clients that send nothing must not take all places; a machine that
-  // starts a thousand agents at once must pass.
+  // How many of these may be of one address and have not begun their handshake.
+  // A few clients that send nothing must not take all places, but a machine
+  // that starts a thousand agents at once must not be refused.
   size_t waiting_per_address_max = 1024;
-  // A client begins its handshake within about a round trip.
+  // How long a connection may send nothing. A client begins its handshake
+  // within about one round trip.
   absl::Duration silence = absl::Seconds(5);
   // From arrival to hand-over. Shorter than the 20 s that a gRPC client waits
   // for its connection, so that the client sees the close and redials.
@@ -46,51 +48,53 @@ struct ConnectionLimits {
   // From the beginning of the handshake to authentication by a token or a node
   // credential. Longer than a slow handshake and hello_timeout.
   absl::Duration unauthenticated_patience = absl::Seconds(32);
-  // Bytes that a client may send until then: a Hello, TLS and some more; and
-  // before the first call: HTTP/2's first window, and half as much again for
-  // everything else.
+  // Bytes that a client may send until it has authenticated: a Hello, TLS and
+  // some more. And bytes before the first call: HTTP/2's first window, and half
+  // as much again for everything else.
   size_t unauthenticated_bytes_max = 800 << 10;
   size_t unauthenticated_bytes_before_call = 96 << 10;
-  // Calls until then; an agent or a command makes one.
+  // Calls that a client may make until then; an agent or a command makes one.
   int unauthenticated_calls_max = 4;
   // Unauthenticated connections at once, in total and of one network (an IPv4
-  // address or an IPv6 /64): as many handshakes as one network may begin at
-  // once. Beyond either bound a connection waits; see HandshakeLimiter. Fewer
-  // if the process may open few descriptors: see FittedTo.
+  // address or an IPv6 /64): as many as the handshakes that one network may
+  // begin at once. Beyond either bound a connection waits; see
+  // HandshakeLimiter. The limits are lower if the process may open few
+  // descriptors: see FittedTo.
   size_t unauthenticated_max = 16384;
   size_t unauthenticated_per_network_max = 4096;
-  // Bytes received from all of them. Beyond it, the newest connection of the
-  // network that has sent most is disconnected.
+  // Bytes received from all unauthenticated connections. Beyond it, the newest
+  // connection of the network that has sent most is disconnected.
   size_t unauthenticated_bytes_total_max = size_t{1} << 30;
-  // Connections that have shown a viewer's token: bytes received over the whole
-  // life of one (a status call takes about 500 bytes, an hour of watching at
-  // most 1 MiB), and connections of one token at once.
+  // For connections that have shown a viewer's token: bytes received over one
+  // connection in its whole life (a status call takes about 500 bytes, an hour
+  // of watching at most 1 MiB), and connections of one token at once.
   size_t viewer_bytes_max = 2 << 20;
   size_t viewer_connections_max = 64;
   // Connections of all viewers' tokens at once.
   size_t viewers_max = 4096;
-  // Connections of agents at once: twice those of the largest job with its
-  // spares. At the bound, a connection without an agent's stream is
-  // disconnected. If each has a stream, the token with more than half of them
-  // loses one to an agent of another token, and the token with most of them
-  // loses one to an agent that returns; see UnauthenticatedConnections. Any
-  // other agent is told to redial later.
+  // Connections of agents at once: twice the number that the largest job has
+  // with its spares. At the bound, a connection without an agent's stream is
+  // disconnected. If all have a stream: a token with more than half of the
+  // connections loses one to an agent of another token, and the token with the
+  // most connections loses one to an agent that returns; see
+  // UnauthenticatedConnections. Any other agent is told to redial later.
   size_t agents_max = 34816;
-  // Agents' connections and waiting connections together: a node that is waited
-  // for has one or the other. Waiting connections may use what agents do not.
+  // Agents' connections and waiting connections together, because a node that
+  // is waited for has one or the other. Waiting connections may use what agents
+  // do not use.
   size_t waiting_and_agents_max = 51200;
-  // Bytes received by one of them since the last whole message of its stream,
-  // and by all of them together. One message takes at most half of the first
-  // bound; the rest is for the overhead of TLS and HTTP/2, and for HTTP/2's
-  // answers to a large world. Beyond the second bound, the connection with most
-  // bytes is disconnected.
+  // Bytes received over one agent's connection since the last whole message of
+  // its stream, and over the connections of all agents together. One message
+  // takes at most half of the first bound; the rest is for the overhead of TLS
+  // and HTTP/2, and for HTTP/2's answers to a large world. Beyond the second
+  // bound, the connection with the most bytes is disconnected.
   size_t agent_bytes_max = 4 << 20;
   size_t agents_bytes_max = size_t{1} << 30;
   // How long an agent's connection may stay without a stream; enough for the
   // agent to read why the stream was ended.
   absl::Duration agent_grace = absl::Seconds(10);
-  // Addresses remembered: all at which connections wait, and all whose burst is
-  // not yet whole again, for at most 16 s.
+  // How many addresses are remembered: those at which connections wait, and
+  // those whose burst is not whole yet (for at most 16 s).
   size_t addresses_max = 65536;
   // The listen(2) backlog, and how many connections are accepted from one
   // socket before the waiting ones are looked at again.
@@ -98,20 +102,20 @@ struct ConnectionLimits {
   int accepts_per_round = 256;
   // A listen address given by name may resolve to this many addresses.
   size_t sockets_max = 16;
-  // If no descriptor is free and none can be freed, nothing tells when one is
-  // free again: the time until the next try.
+  // If no descriptor is free and none can be freed, there is no event when one
+  // becomes free: the time until the next try.
   absl::Duration descriptor_pause = absl::Milliseconds(100);
 };
 
-// Log lines that the messages of one node, and of all nodes at one address, may
-// cause: a burst, and one more each interval. See LogQuota.
+// How many log lines the messages of one node, and of all nodes at one address,
+// may cause: a burst, and then one more per interval. See LogQuota.
 struct LogLimits {
   int per_node = 64;
   absl::Duration node_interval = absl::Seconds(10);
   int per_address = 512;
   absl::Duration address_interval = absl::Seconds(1);
-  // From an address's first suppressed line until the number of suppressed
-  // lines is logged.
+  // The time from an address's first suppressed line until the number of its
+  // suppressed lines is logged.
   absl::Duration told_interval = absl::Seconds(10);
   // Nodes and addresses remembered; enough for the largest job.
   size_t peers_max = 32768;
@@ -119,18 +123,20 @@ struct LogLimits {
 
 struct Limits {
   // --- Time ---------------------------------------------------------------
-  // How long an agent counts as alive without being heard.
+  // How long an agent counts as alive after it was last heard.
   absl::Duration lease = absl::Seconds(5);
   // An agent sends something at least this often: lease / 3.
   absl::Duration heartbeat() const { return lease / 3; }
   // How long a node has to redial after its stream broke, before it is lost.
   absl::Duration reconnect_grace = absl::Seconds(1);
-  // Between min and max: how long after the latest arrival a world is formed.
+  // If the job has between min and max nodes: how long after the latest arrival
+  // a world is formed.
   absl::Duration last_call = absl::Seconds(1);
-  // How long arrivals may delay that, counted from when min nodes attend.
+  // How long arrivals may delay the last call, counted from when min nodes
+  // attend.
   absl::Duration arrivals_wait_max = absl::Minutes(1);
-  // A node that is lost within its first newcomer_lasts in a world, for the
-  // second time, gets no seat for newcomer_delay_first. Each further loss
+  // If a node is lost within its first newcomer_lasts in a world for the second
+  // time, it gets no seat for newcomer_delay_first. Each further such loss
   // doubles the delay, up to newcomer_delay_max. After newcomer_lasts without a
   // loss, counted from the end of the delay, the losses are forgotten.
   absl::Duration newcomer_lasts = absl::Minutes(10);
@@ -140,12 +146,12 @@ struct Limits {
   absl::Duration probe_timeout = absl::Seconds(2);
   // How often the nodes of a running world probe each other again; 0: never.
   absl::Duration ping_interval = absl::ZeroDuration();
-  // A node that could not be reached is probed again after this time; sooner if
+  // After this time a node that could not be reached is probed again; sooner if
   // no world can be formed without it.
   absl::Duration unreached_delay = absl::Seconds(30);
   absl::Duration unreached_delay_waiting = absl::Seconds(5);
   absl::Duration join_timeout = absl::Minutes(10);
-  // How long agents redial a daemon that is gone.
+  // How long agents redial a daemon that they cannot reach.
   absl::Duration daemon_grace = absl::Minutes(10);
   // If an agent has read nothing for keepalive_time, it pings the daemon;
   // without an answer within keepalive_timeout, it takes the connection to be
@@ -156,14 +162,14 @@ struct Limits {
   absl::Duration reattach_grace = absl::Seconds(60);
   // Lifetime of a join string that the daemon made itself, and of a token made
   // by `rollcall token create` without --ttl. A kept token is replaced after
-  // half of it.
+  // half of this time.
   absl::Duration token_ttl = absl::Hours(24);
   // Lifetime of a node credential, and the time after which an attended agent
   // gets the next one.
   absl::Duration credential_ttl = absl::Hours(48);
   absl::Duration credential_renewal = absl::Hours(24);
-  // If a replaced token could not be written to its file: time until the next
-  // try.
+  // If a replaced token could not be written to its file: the time until the
+  // next try.
   absl::Duration token_file_retry = absl::Seconds(10);
   // Between SIGTERM and SIGKILL of a rank.
   absl::Duration stop_grace = absl::Seconds(15);
@@ -180,40 +186,40 @@ struct Limits {
   absl::Duration where_patience = absl::Seconds(2);
   absl::Duration stacks_patience = absl::Seconds(5);
   // From the report of the first stalled rank to the verdict on the root cause,
-  // if not all ranks of the world are reported stalled.
+  // unless all ranks of the world are reported stalled before.
   absl::Duration hang_blame_window = absl::Seconds(10);
   // How long the checks of a failed node may take. After that the next world is
   // formed without their result.
   absl::Duration check_timeout = absl::Seconds(2);
-  // How long ranks are left running after a failure; default: not at all.
+  // How long ranks are left running after a failure; by default, not at all.
   absl::Duration linger = absl::ZeroDuration();
   // Streams that break within this time are counted together.
   absl::Duration mass_break_window = absl::Seconds(1);
   // A stream that has not sent Hello after this time is ended.
   absl::Duration hello_timeout = absl::Seconds(10);
-  // Redialling: the first and the largest delay; doubled in between, with
-  // jitter.
+  // The first and the largest delay between redials. The delay doubles each
+  // time, with jitter.
   absl::Duration redial_first = absl::Milliseconds(50);
   absl::Duration redial_max = absl::Seconds(1);
   // The largest delay after an answer from a standby daemon, and twice that
-  // after other errors from then on: another daemon leads, or will within one
-  // lease of etcd.
+  // after later errors of other kinds: another daemon leads already, or will
+  // within one lease of etcd.
   absl::Duration redial_leader = absl::Milliseconds(250);
 
   // The longest time from the last message that the daemon received from an
-  // agent to the end of that agent's ranks. In that time the agent sends its
-  // next message, finds its connection dead, redials, gives up, and stops its
-  // ranks.
+  // agent until all of that agent's ranks have ended. In that time the agent
+  // sends its next message, finds its connection dead, redials, gives up, and
+  // stops its ranks.
   absl::Duration unheard() const {
     return lease + keepalive_time + keepalive_timeout + daemon_grace +
            stop_grace;
   }
 
-  // The longest that a job may set. wait_max: for waits for people, schedulers
-  // and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
-  // start_timeout, daemon_grace, linger, ping_interval), as long as nodes may
-  // wait in a cluster's queue. grace_max: for waits for agents (all others);
-  // beyond it, faults would only be found later.
+  // The longest durations that a job may set. wait_max is for waits for people,
+  // schedulers and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
+  // start_timeout, daemon_grace, linger, ping_interval); it is as long as nodes
+  // may wait in a cluster's queue. grace_max is for waits for agents (all other
+  // durations); beyond it, faults would be found too late.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
   // How far a node's clock may be from the daemon's. etcd uses the same bound
@@ -225,9 +231,9 @@ struct Limits {
   int requeue_exit_code = 75;
   // A node that is to blame for this many failures in a row gets no seat.
   uint32_t blames_in_a_row = 2;
-  // If over a tenth of a world's streams break, and at least this many, no
-  // single node is at fault. In a world of four, one stream is a quarter but
-  // still only one.
+  // No single node is at fault if over a tenth of a world's streams break and
+  // their number is at least this. (In a world of four, one stream is a
+  // quarter, but still only one.)
   static constexpr size_t mass_break_min = 3;
 
   // --- Counts and sizes -----------------------------------------------------
@@ -236,31 +242,32 @@ struct Limits {
   static constexpr uint32_t spares_max = 1024;
   static constexpr uint32_t ranks_per_node_max = 64;
   static constexpr uint32_t addresses_per_node_max = 64;
-  // Network interfaces of one node. Beyond it, interfaces without an address
+  // Network interfaces of one node. Beyond this, interfaces without an address
   // are left out.
   static constexpr size_t interfaces_per_node_max = 256;
-  // Addresses of one node that others try to reach.
+  // Addresses of one node that other nodes try to reach.
   static constexpr size_t probe_addresses_max = 8;
   // Up to this many nodes, each node probes each other one. In a larger world,
   // each probes its neighbours and some that are drawn at random.
   static constexpr size_t probe_all_pairs_max = 64;
-  // Spares beside a full world that are probed while it runs, so that a seat
-  // that becomes free is taken without a round of probes.
+  // Spares beside a full world that are probed while it runs, so that a free
+  // seat is taken without another round of probes.
   static constexpr uint32_t spares_probed = 8;
   // Nodes that one node is asked to probe. In a larger world a node is drawn
-  // about 30 times; four times that does not occur by chance.
+  // about 30 times; being drawn four times as often does not occur by chance.
   static constexpr size_t probe_targets_max = 128;
   static constexpr size_t probe_bytes = 16;
   static constexpr size_t probe_error_bytes_max = 128;
-  // All pairs of 64 nodes fit.
+  // Enough for all pairs of 64 nodes.
   static constexpr size_t pings_shown_max = 4096;
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;
-  // How much a node's facts may add to its row of the world, beside its name.
+  // Bytes that a node's facts may add to its row of the world, in addition to
+  // its name.
   static constexpr size_t member_bytes_max = 1 << 10;
-  // A message from an agent. The largest are the NCCL ids of the largest world,
-  // and a Hello with the world that the agent holds.
+  // A message from an agent. The largest ones have the NCCL ids of the largest
+  // world, or are a Hello with the world that the agent holds.
   static constexpr size_t agent_message_bytes_max = 2 << 20;
   // The first message of a stream, before the peer is authenticated.
   static constexpr size_t hello_bytes_max = 768 << 10;
@@ -271,77 +278,79 @@ struct Limits {
   static constexpr size_t exchanges_open_max = 64;
   // Keys of one generation that one node has opened and that are not complete.
   static constexpr size_t exchanges_open_per_node_max = 16;
-  // Complete keys of one generation that are still answered.
+  // Complete keys of one generation whose values are still returned.
   static constexpr size_t exchanges_kept = 64;
-  // The key-value store of a generation. A key counts with its name, its value
-  // and the overhead against the node that made it, whose agent keeps it.
+  // The key-value store of a generation. A key's name, value and overhead count
+  // against the node that made the key, whose agent keeps its record.
   static constexpr size_t store_key_bytes_max = 1 << 10;
-  // Of an operation's value and expected value together.
+  // Bytes of an operation's value and expected value together.
   static constexpr size_t store_value_bytes_max = 1 << 20;
-  // About what a key takes beside its name and value.
+  // About how many bytes a key takes in addition to its name and value.
   static constexpr size_t store_key_overhead_bytes = 512;
-  // For each node whose last change a key remembers.
+  // The same for each node whose last change a key remembers.
   static constexpr size_t store_done_overhead_bytes = 64;
   static constexpr size_t store_bytes_max = 64 << 20;
   static constexpr size_t store_node_bytes_max = 16 << 20;
   // Keys that one node's ranks wait for.
   static constexpr size_t store_waits_per_node_max = 2048;
-  // Other operations of one node that are under way; more wait in its agent,
-  // within store_queue_bytes_max.
+  // Other operations of one node that the daemon has not answered; further ones
+  // wait in the node's agent, within store_queue_bytes_max.
   static constexpr size_t store_asked_per_node_max = 256;
   static constexpr size_t store_queue_bytes_max = 64 << 20;
-  // A message is closed once it has this much.
+  // No more parts are added to a message that has this many bytes.
   static constexpr size_t store_message_bytes = 256 << 10;
-  // Operations of one rank that are under way.
+  // Operations of one rank that are not answered yet.
   static constexpr size_t store_asked_per_rank_max = 256;
-  // Answers with more than this count as large. Bytes of large answers that one
-  // agent, and all agents, have not received yet; further ones wait.
+  // An answer with more bytes than store_large_bytes counts as large. The next
+  // two: bytes of large answers that one agent, and that all agents, have not
+  // received yet; further large answers wait.
   static constexpr size_t store_large_bytes = 4 << 10;
   static constexpr size_t store_unread_node_bytes_max = 4 << 20;
   static constexpr size_t store_unread_bytes_max = 64 << 20;
-  // The highest step that a rank can have completed: every JSON reader
-  // represents it exactly, and counting on from it does not overflow.
+  // The highest step that a rank can have completed. Every JSON reader
+  // represents it exactly, and counting up from it does not overflow.
   static constexpr uint64_t step_max = uint64_t{1} << 53;
   static constexpr size_t stderr_tail_bytes = 4 << 10;
   static constexpr size_t stderr_tail_lines = 20;
-  // Text of an agent about a stalled rank.
+  // An agent's text about a stalled rank.
   static constexpr size_t stall_text_bytes_max = 256;
-  // The text that says why a node has no seat; kept and shown for each node.
+  // The reason why a node has no seat; kept and shown for each node.
   static constexpr size_t node_reason_bytes_max = 2 << 10;
   static constexpr size_t jobs_per_daemon_max = 64;
-  // Of these, jobs that one token has made and that have never run; an admin's
+  // Of these, jobs that were made with one token and have never run; an admin's
   // token has no such bound. Further jobs are refused until one of them runs or
   // ends.
   static constexpr size_t gathering_jobs_per_token_max = 8;
   static constexpr size_t tokens_max = 1024;
-  // Bytes for names, epochs and token ids of nodes that a run has admitted and
-  // no longer has, unless its current nodes take more. Half of what one run may
-  // take in etcd, so that names alone cannot fill that.
+  // Bytes for the names, epochs and token ids of the nodes that a run has
+  // admitted. Beyond this, entries of nodes that the run no longer has are
+  // removed; its current nodes may take more. Half of what one run may take in
+  // etcd, so that names alone cannot fill that.
   static constexpr size_t node_epochs_bytes = 512 << 10;
   // Streams that have not sent Hello, or that wait for a delayed refusal.
-  // Beyond it, the oldest is ended.
+  // Beyond this, the oldest is ended.
   size_t streams_without_hello_max = 4096;
   static constexpr size_t expected_nodes_max = 16384;
   // Names of lost nodes that are remembered, so that messages can name them.
   static constexpr size_t lost_names_max = 1024;
-  // Names whose losses are counted each by itself; see Newcomers. Each may end
-  // one world in newcomer_delay_max, so with few of them a world has time to
-  // train.
+  // How many names have their losses counted separately; see Newcomers. Each
+  // name may end one world in newcomer_delay_max, so with few names a world has
+  // time to train.
   static constexpr size_t newcomer_names_max = 4;
   // Root causes that are remembered.
   static constexpr size_t causes_max = 32;
-  // Calls that one viewer's token may have under way at once: watches (of
-  // watchers_max in total), and status calls whose answer is not fully read.
+  // Calls that one viewer's token may have open at once: watches (all tokens
+  // together: watchers_max), and status calls whose answer is not fully read.
   static constexpr size_t watchers_max = 256;
   static constexpr size_t watches_per_viewer_max = 32;
   static constexpr size_t status_calls_per_viewer_max = 32;
-  // A watcher that leaves a status unread for this long while newer ones come
-  // is ended as too slow.
+  // If a watcher leaves a status unread for this long while newer ones come,
+  // its call is ended as too slow.
   absl::Duration watcher_patience = absl::Seconds(30);
   // Bytes queued for one agent before its stream is ended as too slow.
   static constexpr size_t stream_queue_bytes_max = 64 << 20;
   // Bytes queued for all agents together; a message that is queued for several
-  // counts once. Beyond it, the stream with the most bytes is ended.
+  // agents counts once. Beyond this, the stream with the most bytes is ended.
   size_t unread_bytes_max = size_t{512} << 20;
   // Bytes of messages that the loop collects before it sends them.
   static constexpr size_t batch_bytes_max = 16 << 20;
@@ -350,18 +359,20 @@ struct Limits {
   static constexpr size_t answers_kept = 8;
   // Earlier lives that one Hello may report as swept.
   static constexpr int swept_max = 16;
-  // The secret of each of them, see daemon/security/incarnation_nonce.h.
+  // Bytes of the secret of each such life, see
+  // daemon/security/incarnation_nonce.h.
   static constexpr size_t incarnation_nonce_bytes = 16;
-  // Largest world that an agent brings along when it redials.
+  // Bytes of the largest world that an agent sends when it redials.
   static constexpr size_t resume_state_world_bytes_max = 512 << 10;
-  // Worlds that agents bring of a run that this daemon does not know: those of
-  // its last generation, and some that untrusted peers have made up.
+  // How many different worlds agents may claim of a run that this daemon does
+  // not know: those of its last generation, and some that untrusted clients
+  // have made up.
   static constexpr size_t claimed_worlds_max = 16;
-  // What one run may take in etcd, compressed. By default etcd accepts 1.5 MiB
-  // a request in total. 16,384 nodes of one rank take about 0.4 MiB; with 64
-  // ranks each, their NCCL ids alone are 1 MiB.
+  // Compressed bytes that one run may take in etcd. By default etcd accepts 1.5
+  // MiB for a whole request. 16,384 nodes with one rank each take about 0.4
+  // MiB; with 64 ranks each, their NCCL ids alone take 1 MiB.
   static constexpr size_t etcd_value_bytes_max = 1400 << 10;
-  // Operations of one request; etcd accepts 128 by default.
+  // Operations in one request to etcd, which accepts 128 by default.
   static constexpr size_t etcd_operations_max = 100;
   static constexpr int ranks_per_nccl_id = 128;
   static constexpr size_t nccl_id_bytes = 128;
@@ -384,20 +395,21 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
               Limits::agent_message_bytes_max);
 static_assert(Limits::exchange_value_bytes_max * Limits::ranks_per_node_max <
               Limits::agent_message_bytes_max);
-// A message that is not closed yet, with the largest operation or record: a
-// value, a key, and what each node changed last (a record's done).
+// A message that is just below store_message_bytes and then gets the largest
+// operation or record: a value, a key, and what each node changed last (a
+// record's `done`).
 static_assert(Limits::store_message_bytes + Limits::store_value_bytes_max +
                   2 * Limits::store_key_bytes_max +
                   size_t{Limits::nodes_max} * 32 <
               Limits::agent_message_bytes_max);
-// What one agent is sent of the store at once fits into its queue.
+// All that one agent is sent of the store at once fits into its queue.
 static_assert(2 * (Limits::store_node_bytes_max +
                    Limits::store_unread_node_bytes_max) <=
               Limits::stream_queue_bytes_max);
 static_assert(4 * Limits::store_node_bytes_max <= Limits::store_bytes_max);
 static_assert(4 * Limits::store_unread_bytes_max <= Limits{}.unread_bytes_max);
 static_assert(Limits{}.credential_renewal < Limits{}.credential_ttl);
-// One node may take at most a sixteenth of the total for exchanges.
+// One node may take at most a sixteenth of the total bytes of exchanges.
 static_assert(16 * Limits::exchanges_open_per_node_max *
                   (Limits::exchange_value_bytes_max *
                    Limits::ranks_per_node_max) <=
@@ -422,11 +434,11 @@ static_assert(Limits{}.lease <= Limits::grace_max &&
               Limits{}.reattach_grace <= Limits::grace_max);
 static_assert(Limits{}.last_call <= Limits{}.arrivals_wait_max);
 static_assert(Limits{}.newcomer_delay_first < Limits{}.newcomer_delay_max);
-// A world that ends once for each of these names within the longest delay
-// trains for a minute at a time.
+// If a world ends once for each of these names within the longest delay, it
+// still trains for a minute at a time.
 static_assert(Limits{}.newcomer_delay_max >=
               absl::Minutes(static_cast<int>(Limits::newcomer_names_max) + 1));
-// The agent's report about a stalled rank arrives before the verdict.
+// The agent's report about a stalled rank must arrive before the verdict.
 static_assert(Limits{}.where_patience <= Limits{}.stacks_patience);
 static_assert(Limits{}.stacks_patience < Limits{}.hang_blame_window);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
@@ -445,7 +457,7 @@ static_assert(ConnectionLimits{}.viewer_connections_max <
               ConnectionLimits{}.viewers_max);
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(LogLimits{}.peers_max >= 2 * size_t{Limits::nodes_max});
-// Half of it is enough for the largest job.
+// Half of agents_max is enough for the largest job.
 static_assert(ConnectionLimits{}.agents_max >=
               2 * size_t{Limits::nodes_max + Limits::spares_max});
 static_assert(2 * Limits::agent_message_bytes_max <=
@@ -468,8 +480,9 @@ static_assert(ConnectionLimits{}.handshakes_per_address_per_second <=
               ConnectionLimits{}.handshakes_per_second);
 static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
               ConnectionLimits{}.handshakes_burst);
-// No address is removed early: those at which connections wait, and those of
-// connections handed on while the whole burst of one address comes back.
+// No address is removed early: neither those at which connections wait, nor
+// those of connections that are handed on until the whole burst of one address
+// is available again.
 static_assert(ConnectionLimits{}.waiting_max +
                   ConnectionLimits{}.handshakes_burst +
                   size_t{ConnectionLimits{}.handshakes_per_second} *

@@ -8,8 +8,8 @@ namespace rollcall {
 
 bool LogQuota::Take(const std::string& node, const std::string& network,
                     const std::string& address, absl::Time now) {
-  // A node beyond its own quota takes nothing from the quota of its address,
-  // which it shares with others.
+  // If a node is beyond its own quota, it takes nothing from the quota of its
+  // address, which it shares with other nodes.
   const bool node_may =
       node.empty() || TakeOne(PeerOf(absl::StrCat("n", node)), limits_.per_node,
                               limits_.node_interval, now);

@@ -1,9 +1,9 @@
 // LogQuota: how many log lines the messages of one agent may cause.
 //
-// A node may cause a number of lines at once and one more each interval. An
+// A node may cause a number of lines at once, and one more per interval. An
 // address (an IPv6 /64 counts as one) has such a quota too, so that neither
 // more messages nor more names cause more lines. Suppressed lines are counted;
-// the count is reported for each address at most once an interval. Pure: time
+// the count of each address is reported at most once per interval. Pure: time
 // is passed in and never goes backwards. One thread.
 //
 // Bounded: at most `peers_max` nodes and addresses are remembered; beyond that,
@@ -28,7 +28,7 @@ class LogQuota {
  public:
   // Lines that were not written.
   struct Suppressed {
-    std::string address;  // Empty: of addresses that were removed.
+    std::string address;  // Empty: the count is of addresses that were removed.
     uint64_t lines;
   };
 
@@ -41,18 +41,18 @@ class LogQuota {
             const std::string& address, absl::Time now);
   // Returns the counts that are due by `now`.
   std::vector<Suppressed> Due(absl::Time now);
-  // When to call Due next; InfiniteFuture: no need.
+  // When to call Due next; InfiniteFuture: no call is needed.
   absl::Time NextDue() const;
   size_t peers() const { return peers_.size(); }
 
  private:
   struct Peer {
-    uint64_t last = 0;  // A larger number is later.
+    uint64_t last = 0;  // Larger is later.
     // When its whole quota is available again.
     absl::Time full_at = absl::InfinitePast();
     std::string address;
     uint64_t suppressed = 0;
-    // When its suppressed lines are reported: its key in due_.
+    // When its suppressed lines are reported; also its key in due_.
     absl::Time told_at;
   };
 
@@ -62,7 +62,7 @@ class LogQuota {
   void Suppress(const std::string& key, Peer& peer, absl::Time now);
 
   const LogLimits limits_;
-  // By "n" and node, or by "a" and network.
+  // The key is "n" and the node, or "a" and the network.
   std::map<std::string, Peer> peers_;
   std::set<std::pair<uint64_t, std::string>> by_age_;
   uint64_t latest_ = 0;

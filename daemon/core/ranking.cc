@@ -9,7 +9,8 @@
 namespace rollcall {
 namespace {
 
-// Cuts off the leading digits of `text` and returns them without leading zeros.
+// Removes the leading digits from `text` and returns them without leading
+// zeros.
 std::string_view TakeNumber(std::string_view& text) {
   size_t length = 0;
   while (length < text.size() && absl::ascii_isdigit(text[length])) ++length;
@@ -20,7 +21,7 @@ std::string_view TakeNumber(std::string_view& text) {
   return number;
 }
 
-// Negative, zero or positive; digits are compared as numbers.
+// Returns a negative number, zero or a positive one; digits compare as numbers.
 int NaturalCompare(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (absl::ascii_isdigit(a[0]) && absl::ascii_isdigit(b[0])) {

@@ -30,10 +30,10 @@ struct Seated {
 };
 
 // Assigns seats 0 to seats_max-1. Candidates without a seat are taken in this
-// order: the launcher, the others of its domain, then domain by domain, each at
-// the place of its first node in natural order. Returns the seated candidates
-// by seat; the index of each is its node rank. Seats that candidates hold must
-// differ and be below seats_max.
+// order: the launcher, the other nodes of its domain, then domain by domain,
+// where the position of a domain is that of its first node in natural order.
+// Returns the seated candidates by seat; the index of each is its node rank.
+// Requires that the seats that candidates hold differ and are below seats_max.
 std::vector<Seated> AssignSeats(const std::vector<Candidate>& candidates,
                                 uint32_t seats_max);
 

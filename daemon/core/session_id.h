@@ -1,4 +1,4 @@
-// SessionId: names a stream in one life of the daemon.
+// SessionId: identifies a stream within one life of the daemon.
 #ifndef ROLLCALL_DAEMON_CORE_SESSION_ID_H_
 #define ROLLCALL_DAEMON_CORE_SESSION_ID_H_
 

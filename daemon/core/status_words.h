@@ -1,4 +1,4 @@
-// Status words: the names of states and reasons that programs read, and the
+// Status words: the names of states and reasons that programs read; and the
 // text of a root cause.
 //
 // Pure; any thread.

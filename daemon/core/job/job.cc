@@ -239,7 +239,7 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
   const std::string reason =
       absl::StrCat("refused generation ", generation(), ": ", refused.reason());
   Exclude(node, reason);
-  // The cause of the refusal may have gone by then, for example a port in use.
+  // What it refused for may be over by then, for example a port in use.
   if (++node.refusals <= kRefusalsForgiven) {
     probes_.Unreached(node.name(), now_ + limits_.unreached_delay);
   }
