@@ -14,8 +14,8 @@
 // For answers on their way, see store_link.h.
 //
 // Pure; one thread. Invariants:
-//   1. An answer that shows a change is sent to another node than the home only
-// after the home has confirmed the change.
+//   1. An answer that shows a change is sent to another node than the home
+//      only after the home has confirmed the change.
 //   2. At most one record of a key is on its way.
 #ifndef ROLLCALL_DAEMON_CORE_STORE_GENERATION_STORE_H_
 #define ROLLCALL_DAEMON_CORE_STORE_GENERATION_STORE_H_
