@@ -30,7 +30,7 @@ constexpr int kDoublingsMax = 6;
 constexpr absl::Duration kBetweenLooks = absl::Seconds(5);
 constexpr int kSilentLooks = 3;
 constexpr absl::Duration kLookLate = absl::Seconds(1);
-// A line holds an End with stderr tails, in hex.
+// A line may hold an End with the last lines of stderr, in hex.
 constexpr size_t kLineMax = 4 << 20;
 constexpr char kFailure[] = "failure ";
 constexpr char kNews[] = "news ";
@@ -219,7 +219,7 @@ void DaemonChild::Hear(const std::string& line) {
   }
 }
 
-// A restarted daemon keeps the port, so that the page stays where it is.
+// A restarted daemon keeps its HTTP port, so the status page keeps its URL.
 void DaemonChild::HearHttp(absl::string_view line) {
   if (!absl::ConsumePrefix(&line, kHttp)) return;
   const std::pair<absl::string_view, absl::string_view> parts =
@@ -240,7 +240,7 @@ bool DaemonChild::StandsStill(absl::Time now) {
 
 bool DaemonChild::Died(absl::Time now, std::optional<v1::End> end,
                        bool hopeless) {
-  // Its last messages are still in the pipe.
+  // The pipe may still hold the daemon's last messages.
   if (fd_ >= 0) Read();
   CloseFd();
   beats_.End();

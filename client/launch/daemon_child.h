@@ -4,11 +4,11 @@
 // but it has no pipe to this launcher, and its exit code cannot be read.
 //
 // The pipe (`--ready-fd`) carries lines from the daemon: `port N` once it
-// listens, and before it `http N URL` for its HTTP port; `end HEX`, a
-// serialized End, when the job has ended; `failure HEX`, why it cannot start;
-// and `news HEX`, what the user should know, because the log may lie on a full
-// disk. No secret goes through argv or the environment: tokens and keys are
-// read from the state folder, a shared secret from an inherited socket. An
+// listens, and before that `http N URL` for its HTTP port; `end HEX`, a
+// serialized End, when the job has ended; `failure HEX`, why the daemon cannot
+// start; and `news HEX`, messages for the user, because the log may be on a
+// full disk. No secret goes through argv or the environment: tokens and keys
+// are read from the state folder, a shared secret from an inherited socket. An
 // eventfd (`--beat-fd`) counts the beats of the daemon's loop.
 //
 // Thread rule: the launcher's loop thread.
@@ -35,12 +35,12 @@ namespace rollcall {
 
 // When a dead daemon is restarted, and when to stop trying.
 //
-// A daemon that served for a while was killed from outside: it is restarted at
-// once, any number of times. One that dies early may have met a temporary
-// fault: a full disk, a taken port, a file system that does not answer. Ranks
-// run on meanwhile, so it is restarted after pauses that grow to 5 s, until no
-// daemon has served for `patience`. Agents wait no longer than that for a
-// daemon.
+// A daemon that has served for a while was probably killed from outside, so it
+// is restarted at once, any number of times. A daemon that dies early may have
+// met a temporary fault: a full disk, a taken port, a file system that does not
+// answer. Ranks run on meanwhile, so it is restarted after pauses that grow to
+// 5 s, until no daemon has served for `patience`. Agents wait no longer than
+// that for a daemon.
 class DaemonRestarts {
  public:
   explicit DaemonRestarts(absl::Duration patience) : patience_(patience) {}
@@ -53,25 +53,25 @@ class DaemonRestarts {
 
  private:
   const absl::Duration patience_;
-  // Since when no daemon has served for a while; InfiniteFuture: the last one
-  // did.
+  // The time since which no daemon has served for a while; InfiniteFuture: the
+  // latest daemon did.
   absl::Time unserved_since_ = absl::InfiniteFuture();
-  int early_ = 0;  // Deaths since then.
+  int early_ = 0;  // Early deaths since then.
 };
 
-// Detects a living daemon that makes no progress: it is stopped, or blocked by
-// a disk that does not answer. Its loop beats every 2 s (Loop::kBeatEvery);
-// three checks in a row, 5 s apart, without a beat are enough. A launcher that
-// is late itself may have been stopped together with the daemon, so it starts
-// to count again.
+// Detects a running daemon that makes no progress: it is stopped, or blocked by
+// a disk that does not answer. Its loop beats every 2 s (Loop::kBeatEvery).
+// Three checks in a row, 5 s apart, without a beat mean that it makes no
+// progress. If the launcher itself was late, it may have been stopped together
+// with the daemon, so the count starts again.
 class DaemonBeats {
  public:
   void Begin(absl::Time now);
   void End() { due_ = absl::InfiniteFuture(); }
   // When to check; InfiniteFuture: never.
   absl::Time due() const { return due_; }
-  // `heard`: it has beaten since the last check. Returns true once it makes no
-  // progress, and only once.
+  // `heard`: a beat has come since the last check. Returns true once the daemon
+  // makes no progress, and only once.
   bool StandsStill(absl::Time now, bool heard);
 
  private:
@@ -119,10 +119,10 @@ class DaemonChild {
   // Reads the pipe. True: the daemon has begun to listen.
   bool Read();
 
-  // The child was reaped, or an adopted daemon has ended. `end`: how the job
-  // ended, if the pipe could not carry it. If the job has not ended, it must be
-  // restarted at restart_at; false: DaemonRestarts gives up, or no daemon has
-  // ever listened. `hopeless`: see DaemonRestarts.
+  // Call when the child was reaped, or an adopted daemon has ended. `end`: how
+  // the job ended, if the pipe could not carry it. If the job has not ended,
+  // call Restart at restart_at. Returns false if DaemonRestarts gives up, or no
+  // daemon has ever listened. `hopeless`: see DaemonRestarts.
   bool Died(absl::Time now, std::optional<v1::End> end, bool hopeless);
   // When Restart is due; InfiniteFuture: not.
   absl::Time restart_at() const { return restart_at_; }
@@ -142,7 +142,8 @@ class DaemonChild {
   pid_t pid() const { return pid_; }
   // {}: none runs.
   ProcessId id() const { return pid_ > 0 ? id_ : ProcessId{}; }
-  // For poll: readable at the end of an adopted daemon; -1: it is our child.
+  // For poll: readable at the end of an adopted daemon; -1: the daemon is our
+  // child.
   int exit_fd() const { return adopted_ ? adopted_->fd() : -1; }
   bool listened() const { return listened_; }
   // Whether the latest daemon has listened.
@@ -174,7 +175,7 @@ class DaemonChild {
   Fd beat_fd_;
   DaemonBeats beats_;
   int port_ = 0;
-  // Of the HTTP port; 0 and empty: not known.
+  // The HTTP port and its URL; 0 and empty: not known.
   int http_port_ = 0;
   std::string http_url_;
   bool listened_ = false;  // Any daemon of this launcher.
@@ -192,9 +193,9 @@ class DaemonChild {
 std::string ReadyLine(int port);
 std::string HttpLine(int port, absl::string_view url);
 std::string EndLine(const v1::End& end);
-// Why it cannot start.
+// The reason why the daemon cannot start.
 std::string FailureLine(absl::string_view why);
-// What the user should know while it runs.
+// A message for the user while the daemon runs.
 std::string NewsLine(absl::string_view text);
 
 }  // namespace rollcall

@@ -1,5 +1,5 @@
-// KeptRun: what the journal in a launcher's state folder says of its job's last
-// run, when no daemon can be asked.
+// KeptRun: the last run of a job as the journal in its launcher's state folder
+// has it, for when no daemon can be asked.
 //
 // Thread rule: any thread; blocks on the disk.
 #ifndef ROLLCALL_CLIENT_LAUNCH_KEPT_RUN_H_
@@ -15,13 +15,13 @@ namespace rollcall {
 
 struct KeptRun {
   std::string run;
-  // nullopt: it has not ended.
+  // nullopt: the run has not ended.
   std::optional<v1::End> end;
 };
 
-// nullopt: no run of this job was ever begun there. FAILED_PRECONDITION: a
+// nullopt: no run of this job ever began in this folder. FAILED_PRECONDITION: a
 // daemon holds the journal, or the journal is foreign, newer or damaged.
-// UNAVAILABLE: it cannot be read.
+// UNAVAILABLE: the journal cannot be read.
 absl::StatusOr<std::optional<KeptRun>> ReadKeptRun(const std::string& folder,
                                                    const std::string& job);
 

@@ -29,8 +29,8 @@ absl::StatusOr<KnownProcess> KnownProcess::Find(const ProcessId& id) {
   if (id.pid <= 0 || id.start_ticks == 0) return gone();
   Fd fd(static_cast<int>(syscall(SYS_pidfd_open, id.pid, 0)));
   const int error = errno;
-  // Checked while the pidfd is open: the process it names cannot change any
-  // more.
+  // Checked while the pidfd is open, because from then on it names the same
+  // process.
   if (StartTicks(id.pid) != id.start_ticks) return gone();
   if (!fd.open() && error == ESRCH) return gone();
   if (!fd.open()) {

@@ -23,7 +23,7 @@ struct ProcessId {
   uint64_t start_ticks = 0;
 };
 
-// The id of a living process or an unreaped child; {}: there is none.
+// The id of a process that runs or is not reaped yet; {}: there is none.
 ProcessId IdOf(pid_t pid);
 
 // Whether a signal has stopped it (Ctrl-Z, SIGSTOP). False: no, or unknown.

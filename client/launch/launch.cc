@@ -50,8 +50,8 @@ int RunLaunch(LaunchOptions options) {
   if (!state.ok()) return Refuse(state.status());
   auto found = LookAround(**state);
   if (!found.ok()) return Refuse(found.status());
-  // Checked before any file of another daemon could be replaced. Released when
-  // our daemon must take it.
+  // Taken before files of another daemon could be replaced. Released when our
+  // daemon must take it.
   std::optional<StateFolder> held;
   if (!found->daemon.has_value()) {
     auto taken = StateFolder::Open((*state)->path());

@@ -20,7 +20,8 @@
 
 namespace rollcall {
 
-// Where a daemon with a shared secret listens, so that every node can know it.
+// The port of a daemon with a shared secret. It is fixed, so that every node
+// knows it.
 inline constexpr int kKnownPort = 29400;
 
 // How agents are started on other hosts.
@@ -35,22 +36,22 @@ struct SshOptions {
 
 // How workers are submitted to a scheduler; see submit.h.
 struct SubmitTerms {
-  std::string file;  // Empty: they are not.
+  std::string file;  // Empty: no workers are submitted.
   std::string command;
-  // All but MASTER_ADDR, NODE_RANK and JOIN.
+  // All values but MASTER_ADDR, NODE_RANK and JOIN.
   TemplateValues values;
 };
 
 struct LaunchOptions {
   std::string job;
-  // The user named no job: any job in the state folder is meant.
+  // The user named no job, so any job in the state folder is meant.
   bool job_made_up = false;
   // Every setting that the launcher itself uses is set.
   v1::JobSettings settings;
   HostPort listen;
   WireOptions wire;
   std::string state_dir;
-  // The job's name was made up: its state is removed with it.
+  // The job's name was made up, so its state is removed with the job.
   bool ephemeral = false;
   // How long the join string is valid; infinite: without end.
   absl::Duration token_ttl = absl::InfiniteDuration();
@@ -59,7 +60,7 @@ struct LaunchOptions {
   uint32_t local_workers = 0;
   // The join string is printed if nodes are missing.
   bool join_line = true;
-  // The hosts of --hostfile, this machine's too if its own agent is one.
+  // The hosts of --hostfile, including this machine if it runs the own agent.
   std::vector<Host> hosts;
   SshOptions ssh;
   SubmitTerms submit;

@@ -212,7 +212,8 @@ void ForgetRun(const std::string& folder, bool all) {
 }
 
 void ForgetOrphanedRun(const std::string& folder, bool all) {
-  // Locked meanwhile, so that no launcher starts with half of the files.
+  // The folder is locked meanwhile, so that no launcher starts with half of the
+  // files.
   const auto held = LaunchFolder::Open(folder);
   if (held.ok()) return ForgetRun(folder, all);
   std::error_code ignored;

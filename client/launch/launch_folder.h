@@ -1,5 +1,5 @@
-// LaunchFolder: the files of one job's launcher (0700): the daemon's journal,
-// keys, tokens and log, and where the running job is found.
+// LaunchFolder: the folder (0700) of one job's launcher. It holds the daemon's
+// journal, keys, tokens and log, and the address of the running job.
 //
 // Thread rule: one thread. Several processes: a lock on the folder lets one
 // launcher own it at a time; reading a running job needs no lock.
@@ -36,8 +36,8 @@ struct RunningJob {
 class LaunchFolder {
  public:
   // Makes the folder if it is missing, and locks it. FAILED_PRECONDITION: other
-  // users have access (MakePrivateFolder), it belongs to rollcalld, or another
-  // launcher has it; the message names the process and what to do.
+  // users have access (MakePrivateFolder), the folder belongs to rollcalld, or
+  // another launcher holds it; the message names the process and what to do.
   static absl::StatusOr<std::unique_ptr<LaunchFolder>> Open(
       const std::string& path);
   // Releases the lock.
@@ -56,7 +56,8 @@ class LaunchFolder {
   const int lock_fd_;
 };
 
-// The state folder of a job without --state; errors as MakeDefaultState.
+// The state folder of a job without --state; the errors are those of
+// MakeDefaultState.
 absl::StatusOr<DefaultState> DefaultLaunchState(const std::string& job);
 // Folders in which a job's state may be without --state.
 std::vector<std::string> LaunchFoldersOf(const std::string& job);
@@ -69,16 +70,16 @@ std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots);
 // Whether a process is a daemon that this binary started.
 bool IsLivingDaemon(int pid);
 
-// Says that the launcher of this state folder was stopped (Ctrl-Z) and how to
-// continue it; empty: it was not.
+// A message that the launcher of this state folder was stopped (Ctrl-Z) and how
+// to continue it; empty: it is not stopped.
 std::string StoppedLauncher(const std::string& folder);
 
 // After a run: removes `daemon.json`, the launcher's record and the tokens;
 // with `all`, the whole folder.
 void ForgetRun(const std::string& folder, bool all);
-// The same, called by a daemon whose launcher has died. If another launcher has
-// the folder by now, only `daemon.json` is removed: this tells that launcher
-// that the daemon ended in order.
+// Like ForgetRun, but called by a daemon whose launcher has died. If another
+// launcher holds the folder by now, only `daemon.json` is removed, which tells
+// that launcher that the daemon ended in order.
 void ForgetOrphanedRun(const std::string& folder, bool all);
 // Whether `daemon.json` is there.
 bool IsRunKnown(const std::string& folder);

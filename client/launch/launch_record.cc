@@ -76,7 +76,7 @@ bool ReadGone(const Json& json, std::vector<std::string>& to) {
   return to.size() <= Limits::nodes_max;
 }
 
-// A record of an older rollcall has none.
+// A record of an older rollcall has no hosts.
 bool ReadHosts(const Json& json, std::vector<Host>& to) {
   if (!json.contains("hosts")) return true;
   if (!json["hosts"].is_array()) return false;
@@ -134,9 +134,9 @@ LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now) {
   const bool same_lock = then.lock_inode != 0 &&
                          then.lock_device == now.lock_device &&
                          then.lock_inode == now.lock_inode;
-  // This launcher holds the lock. If it is the lock that the earlier launcher
-  // held, that one has ended. As process 1 of its pid namespace, it took all of
-  // its children with it.
+  // This launcher holds the lock. If the earlier launcher held the same lock,
+  // it has ended. As process 1 of its pid namespace, it took all of its
+  // children with it.
   if (then.process_one && same_lock && !now.boot_id.empty()) {
     return LaunchEnd::kNamespace;
   }
@@ -176,8 +176,8 @@ std::string FormatLaunchRecord(const LaunchRecord& record) {
                      {"daemon", ToJson(record.daemon)},
                      {"agents", std::move(agents)},
                      {"gone", record.gone}};
-  // A flag may contain any bytes; invalid UTF-8 is replaced, so such texts
-  // differ.
+  // A flag may contain any bytes. Invalid UTF-8 is replaced, so such a flag
+  // never compares equal to its recorded text.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

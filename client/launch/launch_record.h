@@ -1,8 +1,8 @@
 // LaunchRecord: what a launcher records about itself (`launch.json`, 0600, in
 // its state folder), so that the next launcher can continue in its place.
 //
-// It contains no secret: tokens and keys are separate files, and of the command
-// only a digest is recorded.
+// It contains no secret: tokens and keys are in separate files, and only a
+// digest of the command is recorded.
 //
 // Thread rule: values; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LAUNCH_RECORD_H_
@@ -23,9 +23,9 @@ namespace rollcall {
 struct LaunchTerms {
   std::string job;
   v1::JobSettings settings;
-  // As given, before a free port was chosen.
+  // The flag's text, before a free port was chosen.
   std::string listen;
-  // The kind of TLS, as text; for a shared secret with its CA's digest.
+  // The kind of TLS, as text; with a shared secret also the digest of its CA.
   std::string wire;
   // Name of the launcher's own agent; empty: none.
   std::string node;
@@ -40,23 +40,23 @@ struct LaunchTerms {
   std::string command_digest;
 };
 
-// Where the processes of a launch live.
+// The machine and namespace in which the processes of a launch run.
 struct LaunchPlace {
   // Process ids are valid within one boot only.
   std::string boot_id;
   // The launcher is process 1 of its pid namespace (a container's entry point).
   // When it ends, the kernel kills every process of the namespace, and no
-  // container is restarted before they are dead. In a record it is also false
-  // if an earlier launch of the run may live elsewhere.
+  // container is restarted before they are dead. In a record, the field is also
+  // false if agents of an earlier launch of the run may still run elsewhere.
   bool process_one = false;
   // The state folder's lock file, which a launcher holds until its end. Within
   // one boot the same numbers mean the same file of the same mounted file
-  // system, so a lock on it excludes all others. 0: unknown.
+  // system, so only one launcher at a time can hold that lock. 0: unknown.
   uint64_t lock_device = 0;
   uint64_t lock_inode = 0;
 };
 
-// Why no process of a launch can be alive. kUnknown: some may be.
+// Why no process of a launch can still run. kUnknown: some may.
 enum class LaunchEnd { kUnknown, kReboot, kNamespace };
 
 struct AgentRecord {
@@ -67,7 +67,7 @@ struct AgentRecord {
 
 struct LaunchRecord {
   LaunchTerms terms;
-  // The job's name was made up: the folder is removed with the job.
+  // The job's name was made up, so the folder is removed with the job.
   bool ephemeral = false;
   // 0: the daemon had not listened yet.
   int port = 0;
@@ -79,20 +79,22 @@ struct LaunchRecord {
   std::vector<std::string> gone;
 };
 
-// What a launcher at `now` that holds the lock knows of an earlier launch at
-// `then`. Another pid namespace alone proves nothing: the earlier launcher may
-// have been killed alone, in a container that still runs. Pure.
+// Whether a launcher at `now`, which holds the lock, knows that an earlier
+// launch at `then` has ended. A different pid namespace alone proves nothing:
+// the earlier launcher may have been killed alone, in a container that still
+// runs. Pure.
 LaunchEnd EndOf(const LaunchPlace& then, const LaunchPlace& now);
 
-// Pure. Parse: FAILED_PRECONDITION: not a record, or one of a newer rollcall.
+// Both are pure. FAILED_PRECONDITION (Parse): not a record, or a record of a
+// newer rollcall.
 std::string FormatLaunchRecord(const LaunchRecord& record);
 absl::StatusOr<LaunchRecord> ParseLaunchRecord(const std::string& text);
 
 // Writes all or nothing. Errors name the path and the system's error.
 absl::Status WriteLaunchRecord(const std::string& folder,
                                const LaunchRecord& record);
-// NOT_FOUND: there is none. FAILED_PRECONDITION as Parse; the message names the
-// path.
+// NOT_FOUND: there is no record. FAILED_PRECONDITION: as for ParseLaunchRecord;
+// the message names the path.
 absl::StatusOr<LaunchRecord> ReadLaunchRecord(const std::string& folder);
 
 }  // namespace rollcall

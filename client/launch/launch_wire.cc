@@ -23,8 +23,8 @@ absl::StatusOr<Trust> TrustFor(const std::string& folder,
     trust.ca_file = options.tls.ca_file;
     trust.cert_file = options.tls.cert_file;
     trust.key_file = options.tls.key_file;
-    // The daemon is dialled here by an address that need not be in its
-    // certificate.
+    // The launcher dials the daemon by an address that may be missing in the
+    // daemon's certificate, so it expects a name from the certificate.
     const std::vector<std::string> names =
         CertificateNames(options.tls.cert_file);
     if (!names.empty()) trust.server_name = names.front();

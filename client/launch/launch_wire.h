@@ -43,15 +43,15 @@ struct LaunchWire {
   // parsed; the message names it.
   static absl::StatusOr<LaunchWire> Make(const std::string& folder,
                                          WireOptions options);
-  // Reads the tokens of the run that continues, or makes new ones for a new
-  // run.
+  // Reads the tokens of the run that continues (`goes_on`), or makes new tokens
+  // for a new run.
   absl::Status TakeTokens(const std::string& folder, bool goes_on);
 
   // The kind of TLS and the HTTP port, as text; equal texts mean equal
   // settings.
   std::string Describe() const;
 
-  // Its part without the HTTP port.
+  // The text of Describe without the HTTP port.
   std::string DescribeTls() const;
 
   // Flags for `rollcall daemon` and `rollcall agent`; without secrets.

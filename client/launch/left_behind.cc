@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// A daemon that is known only from `daemon.json`.
+// Fails if a daemon runs that is known only from `daemon.json`.
 absl::Status NoUnknownDaemon(const std::string& folder) {
   const auto running = ReadRunningJob(folder);
   if (!running.ok() || !IsLivingDaemon(running->daemon_pid)) {
@@ -72,7 +72,8 @@ absl::StatusOr<Found> LookAround(const LaunchFolder& held) {
         "` and remove that file, or give this launcher another --state"));
   }
   found.left.ended = EndOf(record->place, ThisPlace(held));
-  // If all processes have ended, the same pids belong to other processes.
+  // If all processes have ended, the recorded pids may belong to other
+  // processes.
   if (found.left.ended == LaunchEnd::kUnknown) {
     if (absl::Status s = FindProcesses(*record, found); !s.ok()) return s;
   }

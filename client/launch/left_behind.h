@@ -1,5 +1,5 @@
-// LookAround: what an earlier launcher has left in a state folder: its record,
-// its run, and which of its processes still live.
+// LookAround: finds what an earlier launcher has left in a state folder: its
+// record, its run, and which of its processes still run.
 //
 // Thread rule: any thread; blocks on the disk.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LEFT_BEHIND_H_
@@ -18,12 +18,12 @@ namespace rollcall {
 
 struct Found {
   LeftBehind left;
-  // The living processes of `left`.
+  // The processes of `left` that still run.
   std::optional<KnownProcess> daemon;
   std::map<std::string, KnownProcess> agents;
 };
 
-// The location of this process, which holds the folder.
+// The LaunchPlace of this process, which holds the folder.
 LaunchPlace ThisPlace(const LaunchFolder& held);
 
 // FAILED_PRECONDITION: the record or the journal cannot be parsed, or a daemon

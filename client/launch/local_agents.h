@@ -1,7 +1,7 @@
 // LocalAgents: the agents of a launcher: its children, and agents that it
 // adopted from an earlier launcher.
 //
-// Of an adopted agent only the end is visible, not the exit status.
+// The launcher sees that an adopted agent has ended, but not its exit status.
 //
 // Thread rule: the launcher's loop thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_LOCAL_AGENTS_H_
@@ -27,7 +27,7 @@ class LocalAgents {
   struct Ended {
     std::string name;
     bool own = false;
-    // As from waitpid; nullopt: it was not our child.
+    // As from waitpid; nullopt: the agent was not our child.
     std::optional<int> wait_status;
   };
 
@@ -39,7 +39,7 @@ class LocalAgents {
   void Adopt(const std::string& name, bool own, KnownProcess process);
 
   bool empty() const { return agents_.empty(); }
-  // How many agents; the submit command, kSubmitName, is none.
+  // The number of agents. The submit command, kSubmitName, is not counted.
   size_t size() const;
   std::vector<AgentRecord> Records() const;
 
@@ -47,11 +47,11 @@ class LocalAgents {
   void AddTo(std::vector<pollfd>& fds) const;
   // The adopted agents that have ended; each is returned once.
   std::vector<Ended> TakeEnded();
-  // A child was reaped; nullopt: it is none of the agents.
+  // A child was reaped; nullopt: it was not one of the agents.
   std::optional<Ended> Reaped(pid_t pid, int wait_status);
 
   void Kill(int signal) const;
-  // Not the submit command.
+  // Does not signal the submit command.
   void KillAgents(int signal) const;
   // Does nothing if there is none of this name.
   void KillNamed(const std::string& name, int signal) const;
@@ -59,7 +59,7 @@ class LocalAgents {
  private:
   struct Agent {
     AgentRecord record;
-    // nullopt: it is our child; its pid stays valid until we reap it.
+    // nullopt: the agent is our child, so its pid stays valid until we reap it.
     std::optional<KnownProcess> adopted;
   };
 

@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// A formation that takes longer is shown where there is no terminal.
+// Without a terminal, a formation is shown only if it takes longer than this.
 constexpr absl::Duration kUnpreparedAfter = absl::Seconds(5);
 // After this time the nodes that others wait for are named.
 constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
@@ -96,7 +96,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   if (!forming) forming_since_ = absl::InfiniteFuture();
   if (forming && forming_since_ == absl::InfiniteFuture()) forming_since_ = now;
   if (status_->state() != v1::JOB_STATE_RUNNING) return;
-  // A terminal's line is replaced.
+  // On a terminal the live line is replaced anyway.
   if (!line_.terminal()) line_.Clear();
   const uint64_t generation = status_->last_reform().generation();
   if (taken_back_ && first) told_generation_ = generation;
@@ -122,7 +122,7 @@ void RunStory::TellDifferences() {
 }
 
 void RunStory::TellFence() {
-  // The message is not repeated as the remaining time shrinks.
+  // The message is not repeated when the remaining time shrinks.
   const uint64_t fenced = status_->has_fence() ? status_->generation() : 0;
   const bool told = std::exchange(told_fence_, fenced) == fenced;
   if (told || fenced == 0 || json_ || quiet_) return;
@@ -148,7 +148,7 @@ absl::Time RunStory::NextShow(absl::Time now) const {
   absl::Time next = line_.due();
   const bool shown = !json_ && !quiet_ && line_.terminal();
   if (status_ && (shown || status_->state() == v1::JOB_STATE_GATHERING)) {
-    // The line shows seconds.
+    // The line shows seconds, so it changes every second.
     next = std::min(next, now + absl::Seconds(1));
   }
   if (forming_since_ != absl::InfiniteFuture()) {

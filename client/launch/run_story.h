@@ -35,13 +35,13 @@ class RunStory {
   // Prints a line for users.
   void Say(absl::string_view text) { line_.Print(text); }
 
-  // How further nodes join, if any are awaited. `join_file` always has a valid
-  // join string; this one is valid for `lifetime`.
+  // Prints how further nodes join, if any are awaited. `join_file` always has a
+  // valid join string; `join_string` is valid for `lifetime`.
   void Joinable(const std::string& endpoint, const std::string& join_string,
                 const std::string& join_file, absl::Duration lifetime,
                 const Awaited& awaited);
-  // The run of an earlier launcher continues; `daemon_pid` 0: with a new
-  // daemon.
+  // Reports that the run of an earlier launcher continues. `daemon_pid` 0: it
+  // continues with a new daemon.
   void TakenBack(int daemon_pid, const std::vector<std::string>& agents);
 
   void Heard(v1::JobStatus status, absl::Time now);
@@ -55,8 +55,8 @@ class RunStory {
     line_.Clear();
   }
 
-  // See LiveLine: for the agents that write to the same terminal, what tells
-  // that one has written, and that the terminal has changed.
+  // See LiveLine. `bell` is for agents that write to the same terminal; `fd` is
+  // readable when one has written or the terminal has changed.
   int bell() const { return json_ ? -1 : line_.bell(); }
   int fd() const { return line_.fd(); }
   void Rung() { line_.Rung(); }
@@ -78,7 +78,8 @@ class RunStory {
   Messages messages_;
   LiveLine line_{messages_, LiveLine::OnTerminal()};
   bool quiet_ = false;
-  // What an earlier launcher has reported is not repeated.
+  // The run was taken over from an earlier launcher, so what that launcher has
+  // reported is not repeated.
   bool taken_back_ = false;
   bool told_failure_ = false;
   // The generation after which the next world waits; 0: none waits.

@@ -41,8 +41,8 @@ std::string TimeText(bool has, const Proto& time) {
   return has ? absl::FormatDuration(FromProto(time)) : "";
 }
 
-// The value of a job's flag; empty: it was not given, which agrees with any
-// value.
+// The flags of a job with their texts in both settings. An empty text means
+// that the flag was not given; it agrees with any value.
 std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
                                       const v1::JobSettings& wanted) {
   const auto number = [](bool has, auto value) {
@@ -163,7 +163,7 @@ absl::StatusOr<StartPlan> PlanStart(const LeftBehind& left,
                                     const LaunchTerms& wanted, bool made_up) {
   if (!left.record.has_value()) return PlanNew(left, wanted);
   const LaunchRecord& record = *left.record;
-  // If the port was never published, no agent has joined.
+  // If the port was never recorded, no agent has joined.
   const bool begun = record.port != 0;
   const bool unfinished = left.run == LeftBehind::Run::kUnfinished;
   if (!begun || (!left.daemon_lives && !unfinished)) {

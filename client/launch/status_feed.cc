@@ -15,7 +15,7 @@ void StatusFeed::Begin(const std::string& endpoint, const JobAddress& address) {
   watch_ = std::make_unique<JobWatch>(
       endpoint, address,
       [this](v1::JobStatus status) { Put(std::move(status)); },
-      // The end of a daemon is noticed by its process.
+      // The launcher notices the end of a daemon by the end of its process.
       [](absl::Status) {});
 }
 

@@ -17,14 +17,15 @@
 namespace rollcall {
 namespace {
 
-// Time for agents to end after the daemon has ended with the job. An agent that
-// was not told by then redials a daemon that is gone.
+// The time for agents to end after the daemon has ended with the job. An agent
+// that has not received the end by then redials a daemon that is gone.
 constexpr absl::Duration kEndPatience = absl::Seconds(3);
 constexpr absl::Duration kNeverRanPatience = absl::Milliseconds(500);
 // If the launcher's own agent fails while the job goes on, the job is ended.
 // The daemon gets this time to notice the failure itself.
 constexpr absl::Duration kAgentPatience = absl::Seconds(2);
-// A daemon that does not say whether ranks run is asked again after this time.
+// If the daemon does not answer whether ranks run, it is asked again after this
+// time.
 constexpr absl::Duration kJudgeAgain = absl::Seconds(1);
 
 // Whether a world was committed: only then are there ranks.
@@ -98,7 +99,7 @@ void Supervisor::OnTimers() {
   }
   if (now >= agent_failed_at_) {
     agent_failed_at_ = absl::InfiniteFuture();
-    // A daemon that lingers after a failure still runs although its job has
+    // A daemon that lingers after a failure still runs, although its job has
     // ended.
     if (!daemon_.end() && !job_ended_) {
       Stop(own_exit_.value_or(kExitRendezvous),
@@ -121,7 +122,7 @@ void Supervisor::OnTimers() {
     overdue_.kill_at = absl::InfiniteFuture();
     overdue_.killed = true;
     agents_.Kill(SIGKILL);
-    // A stopped daemon handles a signal once it continues.
+    // A stopped daemon handles a signal only after SIGCONT.
     daemon_.Kill(SIGTERM);
     daemon_.Kill(SIGCONT);
   }
@@ -156,14 +157,14 @@ std::string Supervisor::DaemonsReason() const {
 
 void Supervisor::DaemonDied(std::optional<int> wait_status) {
   std::optional<v1::End> end;
-  // An adopted daemon has no pipe to us; if it ended with its job, it has
-  // removed its `daemon.json`.
+  // An adopted daemon has no pipe to us. If its `daemon.json` is gone, it ended
+  // with its job.
   if (!wait_status && !IsRunKnown(state_->path())) {
     const auto run = ReadKeptRun(state_->path(), options_.job);
     if (run.ok() && run->has_value()) end = (*run)->end;
   }
-  // A restart would fail in the same way: its flags or the folder's secrets are
-  // wrong.
+  // A restart would fail in the same way, because the flags or the folder's
+  // secrets are wrong.
   const bool hopeless = wait_status && WIFEXITED(*wait_status) &&
                         (WEXITSTATUS(*wait_status) == kExitUsage ||
                          WEXITSTATUS(*wait_status) == kExitRefused);
@@ -177,15 +178,15 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
     // yet redials a daemon that is gone.
     overdue_.term_at = MonotonicNow() +
                        (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
-    // Agents that are told this late give their ranks the full grace from then
-    // on.
+    // Agents that receive SIGTERM this late give their ranks the full grace
+    // from then on.
     KillAt(std::min(overdue_.kill_at,
                     overdue_.term_at + StopGrace() + kStopPatience));
     return;
   }
   if (!gave_up_.empty()) return;
   feed_.End();
-  // A limit of this machine, which holds for the launcher as well.
+  // A limit of this machine, which applies to the launcher as well.
   if (wait_status && WIFEXITED(*wait_status) &&
       WEXITSTATUS(*wait_status) == kExitCannotStart && !daemon_.listened()) {
     gave_up_code_ = kExitCannotStart;
@@ -247,7 +248,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
     return;
   }
   if (!agent.own) HostFailed(agent);
-  // By now the daemon knows how the job ended, or it never will.
+  // The daemon gets kAgentPatience to report how the job ended.
   if (agent.own && *own_exit_ != 0 && !daemon_.end()) {
     agent_failed_at_ = MonotonicNow() + kAgentPatience;
   }
@@ -269,9 +270,9 @@ void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
   judge_hosts_at_ = MonotonicNow();
 }
 
-// If too few hosts are left to begin with, the run ends: no other node is
-// expected. What the feed has delivered may be older than the failure: once
-// ranks run, a connection that breaks ends nothing.
+// Ends the run if no ranks run yet, because the hosts that are left are too few
+// to begin. The daemon is asked, because the feed's latest state may be older
+// than the failure: once ranks run, a broken connection ends nothing.
 void Supervisor::JudgeHosts() {
   judge_hosts_at_ = absl::InfiniteFuture();
   if (ran_ || stop_ || job_ended_ || daemon_.end() || !gave_up_.empty()) return;

@@ -39,13 +39,14 @@ class Supervisor {
   Supervisor(LaunchOptions options, std::unique_ptr<LaunchFolder> state,
              LaunchWire wire, StartPlan plan);
 
-  // Runs to the job's end; returns the exit code of `rollcall launch`. `found`:
-  // the input that `plan` was made from.
+  // Runs until the job ends; returns the exit code of `rollcall launch`.
+  // `found`: the input from which `plan` was made.
   int Run(Found found);
 
  private:
   static constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
-  // The longest that a stopped run may take in addition to its ranks' grace.
+  // The longest time that a stopped run may take in addition to its ranks'
+  // grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
   // What happens to agents that do not end.
@@ -62,15 +63,16 @@ class Supervisor {
   // is over or never began.
   void TakeBack(Found& found);
   absl::Status StartDaemon();
-  // Written before any recorded process may act, so that the next launcher
-  // knows all processes.
+  // Writes the record before any recorded process may act, so that the next
+  // launcher knows all processes.
   void KeepRecord();
   // Also called after a restart of the daemon.
   void DaemonListens();
   // Tells the daemon which agents of earlier launches are gone.
   void GiveUpTheGone();
   void StartAgents();
-  // Asks an adopted daemon: agents of an ended job must not be restarted.
+  // Asks an adopted daemon, because agents of an ended job must not be
+  // restarted.
   bool JobHasEnded();
   SpawnOptions AgentSpawn(const NamedAgent& agent) const;
   SpawnOptions RemoteSpawn(const NamedAgent& agent) const;
@@ -88,12 +90,13 @@ class Supervisor {
   void TellNews();
   // Why the daemon has died, as a suffix for the message; empty: unknown.
   std::string DaemonsReason() const;
-  // nullopt: it was not our child.
+  // `wait_status` nullopt: the daemon was not our child.
   void DaemonDied(std::optional<int> wait_status);
-  // It has died or could not be restarted; `how` says which.
+  // Call when the daemon has died or could not be restarted; `how` is the text
+  // for the message. `again`: it may be restarted.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
-  // An agent on another host has ended, or the submit command.
+  // Call when an agent on another host, or the submit command, has ended.
   void HostFailed(const LocalAgents::Ended& agent);
   void JudgeHosts();
   bool Done() const;
@@ -129,14 +132,15 @@ class Supervisor {
   LocalAgents agents_;
   bool agents_started_ = false;
   bool record_failed_ = false;
-  // From then on other agents may use the names of ended agents.
+  // The daemon was told of plan_.gone, so other agents may use these names.
   bool gone_told_ = false;
   // The message that the daemon cannot be started; printed once until it
   // listens.
   bool told_unstartable_ = false;
-  // By its latest state; the daemon may still linger.
+  // The latest state of the job says so; the daemon may still linger.
   bool job_ended_ = false;
-  // A world was committed, or may have been to agents of an earlier launcher.
+  // A world was committed, or may have been committed to agents of an earlier
+  // launcher.
   bool ran_ = false;
   std::optional<int> own_exit_;
 
@@ -147,13 +151,13 @@ class Supervisor {
   Overdue overdue_;
   // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
-  // Why the run ends if no ranks run, and when the daemon is asked whether they
-  // do.
+  // `too_few_`: why the run ends if no ranks run. `judge_hosts_at_`: when the
+  // daemon is asked whether ranks run.
   std::string too_few_;
   absl::Time judge_hosts_at_ = absl::InfiniteFuture();
   std::string gave_up_;
   int gave_up_code_ = kExitRendezvous;
-  // The run to be continued could not be adopted and is left unchanged.
+  // The run could not be adopted and is left unchanged.
   bool left_ = false;
 };
 

@@ -19,7 +19,7 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(1);
-// After a request to end at once: time for restoring hosts files.
+// After a request to end at once, agents get this time to restore hosts files.
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
 // A stop request that failed is sent again after this time.
 constexpr absl::Duration kStopAgain = absl::Seconds(1);
@@ -63,7 +63,7 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
-  // Linked ranks have the notice time to reach a boundary, and then their
+  // Linked ranks have the notice time to reach a boundary, and after it their
   // grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
   KillAt(MonotonicNow() +
@@ -120,7 +120,7 @@ void Supervisor::SendStop() {
   stop_again_at_ = stopped.ok() || daemon_.pid() < 0
                        ? absl::InfiniteFuture()
                        : MonotonicNow() + kStopAgain;
-  // If the daemon refuses the request, the agents can still be asked.
+  // If the daemon refuses the request, SIGTERM still ends the agents.
   const bool refused = absl::IsUnauthenticated(stopped.status()) ||
                        absl::IsPermissionDenied(stopped.status());
   if (!stopped.ok() && (stop_->now() || refused)) agents_.Kill(SIGTERM);

@@ -18,10 +18,11 @@
 namespace rollcall {
 namespace {
 
-// SIGKILL is faster than this unless the kernel is stuck; then the new daemon
-// reports which process holds its state.
+// SIGKILL ends a process sooner than this unless the kernel is stuck. In that
+// case the new daemon reports which process holds its state.
 constexpr int kKillPatienceMs = 10000;
-// A worker may be started again by its scheduler.
+// A worker's scheduler may start it again, so its token can be used several
+// times.
 constexpr uint32_t kUsesPerWorker = 4;
 
 DaemonChildOptions ForDaemon(const LaunchOptions& options,
@@ -80,7 +81,7 @@ void Supervisor::TakeBack(Found& found) {
   if (plan_.end_daemon) {
     found.daemon->Kill(SIGKILL);
     pollfd ended{found.daemon->fd(), POLLIN, 0};
-    // The old daemon holds the journal until it has ended.
+    // The old daemon holds the journal until its process has ended.
     while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
     }
   }
@@ -170,7 +171,7 @@ void Supervisor::DaemonListens() {
   if (stop_) SendStop();
 }
 
-// New agents attend under the names of these nodes.
+// New agents attend under the names of nodes whose agents are gone.
 void Supervisor::GiveUpTheGone() {
   for (const std::string& name : plan_.gone) {
     v1::EvictRequest request;
@@ -273,7 +274,7 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
     spawn.arguments.insert(spawn.arguments.end(), words.begin(), words.end());
   };
   if (agent.own) add({"--launcher"});
-  // The descriptor of the bell exists on this host alone.
+  // The bell's file descriptor exists on this host only.
   if (agent.target.empty()) PassBell(spawn);
   if (!agent.target.empty()) add({"--remote"});
   std::vector<std::string> flags = options_.agent_flags;
@@ -289,7 +290,7 @@ SpawnOptions Supervisor::AgentSpawn(const NamedAgent& agent) const {
   return spawn;
 }
 
-// The process that is started writes its output above the launcher's live line.
+// The started process writes its output above the launcher's live line.
 void Supervisor::PassBell(SpawnOptions& spawn) const {
   if (story_.bell() < 0) return;
   spawn.arguments.insert(spawn.arguments.begin() + 1,

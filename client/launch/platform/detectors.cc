@@ -28,11 +28,12 @@ std::string Value(const NodeEnvironment& environment, const char* name) {
   return text == nullptr ? "" : *text;
 }
 
-// A platform that is recognised by variables that only it sets together.
+// A platform that is recognised by a set of variables that no other platform
+// sets together.
 struct Row {
   const char* platform;
   std::vector<const char*> needs;
-  // Another platform sets these as well as `needs`.
+  // Variables that another platform sets in addition to `needs`.
   std::vector<const char*> lacks;
   VariableNames names;
 };
@@ -131,8 +132,8 @@ Detected DetectRow(const Row& row, const NodeEnvironment& environment) {
   return evidence;
 }
 
-// VESSL's launcher runs before it has an address to tell, so it has neither
-// MASTER_ADDR nor a rank: ROLE says what it is.
+// VESSL's launcher starts before its address is known, so it has neither
+// MASTER_ADDR nor a rank. ROLE tells that it is the launcher.
 Detected DetectVessl(const NodeEnvironment& environment) {
   const std::string role = Value(environment, "ROLE");
   const bool named = role == "launcher" || role == "worker";
@@ -161,7 +162,8 @@ Detected DetectVessl(const NodeEnvironment& environment) {
   return evidence;
 }
 
-// Any node may be the main one, and the main one is not told its own address.
+// Any node may be the main node, and the main node does not get its own
+// address.
 Detected DetectAwsBatch(const NodeEnvironment& environment) {
   const char* const kIndex = "AWS_BATCH_JOB_NODE_INDEX";
   const char* const kMain = "AWS_BATCH_JOB_MAIN_NODE_INDEX";
@@ -182,7 +184,7 @@ Detected DetectAwsBatch(const NodeEnvironment& environment) {
   if (!read.ok()) return read;
   // AWS counts from 1.
   if (evidence.attempt.value > 0) --evidence.attempt.value;
-  // The others keep their order, after the main node.
+  // The nodes other than the main node keep their order and come after it.
   const uint32_t rank = **index == **main  ? 0
                         : **index < **main ? **index + 1
                                            : **index;
@@ -216,9 +218,9 @@ Detected DetectLepton(const NodeEnvironment& environment) {
   return evidence;
 }
 
-// A JobSet counts how often it made its pods again, and how often these started
-// again in place; each restart raises one of the two. specs/kubernetes sets
-// both through the downward API.
+// A JobSet counts how often it has recreated its pods, and how often the pods
+// have restarted in place; each restart increments one of the two.
+// specs/kubernetes sets both through the downward API.
 absl::Status TakeJobSetAttempt(const NodeEnvironment& environment,
                                Known<uint32_t>& to) {
   Known<uint32_t> sum;
@@ -235,12 +237,14 @@ absl::Status TakeJobSetAttempt(const NodeEnvironment& environment,
   return absl::OkStatus();
 }
 
-// An Indexed Job, also one of a JobSet. A pod is told its index and neither the
-// count nor an address. Its hostname is JOB-INDEX; with a headless service the
-// hosts file gives the domain, so the launcher's name follows.
+// An Indexed Job, which may belong to a JobSet. A pod gets its index, but
+// neither the number of pods nor an address. Its hostname is JOB-INDEX. With a
+// headless service the hosts file contains the domain, and the launcher's name
+// is derived from both.
 Detected DetectKubernetes(const NodeEnvironment& environment) {
-  // Set by users through the downward API: a JobSet of several Jobs repeats
-  // JOB_COMPLETION_INDEX in each of them. It counts Jobs, not pods.
+  // Users set this variable through the downward API, because in a JobSet of
+  // several Jobs each Job repeats JOB_COMPLETION_INDEX. It counts Jobs, not
+  // pods.
   const char* const kGlobal = "JOBSET_JOB_GLOBAL_INDEX";
   const bool several = Has(environment, kGlobal);
   const char* const rank = several ? kGlobal : "JOB_COMPLETION_INDEX";
@@ -265,9 +269,9 @@ Detected DetectKubernetes(const NodeEnvironment& environment) {
   if (!absl::EndsWith(host, index)) return evidence;
   std::string job = host.substr(0, host.size() - index.size());
   if (several) {
-    // JOBSET-GROUP-JOBINDEX: the first Job of the group is GROUP-0. If this
-    // index is not the global one, the launcher is in a group that is not
-    // known.
+    // The name is JOBSET-GROUP-JOBINDEX, and the first Job of the group is
+    // GROUP-0. If JOBINDEX is not the global index, the launcher is in another
+    // group, whose name is not known.
     const size_t end = job.rfind('-');
     if (end == std::string::npos ||
         job.substr(end + 1) != absl::StrCat(evidence.node_rank.value)) {
@@ -285,7 +289,8 @@ Detected DetectKubernetes(const NodeEnvironment& environment) {
   return evidence;
 }
 
-// A list such as "1(x4)" or "2,1(x3)": whether every node has one task.
+// Whether a list of task counts such as "1(x4)" or "2,1(x3)" gives each node
+// one task.
 bool OneTaskPerNode(absl::string_view tasks) {
   return tasks.empty() || tasks == "1" ||
          (absl::ConsumePrefix(&tasks, "1(x") && absl::EndsWith(tasks, ")") &&
@@ -341,7 +346,8 @@ Detected DetectSlurm(const NodeEnvironment& environment) {
   return evidence;
 }
 
-// One process per rank: only a start with one process per node has a node rank.
+// For platforms with one process per rank. The process has a node rank only if
+// each node has one process.
 Evidence PerProcess(std::string platform, Known<uint32_t> rank,
                     Known<std::string> size, bool one_per_node,
                     const char* how) {
@@ -374,8 +380,8 @@ Detected DetectOpenMpi(const NodeEnvironment& environment) {
                     here->value_or(1) == 1, "mpirun --map-by ppr:1:node");
 }
 
-// PMI has no count of this node's processes; MPICH and Intel MPI add a rank
-// among them.
+// PMI does not give the number of processes on this node; MPICH and Intel MPI
+// add the local rank.
 Detected DetectPmi(const NodeEnvironment& environment) {
   if (!Has(environment, "PMI_RANK") ||
       Has(environment, "OMPI_COMM_WORLD_RANK") ||
@@ -392,7 +398,7 @@ Detected DetectPmi(const NodeEnvironment& environment) {
                     "mpirun -ppn 1");
 }
 
-// The launcher of an MPIJob. Its workers run sshd and no command of their own.
+// The launcher of an MPIJob. Its workers run only sshd.
 Detected DetectMpiJob(const NodeEnvironment& environment) {
   const char* const kHostfile = "OMPI_MCA_orte_default_hostfile";
   const std::string path = Value(environment, kHostfile);
@@ -410,7 +416,7 @@ Detected DetectMpiJob(const NodeEnvironment& environment) {
   return evidence;
 }
 
-// A rank of rollcall or of torchrun already has its place.
+// A process that is a rank of rollcall or of torchrun must not start an agent.
 Detected DetectRank(const NodeEnvironment& environment) {
   Evidence evidence;
   if (Has(environment, "ROLLCALL_GENERATION")) {

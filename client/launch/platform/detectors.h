@@ -1,4 +1,4 @@
-// Detectors: for each platform, what its variables mean.
+// Detectors: what the variables of each platform mean.
 //
 // Pure: they read a NodeEnvironment alone.
 #ifndef ROLLCALL_CLIENT_LAUNCH_PLATFORM_DETECTORS_H_
@@ -12,13 +12,13 @@
 
 namespace rollcall {
 
-// What each platform whose variables are set says, the innermost first: a
-// program that was started by mpirun inside of a Slurm job belongs to mpirun.
-// INVALID_ARGUMENT: a variable has a value that its platform does not give it.
+// The evidence of each platform whose variables are set, the innermost first: a
+// program that mpirun started inside a Slurm job belongs to mpirun.
+// INVALID_ARGUMENT: a variable has a value that its platform never gives it.
 absl::StatusOr<std::vector<Evidence>> DetectAll(
     const NodeEnvironment& environment);
 
-// What ROLLCALL_NODE_RANK, ROLLCALL_NODES and ROLLCALL_LAUNCHER say.
+// The evidence of ROLLCALL_NODE_RANK, ROLLCALL_NODES and ROLLCALL_LAUNCHER.
 absl::StatusOr<Evidence> OwnVariables(const NodeEnvironment& environment);
 
 }  // namespace rollcall

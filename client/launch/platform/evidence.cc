@@ -64,7 +64,7 @@ absl::Status TakeVariables(const NodeEnvironment& environment,
   take(names.nodes, to.nodes);
   take(names.address, to.address);
   take(names.ranks, to.ranks);
-  // The GPUs of a node that has none.
+  // A platform that counts GPUs has 0 for a node without GPUs.
   if (to.ranks.value == "0") to.ranks = {};
   if (names.hosts != nullptr) TakeHosts(environment, names.hosts, to.launcher);
   take(names.launcher, to.launcher);

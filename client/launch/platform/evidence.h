@@ -26,18 +26,18 @@ struct Known {
 struct Evidence {
   // "slurm", "kubernetes", ...; in lower case.
   std::string platform;
-  // 0 is the launcher's node. Node ranks of the world may differ: the daemon
-  // gives out seats.
+  // 0 is the launcher's node. Node ranks of the world may differ, because the
+  // daemon assigns seats.
   Known<uint32_t> node_rank;
-  // Whether this node launches, where the platform says so without a rank.
+  // Whether this node launches, if the platform says so without a rank.
   Known<bool> launches;
-  // As --nodes takes it: N or MIN:MAX.
+  // In the syntax of --nodes: N or MIN:MAX.
   Known<std::string> nodes;
   // A name or address of the launcher's node, without a port.
   Known<std::string> launcher;
   // This node's own address for its peers.
   Known<std::string> address;
-  // As --nproc-per-node takes it: N or auto.
+  // In the syntax of --nproc-per-node: N or auto.
   Known<std::string> ranks;
   // A job id (job_name.h) that is the same on all nodes of a run.
   Known<std::string> job;
@@ -47,7 +47,7 @@ struct Evidence {
   std::string obstacle;
 };
 
-// The names of the variables that say such things; nullptr: there is none.
+// The variables that hold the fields of Evidence; nullptr: no variable does.
 struct VariableNames {
   const char* node_rank = nullptr;
   const char* nodes = nullptr;
@@ -60,8 +60,8 @@ struct VariableNames {
   const char* attempt = nullptr;
 };
 
-// Adds what the named variables say to `to`. INVALID_ARGUMENT: one is not what
-// it should be; the message names it and its value.
+// Adds the values of the named variables to `to`. INVALID_ARGUMENT: a variable
+// has no valid value; the message names it and its value.
 absl::Status TakeVariables(const NodeEnvironment& environment,
                            const VariableNames& names, Evidence& to);
 

@@ -12,10 +12,10 @@
 namespace rollcall {
 namespace {
 
-// Longer numbers are no node numbers, and must not overflow.
+// A longer number is not a node number; this bound prevents an overflow.
 constexpr size_t kDigitsMax = 9;
 
-// Reads the list from left to right; the first error ends it.
+// Reads the list from left to right, and stops at the first error.
 class NodeListReader {
  public:
   explicit NodeListReader(absl::string_view list) : list_(list) {}
@@ -55,7 +55,7 @@ class NodeListReader {
                      " names: ", list_.substr(0, 200)));
   }
 
-  // One name; each of its brackets multiplies what it stands for.
+  // Reads one name. Each bracket multiplies the names that it stands for.
   absl::Status ReadName(std::vector<std::string>& names) {
     names = {""};
     const size_t began = at_;
@@ -79,7 +79,7 @@ class NodeListReader {
     return at_ == began ? Expected("a node name") : absl::OkStatus();
   }
 
-  // After the '['.
+  // The '[' has been read.
   absl::Status ReadBracket(std::vector<std::string>& parts) {
     do {
       if (absl::Status read = ReadRange(parts); !read.ok()) return read;

@@ -10,11 +10,12 @@
 
 namespace rollcall {
 
-// The names of `n[1-3,07-10],m5`, in its order: brackets hold numbers and
-// ranges, a range keeps the width of its first number, and several brackets of
-// a name (`r[1-2]n[1-4]`) are combined, the last one fastest. INVALID_ARGUMENT:
-// says at which column, counted from 1, what was expected. RESOURCE_EXHAUSTED:
-// it has more names than a job may have nodes. Pure.
+// The names of `n[1-3,07-10],m5`, in the order of the list. Brackets hold
+// numbers and ranges. A range keeps the width of its first number. Several
+// brackets of a name (`r[1-2]n[1-4]`) are combined; the last one varies
+// fastest. INVALID_ARGUMENT: the message has the column, counted from 1, and
+// what was expected. RESOURCE_EXHAUSTED: the list has more names than a job may
+// have nodes. Pure.
 absl::StatusOr<std::vector<std::string>> ExpandNodeList(absl::string_view list);
 
 }  // namespace rollcall

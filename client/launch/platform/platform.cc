@@ -27,7 +27,8 @@ void FillAll(const Evidence& from, Evidence& to) {
   if (to.obstacle.empty()) to.obstacle = from.obstacle;
 }
 
-// MAX of "MIN:MAX": one platform may name a range and another its end.
+// MAX of "MIN:MAX". Only MAX is compared, because one platform may name a range
+// and another only its end.
 std::string MaxOf(const std::string& nodes) {
   return nodes.substr(nodes.rfind(':') + 1);
 }
@@ -39,7 +40,7 @@ absl::Status Contradiction(const char* what, const std::string& one,
                    one, " and ", other, "; say which is right with ", give));
 }
 
-// `decided`: what flags and ROLLCALL_* variables say.
+// `decided`: the evidence of flags and ROLLCALL_* variables.
 absl::Status CheckAgreement(const std::vector<Evidence>& all,
                             const Evidence& decided) {
   Known<uint32_t> rank;

@@ -15,11 +15,11 @@
 namespace rollcall {
 
 enum class PlatformRole {
-  // Nothing says that there are other nodes.
+  // No evidence of other nodes.
   kAlone,
   kLauncher,
   kWorker,
-  // There are other nodes, and nothing says which one this is.
+  // There are other nodes, but this node's place among them is unknown.
   kUnknown,
 };
 
@@ -29,26 +29,26 @@ const char* Name(PlatformRole role);
 struct Platform {
   // Every platform that was detected, the innermost first.
   std::vector<std::string> names;
-  // What they say together; `platform` is empty.
+  // The combined evidence of all; `platform` is empty.
   Evidence place;
   PlatformRole role = PlatformRole::kAlone;
 };
 
-// `flags`: what the command line says; it wins over everything else.
-// INVALID_ARGUMENT: a variable is not what it should be, or two platforms
-// contradict each other about the node rank or the number of nodes, and neither
-// a flag nor a ROLLCALL_* variable decides; the message names both variables
-// and what to give. A flag for the node rank also removes an obstacle.
+// `flags`: the command line's evidence, which wins over everything else.
+// INVALID_ARGUMENT: a variable has no valid value, or two platforms contradict
+// each other about the node rank or the number of nodes, and neither a flag nor
+// a ROLLCALL_* variable decides; the message names both variables and what to
+// give. A flag for the node rank also removes an obstacle.
 absl::StatusOr<Platform> DetectPlatform(const NodeEnvironment& environment,
                                         const Evidence& flags = {});
 
 // The attempt alone, for commands that take their place from flags. Unknown:
-// the platform does not say, or what it says cannot be read. INVALID_ARGUMENT:
-// ROLLCALL_ATTEMPT is no number.
+// the platform has no such variable, or its value cannot be read.
+// INVALID_ARGUMENT: ROLLCALL_ATTEMPT is not a number.
 absl::StatusOr<Known<uint32_t>> DetectAttempt(
     const NodeEnvironment& environment);
 
-// One line for each thing that is known: "node_rank 2: SLURM_NODEID=2".
+// One line for each known value: "node_rank 2: SLURM_NODEID=2".
 std::vector<std::string> Because(const Platform& platform);
 
 }  // namespace rollcall

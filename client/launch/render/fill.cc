@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// The length of the place at `at`, with both @; 0: there is none.
+// The length of the placeholder at `at`, with both @; 0: there is none.
 size_t PlaceBytes(absl::string_view text, size_t at) {
   if (text[at] != '@') return 0;
   size_t end = at + 1;

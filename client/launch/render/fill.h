@@ -1,4 +1,5 @@
-// Fill: a text with places such as @JOB@, for the run specs of render.h.
+// Fill: replaces placeholders such as @JOB@ in the texts of render.h's run
+// specs.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RENDER_FILL_H_
@@ -11,12 +12,12 @@
 
 namespace rollcall {
 
-// By name, without the @. A value is never searched for places itself.
+// By name, without the @. Placeholders inside a value are not replaced.
 using FillValues = std::map<std::string, std::string>;
 
-// `text` with values in their places. If a place is all of a line but its
-// indentation, each line of the value gets that indentation, and an empty value
-// takes the line away. A place without a value stays.
+// `text` with values in place of its placeholders. If a line consists only of
+// indentation and a placeholder, each line of the value gets that indentation,
+// and an empty value removes the line. A placeholder without a value stays.
 std::string Fill(absl::string_view text, const FillValues& values);
 
 }  // namespace rollcall

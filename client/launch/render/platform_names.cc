@@ -14,14 +14,14 @@ namespace {
 
 constexpr size_t kLabelBytesMax = 63;
 constexpr size_t kSubdomainBytesMax = 253;
-// Docker's limit for the name is 255, for the tag 128; a digest has 71.
+// Docker allows 255 bytes for the name and 128 for the tag; a digest has 71.
 constexpr size_t kImageBytesMax = 512;
 
 bool IsLower(unsigned char c) {
   return absl::ascii_islower(c) || absl::ascii_isdigit(c);
 }
 
-// [a-z0-9] at both ends, [a-z0-9-] between.
+// [a-z0-9] at both ends, [a-z0-9-] between them.
 bool IsLabel(absl::string_view text) {
   return !text.empty() && text.size() <= kLabelBytesMax &&
          IsLower(static_cast<unsigned char>(text.front())) &&

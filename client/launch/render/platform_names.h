@@ -1,7 +1,8 @@
-// The grammars of names on platforms that run specs are made for.
+// The grammars of names on the platforms of render.h.
 //
-// Pure; any thread. INVALID_ARGUMENT, of all: the message has the flag, what
-// was expected, what was found and where the rule is from.
+// Pure; any thread. All functions return INVALID_ARGUMENT for a bad name; the
+// message has the flag, what was expected, what was found and the source of the
+// rule.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RENDER_PLATFORM_NAMES_H_
 #define ROLLCALL_CLIENT_LAUNCH_RENDER_PLATFORM_NAMES_H_
 
@@ -12,8 +13,8 @@
 
 namespace rollcall {
 
-// A name of Kubernetes objects whose pods and service are named after it, as
-// NAME and up to `suffix_bytes` more: RFC 1035 label, at most 63 bytes in all.
+// A name of Kubernetes objects whose pods and service are named NAME plus at
+// most `suffix_bytes` more: an RFC 1035 label, at most 63 bytes in all.
 absl::Status CheckObjectName(const std::string& name, size_t suffix_bytes);
 
 // The name of a Secret: RFC 1123 subdomain.

@@ -14,7 +14,7 @@
 namespace rollcall {
 namespace {
 
-// Words that YAML 1.1 or 1.2 takes for something else than a text.
+// Texts that YAML 1.1 or 1.2 reads as something other than a text.
 constexpr absl::string_view kNoTexts[] = {"true", "false", "yes", "no", "on",
                                           "off",  "null",  "y",   "n"};
 
@@ -22,7 +22,7 @@ bool IsPlain(absl::string_view text) {
   if (text == "--") return true;
   const absl::string_view flag =
       absl::StartsWith(text, "--") ? text.substr(2) : text;
-  // A digit could begin a number, a date or a time.
+  // A first digit could begin a number, a date or a time.
   if (flag.empty() ||
       !(absl::ascii_isalpha(static_cast<unsigned char>(flag.front())) ||
         flag.front() == '/') ||
@@ -39,8 +39,8 @@ bool IsPlain(absl::string_view text) {
          std::end(kNoTexts);
 }
 
-// How many bytes the character at the front of `text` has, and which it is.
-// `text` is valid UTF-8.
+// The number of bytes of the first character of `text`, and the character
+// itself. `text` is valid UTF-8.
 size_t ReadCharacter(absl::string_view text, char32_t& character) {
   const auto byte = [text](size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
@@ -57,8 +57,9 @@ size_t ReadCharacter(absl::string_view text, char32_t& character) {
   return std::min(bytes, text.size());
 }
 
-// What a YAML reader, a terminal or an editor might change: control characters,
-// line and paragraph separators, the byte order mark, and what is no character.
+// Code points that a YAML reader, a terminal or an editor might change: control
+// characters, line and paragraph separators, the byte order mark, and
+// noncharacters.
 bool NeedsEscape(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029 ||
          c == 0xFEFF || c == 0xFFFE || c == 0xFFFF;
@@ -120,7 +121,7 @@ std::vector<std::string> DollarsDoubled(std::vector<std::string> words) {
 
 std::string ShellLine(const std::vector<std::string>& words) {
   return absl::StrJoin(words, " ", [](std::string* to, const std::string& w) {
-    // A first word such as A=b would be an assignment.
+    // A shell would read a first word such as A=b as an assignment.
     const bool plain = NeedsNoShellQuotes(w) && !absl::StrContains(w, '=');
     absl::StrAppend(
         to, plain || (absl::StartsWith(w, "--") && NeedsNoShellQuotes(w))

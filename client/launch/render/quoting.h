@@ -1,6 +1,6 @@
-// How words stand in YAML, in a shell's line, and in both.
+// Quotes arguments for YAML, for a line of a shell, and for both.
 //
-// Pure; any thread. All words are valid UTF-8 without zero bytes.
+// Pure; any thread. All arguments are valid UTF-8 without zero bytes.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RENDER_QUOTING_H_
 #define ROLLCALL_CLIENT_LAUNCH_RENDER_QUOTING_H_
 
@@ -11,20 +11,19 @@
 
 namespace rollcall {
 
-// A text as a YAML value that every version of YAML reads as this text: plain
-// where that is certain, else in double quotes.
+// `text` as a YAML value that every version of YAML reads as this text: without
+// quotes if that is certainly safe, else in double quotes.
 std::string YamlText(absl::string_view text);
 
-// The same in double quotes, with `<` escaped: in the text of a worker
-// template,
-// << begins a placeholder.
+// Like YamlText in double quotes, with `<` escaped, because << begins a
+// placeholder in a worker template.
 std::string YamlTextInTemplate(absl::string_view text);
 
 // The lines of a block list, `- WORD`.
 std::string YamlList(const std::vector<std::string>& words);
 
-// With each $ doubled: Kubernetes expands $(NAME) in a command, and compose
-// $NAME everywhere; both read $$ as $.
+// The words with each $ doubled. Kubernetes expands $(NAME) in a command, and
+// compose expands $NAME everywhere; both read $$ as $.
 std::vector<std::string> DollarsDoubled(std::vector<std::string> words);
 
 // A line for a POSIX shell.

@@ -23,17 +23,18 @@
 namespace rollcall {
 namespace {
 
-// The flags' values, with the platform's own where one was not given.
+// The values of the flags, with the platform's defaults for flags that are not
+// given.
 struct Terms {
   std::map<std::string, std::string> flags;
   std::vector<std::string> hosts;
-  // Empty if none was given.
+  // Empty: no command was given.
   std::vector<std::string> command;
   FillValues values;
 
   const std::string& at(const char* flag) const { return flags.at(flag); }
   bool elastic() const { return absl::StrContains(at("--nodes"), ':'); }
-  // The most of them, which is how many pods there are.
+  // The largest number of nodes, which is the number of pods.
   size_t nodes() const {
     const std::string& text = at("--nodes");
     uint32_t nodes = 0;
@@ -51,17 +52,17 @@ std::string Digits(size_t number) { return absl::StrCat(number); }
 
 // --- Kubernetes --------------------------------------------------------------
 
-// What `limits` of a container says; empty: no GPUs are asked for.
+// The `limits` of a container; empty: no GPUs are requested.
 std::string Resources(const Terms& terms, absl::string_view key) {
   if (terms.at("--gpus") == "0") return "";
   return absl::StrCat(key,
                       ":\n  limits:\n    nvidia.com/gpu: ", terms.at("--gpus"));
 }
 
-// `suffix`: the longest that is put after the job's name to name a pod, but for
-// its index. `nodes_flag`: the platform does not tell a pod how many there are.
-// None tells it the minimum (Kubeflow does on a runtime with an elastic
-// policy).
+// `suffix`: the longest text that is appended to the job's name in a pod's
+// name, without the pod's index. `nodes_flag`: the platform does not tell a pod
+// how many nodes there are. No platform tells a pod the minimum (Kubeflow does,
+// on a runtime with an elastic policy).
 absl::Status FillKubernetes(absl::string_view suffix, bool nodes_flag,
                             Terms& terms) {
   const std::string& job = terms.at("--job");
@@ -87,7 +88,7 @@ absl::Status FillKubernetes(absl::string_view suffix, bool nodes_flag,
   terms.values["SECRET_TEXT"] = YamlText(secret);
   terms.values["RESOURCES"] = Resources(terms, "resources");
   terms.values["RESOURCES_PER_NODE"] = Resources(terms, "resourcesPerNode");
-  // A failure ends every pod of a world, and each counts.
+  // A failure ends every pod of a world, and each pod counts.
   terms.values["BACKOFF"] = absl::StrCat(3 * terms.nodes());
   return absl::OkStatus();
 }
@@ -136,8 +137,8 @@ absl::Status FillCompose(Terms& terms) {
   return absl::OkStatus();
 }
 
-// `run:` of a spec of VESSL, whose value is a line for a shell: over several
-// lines if they can stand in a YAML block as they are.
+// The value of `run:` in a spec of VESSL, which is a line for a shell. It is
+// split over several lines if they can be written unchanged in a YAML block.
 std::string VesslRun(const Words& lines, bool in_template) {
   const std::string line = absl::StrJoin(lines, " ");
   const bool plain = std::all_of(line.begin(), line.end(),
@@ -309,7 +310,7 @@ absl::StatusOr<Terms> ReadTerms(const PlatformRow& row,
   return terms;
 }
 
-// What holds for every platform that has them.
+// Checks that are the same for every platform with these flags.
 absl::Status CheckTerms(const Terms& terms) {
   const auto job = terms.flags.find("--job");
   if (job != terms.flags.end()) {

@@ -1,8 +1,9 @@
-// Render: the run spec of a platform as text, from the values of flags.
+// Render: makes the run spec of a platform, as text, from the values of flags.
 //
-// The files in specs/ of these platforms are what it makes from its defaults,
-// so that there is one source of them. A word of the command reaches the
-// program as it is, through YAML, shells and what the platform expands.
+// The files of these platforms in specs/ are the output of Render without
+// flags, so the texts have one source. YAML, shells and the platform's own
+// expansion do not change the command's arguments before they reach the
+// program.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RENDER_RENDER_H_
@@ -17,21 +18,21 @@
 namespace rollcall {
 
 struct RenderOptions {
-  // By flag (--job, --nodes, ...); what is left out is as the platform has it.
-  // Numbers and times were checked.
+  // By flag (--job, --nodes, ...); a missing flag has the platform's default.
+  // Numbers and times are already checked.
   std::map<std::string, std::string> flags;
-  // Of --host, lines of a hostfile.
+  // The values of --host, each a line of a hostfile.
   std::vector<std::string> hosts;
-  // Empty: an example.
+  // Empty: the spec gets an example command.
   std::vector<std::string> command;
 };
 
-// The names that Render takes.
+// The platforms that Render knows.
 std::vector<std::string> RenderPlatforms();
 
-// INVALID_ARGUMENT: no such platform, a flag that it does not use, a name that
-// its grammar does not allow, a word that it cannot hold; the message has the
-// flag, what was expected and what was found.
+// INVALID_ARGUMENT: there is no such platform, it does not use a flag, its
+// grammar does not allow a name, or it cannot hold an argument; the message has
+// the flag, what was expected and what was found.
 absl::StatusOr<std::string> Render(const std::string& platform,
                                    const RenderOptions& options);
 

@@ -7,8 +7,8 @@
 namespace rollcall {
 namespace {
 
-// Flags of which only one may be given. Each row is against each other row of
-// its group.
+// Groups of flags. Flags of one row may be given together, but not with flags
+// of another row of the same group.
 const std::vector<std::vector<std::set<std::string>>>& Exclusive() {
   static const auto& groups =
       *new std::vector<std::vector<std::set<std::string>>>{

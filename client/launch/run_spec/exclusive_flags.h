@@ -8,7 +8,7 @@
 
 namespace rollcall {
 
-// Whether one of these flags replaces the other, or contradicts it. Both with
+// Whether one of these flags replaces or contradicts the other. Names have
 // their dashes.
 bool ExcludesFlag(const std::string& one, const std::string& other);
 

@@ -21,16 +21,16 @@ namespace rollcall {
 namespace {
 
 enum class Form {
-  kValue,     // A text or number that the flag's own check takes.
+  kValue,     // A text or number; the flag's own check decides.
   kPath,      // A path.
   kInput,     // A path, or - for stdin.
   kSwitch,    // true or false.
-  kPathList,  // A list of paths: the flag is there for each.
+  kPathList,  // A list of paths: the flag is repeated for each.
   kNameList,  // A list of names: one flag, with commas.
 };
 
 struct Key {
-  const char* name;  // The flag is this with two dashes.
+  const char* name;  // The flag without its dashes.
   Form form;
 };
 constexpr Key kKeys[] = {
@@ -75,7 +75,7 @@ constexpr char kCommand[] = "command";
 constexpr char kEnvironment[] = "environment";
 constexpr char kSpawn[] = "spawn";
 
-// As which key a flag stands in the file.
+// The key in the file that stands for a flag.
 std::string KeyOf(const std::string& flag) {
   return flag == "--local-workers"     ? "spawn.local"
          : flag == "--host"            ? "spawn.ssh.hosts"
@@ -130,7 +130,7 @@ class SpecReader {
     return false;
   }
 
-  // Whether it is a text that is not empty; a number is one.
+  // Whether `node` is a text that is not empty. A number is a text too.
   bool ExpectText(const YamlNode& node, absl::string_view key,
                   absl::string_view expected) {
     if (node.kind == YamlNode::Kind::kText && !node.text.empty()) return true;
@@ -147,8 +147,7 @@ class SpecReader {
     return false;
   }
 
-  // Calls `take` for each known key; `in`: the key that has this map as its
-  // value.
+  // Calls `take` for each known key. `in`: the key whose value is this map.
   template <typename Take>
   void ForEach(const YamlNode& map, const std::string& in,
                const std::vector<std::string>& known, const Take& take) {
@@ -187,13 +186,14 @@ class SpecReader {
     spec.flags.push_back({flag, std::move(value), place});
   }
 
-  // A path on this machine, as the file means it.
+  // A path on this machine; a relative path begins in the file's folder.
   std::string Path(const std::string& path) const {
     return absl::StartsWith(path, "/") ? path
                                        : absl::StrCat(folder_, "/", path);
   }
 
-  // A shell's ~ and a place that is not a file would become folders.
+  // Refuses a shell's ~ and URLs: as paths they would become folders of that
+  // name.
   bool ExpectPath(const YamlNode& node, const std::string& key) {
     if (!ExpectText(node, key, "a path")) return false;
     if (!absl::StartsWith(node.text, "~") &&
@@ -205,7 +205,7 @@ class SpecReader {
     return false;
   }
 
-  // `key`: for messages. The flag's own check decides.
+  // `key` is for messages. The flag's own check validates the value.
   void Value(const std::string& key, const std::string& flag,
              const YamlNode& node) {
     if (!ExpectText(node, key, "a value")) return;
@@ -275,7 +275,7 @@ class SpecReader {
     if (!names.empty()) AddFlag(flag, absl::StrJoin(names, ","), node.place);
   }
 
-  // A list is the words; a text is run by a shell.
+  // A list is the argv; a text is run by a shell.
   void Command(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::kText && !node.text.empty()) {
       spec.command = {"/bin/sh", "-c", node.text};
@@ -285,7 +285,7 @@ class SpecReader {
       return;
     }
     for (const YamlNode& word : node.children) {
-      // A word may be empty.
+      // An argument may be empty.
       if (word.kind != YamlNode::Kind::kText) {
         Expected(word, kCommand, "a word");
       } else {
@@ -424,9 +424,10 @@ class SpecReader {
     }
   }
 
-  // What contradicts each other.
+  // Checks for keys that contradict each other.
   void CheckTogether() {
-    // The first of each name: there may be thousands of hosts.
+    // Only the first flag of each name is kept: there may be thousands of
+    // hosts.
     std::map<std::string, TextPlace> before;
     for (const SpecFlag& one : spec.flags) {
       if (!before.emplace(one.name, one.place).second) continue;

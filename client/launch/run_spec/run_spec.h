@@ -1,9 +1,9 @@
-// RunSpec: what the file of `rollcall launch --spec FILE` says.
+// RunSpec: the contents of the file of `rollcall launch --spec FILE`.
 //
 // Most keys are flags of `launch` without the dashes, and become such flags, so
-// that there is one list of what a value may be. The command, the environment
-// of the ranks and `spawn` (how the other agents are started) have forms of
-// their own. Reference: "A run spec" in client/README.md.
+// that the valid values are defined in one place. The command, the environment
+// of the ranks and `spawn` (how the other agents are started) have their own
+// syntax. Reference: "A run spec" in client/README.md.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RUN_SPEC_RUN_SPEC_H_
@@ -20,7 +20,7 @@
 
 namespace rollcall {
 
-// A flag of `launch` that the file stands for.
+// A flag of `launch` that the file sets.
 struct SpecFlag {
   std::string name;  // With its dashes.
   std::string value;
@@ -28,7 +28,7 @@ struct SpecFlag {
 };
 
 struct RunSpec {
-  // In the order of the file; a flag with several values is there for each.
+  // In the order of the file; a flag with several values has an entry for each.
   std::vector<SpecFlag> flags;
   // Empty: the file has none.
   std::vector<std::string> command;
@@ -36,14 +36,14 @@ struct RunSpec {
   std::vector<std::string> environment;
 };
 
-// Whether the flag of this name (with its dashes) takes this value.
-// INVALID_ARGUMENT: the message says what was expected and found.
+// Whether the flag of this name (with its dashes) accepts this value.
+// INVALID_ARGUMENT: the message has what was expected and what was found.
 using FlagCheck =
     std::function<absl::Status(const std::string&, const std::string&)>;
 
-// `folder`: of the file; relative paths in it begin there. INVALID_ARGUMENT: a
-// line for each mistake, with `file`, line and column, and what was expected
-// and found; at most 20.
+// `folder`: the file's folder, in which relative paths begin. INVALID_ARGUMENT:
+// the message has a line for each mistake (at most 20), with `file`, line and
+// column, what was expected and what was found.
 absl::StatusOr<RunSpec> ParseRunSpec(absl::string_view text,
                                      const std::string& file,
                                      const std::string& folder,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNameBytesMax = 256;
 
-// Set for each rank by its agent; a value from a run spec would not reach it.
+// The agent sets these for each rank, so a value from a run spec would be lost.
 constexpr absl::string_view kOfTheRank[] = {
     "GROUP_RANK",  "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT",      "NNODES",     "NODE_RANK",
@@ -21,8 +21,8 @@ constexpr absl::string_view kOfTheRank[] = {
     "WORLD_SIZE",
 };
 
-// Read by the C library or by OpenSSL in every process, the agent too; each
-// names files whose code is then executed, or changes how memory is laid out.
+// The C library or OpenSSL reads these in every process, including the agent.
+// Each names files whose code is then executed, or changes the memory layout.
 bool LoadsCode(absl::string_view name) {
   return absl::StartsWith(name, "LD_") || name == "GCONV_PATH" ||
          name == "GLIBC_TUNABLES" || absl::StartsWith(name, "OPENSSL_");

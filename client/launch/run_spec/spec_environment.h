@@ -1,4 +1,4 @@
-// Which variables a run spec may give to ranks.
+// Decides which variables a run spec may give to ranks.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_RUN_SPEC_SPEC_ENVIRONMENT_H_
@@ -10,9 +10,9 @@
 
 namespace rollcall {
 
-// INVALID_ARGUMENT: it is no name, is one that rollcall sets, or would load
-// code into the agent. Agents inherit these variables before the ranks do, and
-// an agent may be root where ranks are not (--rank-user).
+// INVALID_ARGUMENT: `name` is not a valid name, is set by rollcall, or would
+// load code into the agent. Agents inherit these variables before the ranks do,
+// and an agent may be root where ranks are not (--rank-user).
 absl::Status CheckSpecVariable(const std::string& name);
 
 }  // namespace rollcall

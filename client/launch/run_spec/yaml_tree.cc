@@ -19,11 +19,11 @@
 namespace rollcall {
 namespace {
 
-// Of a text that a message quotes.
+// The longest quotation of a text in a message.
 constexpr size_t kQuotedBytesMax = 60;
 
 TextPlace PlaceOf(const YAML::Mark& mark) {
-  // yaml-cpp counts from 0, and has -1 where it knows no place.
+  // yaml-cpp counts from 0, and uses -1 for an unknown place.
   return {static_cast<size_t>(std::max(mark.line, 0)) + 1,
           static_cast<size_t>(std::max(mark.column, 0)) + 1};
 }
@@ -34,8 +34,8 @@ TextPlace PlaceAt(absl::string_view text, size_t at) {
   return {line, at - (before.rfind('\n') + 1) + 1};  // npos + 1 is 0.
 }
 
-// Builds the tree from the parser's events. It never throws; after the first
-// thing that it does not take, it ignores what that contains.
+// Builds the tree from the parser's events. It never throws. After the first
+// error, it ignores the contents of the list or map that it refused.
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(YamlTree& to) : to_(to) {}
@@ -81,7 +81,7 @@ class TreeBuilder : public YAML::EventHandler {
  private:
   struct Open {
     YamlNode node;
-    // Of a map: the key whose value comes next.
+    // For a map: the key whose value comes next.
     std::optional<YamlNode> key;
   };
 
@@ -104,7 +104,8 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  // `?` and `!` stand for no tag, of a plain and of a quoted value.
+  // The parser passes `?` for a plain value without a tag, and `!` for a quoted
+  // one.
   void CheckTag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!") return;
     Add(mark,
@@ -159,7 +160,8 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (!in.key) {
       in.key = std::move(node);
     } else {
-      // yaml-cpp places a missing value where the next text is.
+      // yaml-cpp gives a missing value the place of the next text, so the key's
+      // place is used.
       if (node.kind == YamlNode::Kind::kNull) node.place = in.key->place;
       in.node.keys.push_back(*std::exchange(in.key, std::nullopt));
       in.node.children.push_back(std::move(node));
@@ -170,11 +172,11 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Open> open_;
   size_t documents_ = 0;
   size_t nodes_ = 0;
-  // How many lists and maps are open that are not in the tree.
+  // The number of open lists and maps that are not in the tree.
   size_t ignored_ = 0;
 };
 
-// Why the whole is no text that YAML takes; nullopt: it is.
+// Why the text as a whole cannot be YAML for us; nullopt: it can.
 std::optional<YamlError> CheckText(absl::string_view text) {
   if (text.size() > kYamlBytesMax) {
     return YamlError{
@@ -215,7 +217,8 @@ YamlTree ParseYaml(absl::string_view text) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    // After what the builder refused (deep nesting), it would say nothing new.
+    // The builder has already reported errors, for example deep nesting; the
+    // parser's error would add nothing.
     if (!tree.errors.empty()) return tree;
     tree.errors.push_back(
         {PlaceOf(error.mark),

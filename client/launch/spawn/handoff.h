@@ -1,7 +1,7 @@
-// Handoff: what a remote agent's starter on the launcher's machine
-// (remote_agent.h) sends to the one on the host (hosted_agent.h), through ssh's
-// stdin: no secret and no word of the command stands in an argument list or
-// passes through a shell.
+// Handoff: what the launcher's machine sends to start an agent on another host.
+// remote_agent.h sends it through ssh's stdin to hosted_agent.h, so that no
+// secret and no argument of the command is in an argument list or passes
+// through a shell.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_SPAWN_HANDOFF_H_
@@ -17,17 +17,17 @@ namespace rollcall {
 
 struct Handoff {
   std::string join_string;
-  // Where the agent starts.
+  // The agent's working folder.
   std::string folder;
   // "NAME=value", in addition to the host's own.
   std::vector<std::string> environment;
-  // Of the agent, after the program's name.
+  // The agent's arguments, without the program's name.
   std::vector<std::string> arguments;
 };
 
 // The last line of a handoff.
 inline constexpr absl::string_view kHandoffEnd = "go\n";
-// More than a command line may have.
+// Larger than any command line.
 inline constexpr size_t kHandoffBytesMax = 8 << 20;
 
 // After the handoff, each byte is a signal for the agent.
@@ -35,7 +35,7 @@ inline constexpr char kHandoffTerm = 'T';  // SIGTERM
 inline constexpr char kHandoffUsr2 = 'U';  // SIGUSR2
 
 std::string FormatHandoff(const Handoff& handoff);
-// `text` with its last line. INVALID_ARGUMENT: it is not a handoff.
+// `text` includes its last line. INVALID_ARGUMENT: it is not a handoff.
 absl::StatusOr<Handoff> ParseHandoff(absl::string_view text);
 
 }  // namespace rollcall

@@ -33,7 +33,7 @@ int FailHere(const std::string& why) {
   return kExitRendezvous;
 }
 
-// What was read behind the handoff's end goes into `rest`.
+// Bytes that were read after the handoff's end go into `rest`.
 absl::StatusOr<Handoff> ReadHandoff(std::string& rest) {
   std::string text;
   char chunk[4096];
@@ -58,7 +58,7 @@ absl::StatusOr<Handoff> ReadHandoff(std::string& rest) {
   return handoff;
 }
 
-// The handoff's variables replace the host's.
+// The handoff's variables replace the host's variables of the same name.
 std::vector<std::string> Environment(const Handoff& handoff) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -76,7 +76,7 @@ std::vector<std::string> Environment(const Handoff& handoff) {
 
 absl::StatusOr<pid_t> Start(Handoff& handoff) {
   if (chdir(handoff.folder.c_str()) != 0) {
-    // The login folder, as mpirun does it.
+    // Stays in the login folder, as mpirun does.
     FailHere(absl::StrCat("WARNING: cannot enter the launcher's folder ",
                           handoff.folder, " (", strerror(errno),
                           "); ranks start in the login folder"));
@@ -102,8 +102,8 @@ class Relay {
     }
   }
 
-  // The agent's exit code, but not ssh's own: the launcher learns from the
-  // daemon how a rank has ended.
+  // Returns the agent's exit code. ssh's own code (255) is replaced by 1; the
+  // launcher learns from the daemon how a rank has ended.
   int Run() {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
     for (;;) {

@@ -47,7 +47,7 @@ absl::Status ReadWord(absl::string_view word, Host& host) {
 absl::StatusOr<Host> ReadHost(const std::vector<absl::string_view>& words) {
   Host host;
   host.target = std::string(words.front());
-  // ssh would read it as a flag.
+  // ssh would read such a name as a flag.
   if (absl::StartsWith(host.target, "-")) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected a host, got '", host.target, "'"));

@@ -15,24 +15,25 @@
 namespace rollcall {
 
 struct Host {
-  // Its node name: HOST, unless `name=` gives another.
+  // The node name: HOST, unless `name=` gives another.
   std::string name;
-  // The destination as ssh takes it: HOST or USER@HOST.
+  // The ssh destination: HOST or USER@HOST.
   std::string target;
-  // Ranks on this host; 0: as --nproc-per-node says.
+  // The number of ranks on this host; 0: --nproc-per-node decides.
   uint32_t slots = 0;
 };
 
-// One host per line: `[USER@]HOST [slots=N] [name=NODE]`; empty lines and what
-// follows `#` are left out. INVALID_ARGUMENT: names the line and what was
-// expected; also for a host that is there twice, and for a file without hosts.
+// One host per line: `[USER@]HOST [slots=N] [name=NODE]`. Empty lines and text
+// after `#` are ignored. INVALID_ARGUMENT: the message names the line and what
+// was expected; also for a host that occurs twice, and for a file without
+// hosts.
 absl::StatusOr<std::vector<Host>> ParseHostfile(absl::string_view text);
 
 // One line of such a file.
 std::string FormatHost(const Host& host);
 
-// Whether `host` means the machine of this hostname: it is the hostname, its
-// first label, or localhost.
+// Whether `host` is the machine with this hostname: the hostname, its first
+// label, or localhost.
 bool IsThisMachine(const Host& host, const std::string& hostname);
 
 }  // namespace rollcall

@@ -29,14 +29,15 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kErrorBytesMax = 1024;
-// Of what `ssh -G` prints.
+// The limit for the output of `ssh -G`.
 constexpr size_t kConfigBytesMax = 64 << 10;
-// A host that drops what reaches it would hold up a run for minutes.
+// A host that drops all packets would delay a run for minutes.
 constexpr char kConnectTimeout[] = "ConnectTimeout=10";
-// One write to a pipe of this size is not torn apart.
+// A write of at most this size to a pipe is atomic.
 constexpr size_t kPieceBytes = PIPE_BUF;
 
-// Writes it all; a reader that has gone is no reason to end.
+// Writes `text`. Stops silently at the first error: the process must go on if
+// the reader has closed the pipe.
 void WriteAll(int fd, absl::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = write(fd, text.data(), text.size());
@@ -51,11 +52,12 @@ void WriteAll(int fd, absl::string_view text) {
   }
 }
 
-// Passes one stream on in whole lines, so that those of several hosts do not
+// Passes one stream on in whole lines, so that lines of several hosts do not
 // mix.
 class LineRelay {
  public:
-  // `to` -1: nowhere. `kept`: of the end, for Tail.
+  // `to` -1: the output is not passed on. `kept`: how many bytes of the end
+  // Tail returns.
   LineRelay(int from, int to, int bell, size_t kept)
       : from_(from),
         to_(to),
@@ -81,7 +83,7 @@ class LineRelay {
     if (open_.size() > kPieceBytes) Flush(open_.size());
   }
 
-  // The end of what it has read, for a message.
+  // The last bytes that were read, for a message.
   std::string Tail() const {
     return std::string(absl::StripAsciiWhitespace(tail_));
   }
@@ -90,7 +92,7 @@ class LineRelay {
   void Flush(size_t bytes) {
     const absl::string_view lines = absl::string_view(open_).substr(0, bytes);
     if (to_ < 0) {
-      // Only Tail is wanted.
+      // The output is only kept for Tail.
     } else if (bell_ < 0) {
       WriteAll(to_, lines);
     } else if (!lines.empty()) {
@@ -104,7 +106,7 @@ class LineRelay {
   const int to_;
   const int bell_;
   const size_t kept_;
-  // The line that has no end yet.
+  // The incomplete last line.
   std::string open_;
   std::string tail_;
 };
@@ -133,12 +135,13 @@ absl::StatusOr<std::string> ReadBinary() {
   }
 }
 
-// The user's shell on the host may be any.
+// Works with any login shell on the host.
 std::string ForAnyShell(const std::string& script) {
   return absl::StrCat("exec sh -c ", ShellWord(script));
 }
 
-// Runs rollcall where this binary lies, if there is one there, else from PATH.
+// Runs the binary at this binary's path if the host has one, else `rollcall`
+// from PATH.
 std::string InstalledCommand() {
   char path[PATH_MAX] = {};
   const ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -179,7 +182,7 @@ class RemoteAgent {
   struct Ended {
     int code = 0;
     std::string errors;
-    std::string output;  // If it is not passed on.
+    std::string output;  // Only if it is not passed on.
   };
 
   static std::string Suffix(const std::string& errors) {
@@ -199,9 +202,10 @@ class RemoteAgent {
     return kExitRendezvous;
   }
 
-  // Adds a limit on the time to connect, unless the user has set one. Options
-  // come before what the configuration says, so ssh is asked first. A program
-  // in ssh's place may not know -G: then it runs `true`, which is harmless.
+  // Adds a limit on the time to connect, unless the user has set one. An option
+  // on the command line would override the configuration, so `ssh -G` is asked
+  // for the configured limit first. If the --ssh program does not know -G, it
+  // runs `true`, which is harmless.
   void BoundConnecting() {
     if (SetsConnectTimeout(ssh_)) return;
     std::vector<std::string> asks = ssh_;
@@ -214,12 +218,12 @@ class RemoteAgent {
     ssh_.insert(ssh_.end(), {"-o", kConnectTimeout});
   }
 
-  // The path of this binary on the host.
+  // Copies this binary to the host; returns its path there.
   absl::StatusOr<std::string> Push() {
     auto binary = ReadBinary();
     if (!binary.ok()) return binary.status();
     const std::string path = PushedPath(*binary);
-    // A copy that was cut off must never be started.
+    // An incomplete copy must never be started.
     const auto whole = [&binary](absl::string_view file) {
       return absl::StrCat("[ $(wc -c <", file, ") -eq ", binary->size(), " ]");
     };
@@ -247,8 +251,8 @@ class RemoteAgent {
   }
 
   // Sends `input`, passes the output on, and waits for the end. `stays_open`:
-  // the agent's own connection, whose stdin carries signals behind the input.
-  // `quiet`: the output is returned instead.
+  // this is the agent's own connection, whose stdin carries signals after the
+  // input. `quiet`: the output is returned instead of passed on.
   absl::StatusOr<Ended> Converse(const std::string& command, std::string input,
                                  bool stays_open, bool quiet = false) {
     auto ssh = SshProcess::Start(ssh_, options_.target, command);
@@ -289,7 +293,7 @@ class RemoteAgent {
     return Ended{ExitCodeOf(ssh->Wait()), err.Tail(), out.Tail()};
   }
 
-  // False: ssh takes no more.
+  // Returns false if ssh has closed its stdin.
   static bool Write(int fd, std::string& input) {
     const ssize_t wrote = write(fd, input.data(), input.size());
     if (wrote < 0) return errno == EINTR || errno == EAGAIN;
@@ -302,7 +306,7 @@ class RemoteAgent {
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGUSR2}};
   // SIGTERM came before the agent was started.
   bool ended_ = false;
-  // So did SIGUSR2: it follows the agent's handoff.
+  // SIGUSR2 came before the agent was started. It is sent after the handoff.
   bool usr2_ = false;
 };
 

@@ -40,7 +40,7 @@ void SetFiles(const SpawnOptions& options, posix_spawn_file_actions_t& files) {
     posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
   }
   for (const int fd : options.inherited_fds) {
-    // Duplicating onto itself clears close-on-exec, in the child only.
+    // adddup2 onto the same number clears close-on-exec, in the child only.
     posix_spawn_file_actions_adddup2(&files, fd, fd);
   }
 }
@@ -74,7 +74,7 @@ absl::StatusOr<pid_t> SpawnSelf(const SpawnOptions& options) {
   posix_spawn_file_actions_t files;
   SetFiles(options, files);
   pid_t pid = -1;
-  // The launcher lowered its own limit; ranks get the original one.
+  // The launcher has lowered its own core limit; ranks get the original limit.
   const CoreLimitForChildren as_at_start;
   const int failed = SpawnInSession("/proc/self/exe", arguments,
                                     options.environment, files, pid);
@@ -132,7 +132,7 @@ absl::StatusOr<std::string> TakePassedSecret(int secret_fd) {
     if (got == 0) break;
     size += static_cast<size_t>(got);
   }
-  // In place, so that no second copy of the secret stays in memory.
+  // Resized in place, so that no second copy of the secret stays in memory.
   text.resize(size);
   return text;
 }
@@ -148,7 +148,7 @@ absl::Status StartGate::HoldBack(SpawnOptions& options) {
     write_ = Fd(fds[1]);
   }
   options.inherited_fds.push_back(read_.get());
-  // Placed right after the command's name.
+  // Inserted right after the command's name.
   options.arguments.insert(options.arguments.begin() + 1,
                            {"--start-fd", absl::StrCat(read_.get())});
   ++held_;
@@ -157,7 +157,8 @@ absl::Status StartGate::HoldBack(SpawnOptions& options) {
 
 void StartGate::Open() {
   if (held_ == 0) return;
-  // One byte for each child: less than a pipe's capacity.
+  // One byte for each child. A pipe's capacity is larger, so this does not
+  // block.
   const std::string go(held_, '+');
   [[maybe_unused]] ssize_t wrote = write(write_.get(), go.data(), go.size());
   read_.Close();

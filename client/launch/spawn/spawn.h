@@ -24,7 +24,8 @@ struct SpawnOptions {
   // The file to which stdout and stderr are appended (0600); empty: they are
   // inherited.
   std::string log_file;
-  // Inherited under the same numbers. All others must be close-on-exec.
+  // Inherited under the same numbers. All other descriptors must be
+  // close-on-exec.
   std::vector<int> inherited_fds;
 };
 
@@ -34,8 +35,8 @@ struct SpawnOptions {
 // closed after the child was started. UNAVAILABLE: no socket could be made, or
 // the secret is too large for it.
 absl::StatusOr<Fd> PassSecret(const std::string& secret, SpawnOptions& options);
-// In the child: reads the secret and closes `secret_fd`; -1: an empty text.
-// UNAVAILABLE: it cannot be read.
+// In the child: reads the secret and closes `secret_fd`; -1: returns an empty
+// text. UNAVAILABLE: it cannot be read.
 absl::StatusOr<std::string> TakePassedSecret(int secret_fd);
 
 // StartGate: holds children back until their ids are recorded. If the parent
@@ -53,7 +54,8 @@ class StartGate {
   size_t held_ = 0;
 };
 
-// In the child: whether to continue. -1: there is no gate.
+// In the child: waits for Open; returns whether to continue. -1: there is no
+// gate.
 bool AwaitStart(int start_fd);
 
 // Starts a program, found in PATH unless its name has a '/', in a session of

@@ -106,7 +106,8 @@ int SshProcess::Wait() {
 
 std::vector<std::string> SshWords(absl::string_view flag) {
   std::vector<std::string> words = absl::StrSplit(flag, ' ', absl::SkipEmpty());
-  // ssh asks no question: a user could not answer one for each of many hosts.
+  // ssh must not ask questions: a user could not answer one for each of many
+  // hosts.
   words.insert(words.end(), {"-T", "-o", "BatchMode=yes"});
   return words;
 }
@@ -123,7 +124,7 @@ bool SetsConnectTimeout(const std::vector<std::string>& words) {
 bool ConfiguresConnectTimeout(absl::string_view printed) {
   for (absl::string_view line : absl::StrSplit(printed, '\n')) {
     if (!absl::ConsumePrefix(&line, "connecttimeout ")) continue;
-    // How OpenSSH's releases print that there is none.
+    // The values by which OpenSSH's releases print that there is no limit.
     return line != "none" && line != "-1" && line != "0";
   }
   return false;

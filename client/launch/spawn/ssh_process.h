@@ -1,6 +1,6 @@
 // SshProcess: one run of the user's ssh, with pipes to its three streams.
 //
-// It has no terminal and is in a session of its own: ssh cannot ask for a
+// ssh has no terminal and a session of its own, so it cannot ask for a
 // password, and a terminal's Ctrl-C does not reach it.
 //
 // Thread rule: one thread at a time.
@@ -18,7 +18,7 @@
 
 namespace rollcall {
 
-// What ssh exits with where it has failed itself, and not the command.
+// The exit code of ssh if ssh itself failed, not the command.
 inline constexpr int kSshFailed = 255;
 
 class SshProcess {
@@ -31,7 +31,7 @@ class SshProcess {
 
   SshProcess(SshProcess&& other) noexcept;
   SshProcess& operator=(SshProcess&&) = delete;
-  // Kills and reaps it, if it was not reaped.
+  // Kills and reaps the process, if it was not reaped.
   ~SshProcess();
 
   // Non-blocking.
@@ -40,7 +40,7 @@ class SshProcess {
   int err_fd() const { return err_.get(); }
   void CloseIn() { in_.Close(); }
 
-  // Waits for its end; the wait status.
+  // Waits for the end; returns the wait status.
   int Wait();
 
  private:
@@ -52,16 +52,16 @@ class SshProcess {
   Fd err_;
 };
 
-// The words of a --ssh flag, with the options that rollcall adds.
+// The arguments of a --ssh flag, with the options that rollcall adds.
 std::vector<std::string> SshWords(absl::string_view flag);
 
-// Whether these words set ConnectTimeout, in any of ssh's spellings. Pure.
+// Whether `words` set ConnectTimeout, in any of ssh's spellings. Pure.
 bool SetsConnectTimeout(const std::vector<std::string>& words);
 
-// The same of the configuration that `ssh -G` prints. Pure.
+// Whether the configuration that `ssh -G` prints sets it. Pure.
 bool ConfiguresConnectTimeout(absl::string_view printed);
 
-// One word for a POSIX shell. Pure.
+// Quotes `text` as one argument for a POSIX shell. Pure.
 std::string ShellWord(absl::string_view text);
 
 }  // namespace rollcall

@@ -26,8 +26,8 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// A command that was signalled has this time to end: less than the launcher
-// gives this process after a second Ctrl-C (kKillPatience in
+// A command has this time to end after a signal. The time is shorter than what
+// the launcher gives this process after a second Ctrl-C (kKillPatience in
 // supervisor_end.cc).
 constexpr int kKillAfterMs = 2000;
 
@@ -37,7 +37,7 @@ int FailFor(uint32_t worker, const std::string& why, int code) {
   return code;
 }
 
-// A file of this user alone; removed with this value.
+// A file that only this user can read. The destructor removes it.
 class SpecFile {
  public:
   explicit SpecFile(const std::string& text) {
@@ -61,11 +61,11 @@ class SpecFile {
   bool whole_ = false;
 };
 
-// The submit command, in a process group of its own, so that a signal reaches
-// all that it started.
+// Runs the submit command in its own process group, so that a signal reaches
+// all processes that it started.
 class Commands {
  public:
-  // The wait status, or -1 and errno.
+  // Returns the wait status, or -1 and sets errno.
   int Run(std::vector<std::string> words) {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -95,7 +95,7 @@ class Commands {
     return status;
   }
 
-  // The signal that ended it; 0: none.
+  // The signal that this process has received; 0: none.
   int signal() const { return signal_; }
 
  private:
@@ -103,7 +103,7 @@ class Commands {
   int signal_ = 0;
 };
 
-// 0, or an exit code that is not.
+// Returns 0, or the exit code of the failure.
 int SubmitOne(const SubmitOptions& options, const std::string& text,
               uint32_t worker, Commands& commands) {
   TemplateValues values = options.values;
@@ -143,7 +143,7 @@ int SubmitOne(const SubmitOptions& options, const std::string& text,
 }  // namespace
 
 int RunSubmit(const SubmitOptions& options) {
-  // The launcher has checked it.
+  // The launcher has already checked this file.
   const auto text = ReadWholeFile(options.file, kTemplateBytesMax);
   if (!text.ok()) {
     return FailFor(1, std::string(text.status().message()), kExitRendezvous);

@@ -22,7 +22,7 @@ absl::Status At(absl::string_view text, size_t at, absl::string_view what) {
       absl::StrCat("line ", line, ", column ", at - start + 1, ": ", what));
 }
 
-// Calls `text_part` and `name` for the parts in their order.
+// Calls `text_part` and `name` for the parts of `text`, in their order.
 absl::Status Walk(
     absl::string_view text,
     const std::function<void(absl::string_view)>& text_part,

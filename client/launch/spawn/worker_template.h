@@ -18,16 +18,16 @@ namespace rollcall {
 inline constexpr size_t kTemplateBytesMax = 1 << 20;
 
 // The values of placeholders, by name: MASTER_ADDR, NODE_RANK, NUM_NODES,
-// GPUS_PER_NODE, RDZV_ID and JOIN. An empty value is not known.
+// GPUS_PER_NODE, RDZV_ID and JOIN. An empty value means that it is not known.
 using TemplateValues = std::map<std::string, std::string>;
 
-// The placeholders in `text`. INVALID_ARGUMENT: one has no end on its line, or
-// a name that TemplateValues does not know; the message names line and column,
-// counted from 1.
+// The placeholders in `text`. INVALID_ARGUMENT: a placeholder is not closed on
+// its line, or has a name that TemplateValues does not list; the message names
+// line and column, counted from 1.
 absl::StatusOr<std::set<std::string>> PlaceholdersOf(absl::string_view text);
 
-// `text` with values in place of placeholders. INVALID_ARGUMENT: as above, or a
-// placeholder has no value.
+// `text` with values in place of placeholders. INVALID_ARGUMENT: as for
+// PlaceholdersOf, or a placeholder has no value.
 absl::StatusOr<std::string> RenderTemplate(absl::string_view text,
                                            const TemplateValues& values);
 
