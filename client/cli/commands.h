@@ -19,11 +19,12 @@ namespace rollcall {
 // How long a command waits for the daemon's answer.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(5);
 
-// `launch` or `join`, as this node's platform says.
+// Runs `launch` or `join`, depending on this node's platform.
 int RunRunCommand(RunFlags& flags);
 int RunDetectCommand(const DetectFlags& flags);
-// The `launch` that a run spec and the flags beside it mean. INVALID_ARGUMENT:
-// a line for each mistake.
+// Reads a run spec and returns the `launch` that the spec and the command
+// line's flags describe. INVALID_ARGUMENT: the message has a line for each
+// mistake.
 absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags);
 int RunLaunchCommand(const LaunchFlags& flags);
 // `join`, and the hidden `agent` that a launcher starts. Overwrites the secrets
@@ -45,19 +46,20 @@ int RunSubmitCommand(SubmitFlags& flags);
 int RunRenderCommand(const RenderFlags& flags);
 int RunCompletionCommand(const CompletionFlags& flags);
 int RunVersionCommand(const VersionFlags& flags);
-// The hidden command; `arguments` without its name.
+// The hidden command `facts`; `arguments` do not include its name.
 int RunFactsCommand(const std::vector<std::string>& arguments);
 
-// Warns of torchrun's flags that are ignored, and of a variable in the command
-// that was expanded too early.
+// Warns about torchrun's flags that are ignored, and about a variable in the
+// command that was expanded too early.
 void WarnOfCommandLine(const LocalFlags& flags,
                        const std::vector<std::string>& command);
 
 // Prints `rollcall: TEXT` to stderr.
 void Complain(absl::string_view text);
-// The same for a failed call; returns the exit code for it.
+// Prints the message of a failed call; returns the exit code for it.
 int Fail(const absl::Status& status);
-// The same for output that could not be written. `error`: an errno; 0: unknown.
+// Reports output that could not be written; returns the exit code. `error`: an
+// errno; 0: unknown.
 int FailToPrint(int error);
 
 }  // namespace rollcall

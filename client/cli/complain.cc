@@ -1,4 +1,4 @@
-// How a command says that it failed.
+// Messages of commands that failed, and their exit codes.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ void WarnOfCommandLine(const LocalFlags& flags,
                           " is not needed and changes nothing: the daemon "
                           "gives out node ranks and the endpoint of rank 0"));
   }
-  // Files of ranks of another user are always below /tmp.
+  // If the ranks run as another user, their files are always below /tmp.
   const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
   const bool in_tmp = runtime_dir == nullptr || !flags.rank_user.empty();
   for (const std::string& advice :

@@ -1,4 +1,4 @@
-// `rollcall daemon` (hidden): the daemon of one job, a launcher's child.
+// `rollcall daemon` (hidden): the daemon of one job; a child of a launcher.
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
 #include <limits.h>
@@ -29,10 +29,10 @@
 namespace rollcall {
 namespace {
 
-// In hex, such a line fits into one atomic write to a pipe.
+// A line of this size, in hex, fits into one atomic write to a pipe.
 constexpr size_t kNewsBytesMax = PIPE_BUF / 2 - 64;
 
-// The daemon's addresses for others, as its launcher reports them too.
+// The daemon's addresses for other machines; its launcher reports the same.
 std::vector<std::string> Endpoints(const std::string& listen,
                                    const TlsFiles& tls, int port) {
   const auto on = ParseHostPort(listen);
@@ -42,7 +42,8 @@ std::vector<std::string> Endpoints(const std::string& listen,
   return wire.Endpoints(*on, port);
 }
 
-// If the launcher is gone, the line is lost; the daemon goes on.
+// Writes a line to the launcher. If the launcher is gone, the line is lost and
+// the daemon goes on.
 void Tell(int fd, const std::string& line) {
   size_t sent = 0;
   while (fd >= 0 && sent < line.size()) {
@@ -82,7 +83,8 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   options.insecure = flags.insecure;
   options.http = flags.http.listen;
   options.http_insecure = flags.http.insecure;
-  // After a restart the port may be taken by then; the run matters more.
+  // After a restart another process may have taken the HTTP port. The daemon
+  // then runs without it, because the run matters more.
   options.http_optional = flags.resume;
   options.tls = {flags.tls.cert, flags.tls.key, flags.tls.ca};
   options.tls_bind_names = flags.tls_bind_names;
@@ -95,7 +97,7 @@ absl::StatusOr<ServerOptions> MakeOptions(const DaemonFlags& flags) {
   v1::JoinString join;
   join.set_job(flags.job);
   join.set_insecure(flags.insecure);
-  // Shared by two callbacks, which the server calls one after the other.
+  // Two callbacks share it; the server calls one after the other.
   const auto files = std::make_shared<JoinFiles>(flags.state, std::move(join));
   if (flags.beat_fd >= 0) {
     options.beat = [fd = flags.beat_fd] { eventfd_write(fd, 1); };
@@ -152,9 +154,10 @@ class Ender {
 
 int RunDaemonCommand(DaemonFlags& flags) {
   const pid_t launcher = getppid();
-  // The pipe may outlive its reader. A daemon has no children that would
-  // inherit the ignored signal.
-  // Schedulers send the last two to every process of a job step.
+  // SIGPIPE is ignored because the launcher may end before this pipe is closed.
+  // A daemon has no children that would inherit the ignored signal. SIGUSR1 and
+  // SIGUSR2 are ignored because schedulers send them to every process of a job
+  // step.
   for (const int ignored : {SIGPIPE, SIGUSR1, SIGUSR2}) {
     signal(ignored, SIG_IGN);
   }

@@ -1,4 +1,4 @@
-// `rollcall detect`: what the platform says about this node.
+// `rollcall detect`: prints what is known about this node from its platform.
 #include <cstdio>
 #include <string>
 

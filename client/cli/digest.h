@@ -1,5 +1,5 @@
-// The digest of a command, by which nodes with different commands are found
-// without sending the command itself. Pure.
+// The digest of a command. It shows that nodes have different commands, and the
+// commands themselves need not be sent. Pure.
 #ifndef ROLLCALL_CLIENT_CLI_DIGEST_H_
 #define ROLLCALL_CLIENT_CLI_DIGEST_H_
 

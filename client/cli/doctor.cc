@@ -34,12 +34,12 @@
 namespace rollcall {
 namespace {
 
-// Part of the doctor's two seconds. Folders are checked in the time that the
-// facts leave, which is most of it if nothing hangs.
+// The time for facts, out of the doctor's two seconds. Folders are checked in
+// the rest of that time; if nothing hangs, facts take little of it.
 constexpr absl::Duration kFactsPatience = absl::Milliseconds(1200);
 constexpr absl::Duration kTrialsMin = absl::Milliseconds(300);
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
-// For each of the daemon's endpoints, and only if a daemon was named.
+// For each of the daemon's endpoints; used only if a daemon was named.
 constexpr absl::Duration kDaemonPatience = absl::Seconds(2);
 
 OwnName LookUpOwnName(const std::string& hostname) {
@@ -85,7 +85,7 @@ std::vector<Trial> TryFolders(const std::string& check,
     Trial trial = FolderTrial(check, folders[i], Severity::kFatal);
     if (!answers[i].failure.empty()) {
       trial.error = absl::StrCat(folders[i], ": ", answers[i].failure);
-      // A slow file system may answer later.
+      // A slow file system may answer a later check, so this is retryable.
       trial.severity = Severity::kRetryable;
     } else if (!answers[i].facts.missing().empty()) {
       trial.error = answers[i].facts.missing(0).reason();
@@ -95,8 +95,8 @@ std::vector<Trial> TryFolders(const std::string& check,
   return trials;
 }
 
-// Tries the place where an agent would make its folder, as RunFolder::Make
-// chooses it.
+// Tests the folder in which an agent would make its own folder (RunFolder::Make
+// chooses the same one).
 Trial TryRunFolder(absl::Duration patience) {
   const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
   std::vector<std::string> parents = {"/tmp"};
@@ -114,8 +114,8 @@ Trial TryRunFolder(absl::Duration patience) {
   return trials[chosen];
 }
 
-// Whether a dead agent's block is left in the hosts file (after a power cut,
-// for example).
+// Tests whether a dead agent has left its block in the hosts file (after a
+// power cut, for example).
 Trial LookAtHostsFile() {
   Trial trial;
   trial.check = "hosts-file";
@@ -141,8 +141,8 @@ Trial LookAtHostsFile() {
   return trial;
 }
 
-// Without a named daemon none is asked: a job that would be found by itself
-// runs on this machine, with the same clock.
+// Whether the flags or the environment name a daemon. A daemon found in this
+// machine's state folders would have the same clock, so it is not asked.
 bool NamesDaemon(const WhereFlags& where) {
   return !where.join_string.empty() || !where.endpoint.empty() ||
          !where.job.empty() || !where.state.empty() ||
@@ -153,7 +153,8 @@ bool NamesDaemon(const WhereFlags& where) {
 std::optional<DaemonClock> AskClock(const JobAddress& address) {
   PrepareGrpc();
   AdminClient client(address);
-  // Finds the endpoint that answers; the second call dials that one first.
+  // The first call finds the endpoint that answers; the second call dials it
+  // first.
   absl::StatusOr<v1::JobStatus> status = client.Status(kDaemonPatience);
   const absl::Time asked = absl::Now();
   if (status.ok()) status = client.Status(kDaemonPatience);
@@ -203,12 +204,12 @@ int RunDoctorCommand(const DoctorFlags& flags) {
   for (Trial& trial : TryFolders("folder", folders, left())) {
     options.trials.push_back(std::move(trial));
   }
-  // Only after all copies of this process were made: the resolver starts
-  // threads.
+  // The resolver starts threads, so it is called only after all copies of this
+  // process were made.
   if (!facts.hostname().empty()) {
     options.own_name = LookUpOwnName(facts.hostname());
   }
-  // Last, because gRPC's threads do not exist in a copied process.
+  // Comes last, because gRPC's threads do not exist in a copied process.
   if (daemon.has_value()) options.clock = AskClock(*daemon);
   const std::vector<Finding> findings = Diagnose(facts, options);
   if (flags.json) {

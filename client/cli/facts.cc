@@ -1,5 +1,5 @@
-// The hidden `rollcall facts`: asks device libraries in a process of its own;
-// see client/facts/device_facts.h. Prints serialized Facts for the agent that
+// The hidden `rollcall facts`: asks device libraries in a separate process; see
+// client/facts/device_facts.h. It prints serialized Facts for the agent that
 // started it, or, with --json, all facts of this node for users.
 #include "client/facts/facts.h"
 

@@ -48,7 +48,8 @@ void Warn(const std::string& warning) {
 Trust TrustOf(const WhereFlags& where) {
   Trust trust;
   std::string warning;
-  // Errors in these files are reported better by the first connection.
+  // Errors in these files are left to the first connection, which reports them
+  // better.
   if (!where.tls.key.empty()) {
     (void)CheckPrivateFile(where.tls.key, &warning);
   }
@@ -64,7 +65,7 @@ absl::StatusOr<JobAddress> FromJoinString(const std::string& text,
                                           const WhereFlags& where) {
   const auto join = DecodeJoinString(text);
   if (!join.ok()) {
-    // A join string that was altered on the way lets no agent in.
+    // An altered join string means that no agent is admitted: UNAUTHENTICATED.
     if (!LooksSecret(std::string(absl::StripAsciiWhitespace(text)))) {
       return join.status();
     }
@@ -150,7 +151,8 @@ absl::Status NotRunning(const std::vector<std::string>& folders,
       " runs on this machine (", found, "); elsewhere, give its join string"));
 }
 
-// The first folder whose job's daemon lives, else the first that has a job.
+// The first folder whose job's daemon runs; if there is none, the first folder
+// that has a job.
 std::optional<std::string> FindRunning(
     const std::vector<std::string>& folders) {
   std::optional<std::string> found;
@@ -174,7 +176,8 @@ absl::StatusOr<JobAddress> FromState(const std::string& folder,
   auto token = ParseTokenText(*text);
   if (!token.ok()) return token.status();
   JobAddress address;
-  // Others may reach it at other addresses; from here it is this one.
+  // Other machines may reach the daemon at other addresses; this machine uses
+  // this one.
   address.endpoints = {running->endpoint};
   address.endpoints_for_others.assign(join->endpoints().begin(),
                                       join->endpoints().end());
@@ -256,7 +259,7 @@ std::string AbsolutePath(const std::string& path) {
 uint32_t RanksHere(const std::string& flag, const v1::Facts& facts) {
   uint32_t ranks = 0;
   if (absl::SimpleAtoi(flag, &ranks)) return ranks;
-  // The GPUs that the command sees; `gpus` has all of the node.
+  // The GPUs that the command sees; `facts.gpus` has all GPUs of the node.
   return std::clamp<uint32_t>(facts.gpu_count(), 1, Limits::ranks_per_node_max);
 }
 
@@ -310,7 +313,8 @@ absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role) {
     const std::vector<std::string> folders = LaunchFoldersOf(where.job);
     const auto folder = FindRunning(folders);
     if (folder.has_value()) return FromState(*folder, where);
-    // For a daemon with many jobs the join string may be given as well.
+    // No launcher on this machine runs this job. It may be one of several jobs
+    // of a daemon: then ROLLCALL_JOIN names the daemon and --job the job.
     if (where.given.join.empty()) return NotRunning(folders, where);
   }
   if (!where.given.join.empty()) return JobToJoin(where, role);

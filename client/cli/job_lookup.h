@@ -1,5 +1,5 @@
-// Job lookup: what this process and this machine contribute to a command:
-// environment, node name, and the job that the flags mean.
+// Job lookup: finds what a command takes from this process and this machine:
+// the environment, the node name, and the job that the flags mean.
 #ifndef ROLLCALL_CLIENT_CLI_JOB_LOOKUP_H_
 #define ROLLCALL_CLIENT_CLI_JOB_LOOKUP_H_
 
@@ -15,22 +15,23 @@
 
 namespace rollcall {
 
-// "NAME=value". The secrets were removed before (TakeSecrets).
+// This process's environment, as "NAME=value". TakeSecrets has removed the
+// secrets.
 std::vector<std::string> PlainEnvironment();
 
-// Sets ROLLCALL_ATTEMPT, for the agents that this process starts or is, to what
-// the platform says; the user's own value stays. Call it before any thread is
-// started. INVALID_ARGUMENT: the user's own value is no number.
+// Sets ROLLCALL_ATTEMPT from the platform, for the agents that this process
+// starts or becomes; a value that the user has set stays. Call it before any
+// thread is started. INVALID_ARGUMENT: the user's own value is not a number.
 absl::Status PassAttempt();
 
-// For this process, not for its ranks: call it before the first gRPC call and
-// after PlainEnvironment. Names are resolved by the system (nsswitch), not by
-// gRPC's own resolver, unless the user chose that; gRPC's traces, which print
-// tokens, are switched off.
+// Prepares gRPC in this process; ranks must not inherit its settings. Call it
+// after PlainEnvironment and before the first gRPC call. Names are resolved by
+// the system (nsswitch) instead of gRPC's own resolver, unless the user has
+// chosen that one. gRPC's traces, which print tokens, are switched off.
 void PrepareGrpc();
 
-// --name, else the hostname. INVALID_ARGUMENT: it is not a valid node name; the
-// message says what to do.
+// --name, else the hostname. INVALID_ARGUMENT: not a valid node name; the
+// message has the remedy.
 absl::StatusOr<std::string> NodeName(const std::string& flag);
 
 // The address that the platform gives for this node's peers (NODE_ADDR on
@@ -38,8 +39,8 @@ absl::StatusOr<std::string> NodeName(const std::string& flag);
 // only if peers reach it. Pure.
 std::string AdvertisedAddress(const std::vector<std::string>& environment);
 
-// The absolute path; an empty path stays empty. Without a working folder the
-// path stays as given.
+// `path` as an absolute path; an empty path stays empty. If the process has no
+// working folder, the path is returned unchanged.
 std::string AbsolutePath(const std::string& path);
 
 // --nproc-per-node; auto: one per GPU, else 1.
@@ -59,16 +60,16 @@ absl::Status CheckLibrary(const std::string& path);
 // cut or altered.
 absl::StatusOr<JobAddress> JobToJoin(const WhereFlags& where, v1::Role role);
 
-// The job to show or control: as above, or, with the admin token, a job that a
-// launcher on this machine has in its state folder. NOT_FOUND: none; the
-// message says what to try.
+// The job to show or control: found as in JobToJoin, or, with the admin token,
+// a job whose state folder a launcher on this machine has. NOT_FOUND: there is
+// none; the message has what to try.
 absl::StatusOr<JobAddress> JobToSee(const WhereFlags& where, v1::Role role);
 
 // Like Fail, for a call to the job's daemon. If no daemon answers because the
 // launcher that would restart it is stopped, the message says so.
 int FailAt(const JobAddress& address, const absl::Status& status);
 
-// The join string for `token`.
+// The join string with `token`.
 std::string JoinStringOf(const JobAddress& address, const std::string& job,
                          const v1::JoinToken& token);
 

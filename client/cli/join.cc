@@ -51,7 +51,7 @@ NodeFactsOptions FactsOptionsOf(const LocalFlags& local) {
   return options;
 }
 
-// Everything that this node reports about itself, gathered before it dials.
+// Gathers everything that this node reports about itself, before it dials.
 v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   std::vector<std::string>& wanted = options.devices.folders;
   wanted = folders.named;
@@ -61,8 +61,8 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   return facts;
 }
 
-// The doctor's findings on free space in the run's folders: all findings for
-// named folders; for the others only full ones.
+// The doctor's findings about free space in the run's folders: for named
+// folders all findings, for the others only that they are full.
 std::vector<std::string> FolderWarnings(const v1::Facts& facts,
                                         const WrittenFolders& folders) {
   std::vector<std::string> warnings;
@@ -84,7 +84,7 @@ NcclEnv NcclEnvOf(const std::string& text) {
                           : NcclEnv::kNeeded;
 }
 
-// What NCCL will read in a rank.
+// The settings that NCCL will read from its configuration files in a rank.
 std::map<std::string, std::pair<std::string, std::string>> NcclConf(
     const std::optional<SystemUser>& user,
     const std::vector<std::string>& environment) {
@@ -114,19 +114,19 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   return hello;
 }
 
-// The reader of stderr: a user at this node, or the launcher that started this
-// agent and reports on the run itself.
+// Reports to stderr what happens. The reader is a user at this node, or the
+// launcher that started this agent and that reports on the run itself.
 class Teller {
  public:
   Teller(const JoinFlags& flags, const std::string& node)
       : messages_(STDOUT_FILENO, STDERR_FILENO, flags.live_fd),
         node_(flags.started_by_launcher ? absl::StrCat("[", node, "] ") : ""),
         told_by_launcher_(flags.started_by_launcher),
-        // All agents of one machine would print the same warnings.
+        // Agents on one machine would all print the same warnings.
         quiet_(flags.started_by_launcher && !flags.launcher && !flags.remote),
         ranks_json_(flags.local.json && !flags.started_by_launcher) {}
 
-  // Set before Tell: how many ranks attach.
+  // The number of ranks that attach. Call it before Tell.
   void ExpectAttached(uint32_t ranks) { ranks_ = ranks; }
 
   void Tell(const Report& report) {
@@ -135,7 +135,7 @@ class Teller {
         if (!told_by_launcher_) line_.Show(report.text, "");
         return;
       case Report::Kind::kUnreachable:
-        // The launcher cannot know this; only the agent can.
+        // Only the agent knows this, so a launcher does not report it.
         if (told_by_launcher_) break;
         line_.Show(report.text, "");
         return;
@@ -153,7 +153,7 @@ class Teller {
     line_.Print(absl::StrCat(node_, report.text));
   }
 
-  // Its ranks write above this live line.
+  // The ranks write above the live line.
   int bell() const { return line_.bell(); }
 
   void TellEnd(const AgentResult& result) {
@@ -211,7 +211,7 @@ int RunJoinCommand(JoinFlags& flags) {
     flags.where.given.join.swap(*join);
   }
   auto address = JobToJoin(flags.where, v1::ROLE_WORKER);
-  // From here on the daemon's pin and a worker's token are enough.
+  // After this, the daemon's pin and a worker's token are enough.
   flags.where.given.Forget();
   if (!address.ok()) return Fail(address.status());
   auto node = NodeName(flags.local.name);
@@ -229,7 +229,8 @@ int RunJoinCommand(JoinFlags& flags) {
   const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;
   options.facts = FactsOptionsOf(flags.local);
-  // While this process has one thread: folders are read in a copy of it.
+  // Called while this process has one thread, because folders are read in a
+  // copy of it.
   const v1::Facts facts = NodeFacts(options.facts, folders);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);

@@ -31,7 +31,8 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kHostfileBytesMax = 4 << 20;
-// Of the names of --hosts-names: an argument has at most 128 KiB.
+// The limit for the names of --hosts-names together. The kernel limits one
+// argument to 128 KiB.
 constexpr size_t kNamesBytesMax = 64 << 10;
 
 // The launcher's flags that every agent started by it gets.
@@ -56,7 +57,8 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
     to.push_back("--no-hosts");
   } else {
     add("--hosts-file", local.hosts_file);
-    // The operator has listed the hosts of a hostfile.
+    // The names of a hostfile's hosts are trusted, because the operator has
+    // listed them.
     std::vector<std::string> names = local.hosts_names;
     for (const Host& host : hosts) names.push_back(host.name);
     const std::string all = absl::StrJoin(names, ",");
@@ -80,8 +82,9 @@ std::string OwnUser() {
   return user == nullptr ? absl::StrCat(geteuid()) : user->pw_name;
 }
 
-// The hosts of --hostfile. This machine's own entry gets the name of its node;
-// `here`: whether there is one.
+// The hosts of --hostfile. `here`: this machine is among them, or there is no
+// hostfile. This machine's entry gets the node name `own_name`; if that is
+// empty, it is set first.
 absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
                                             std::string& own_name, bool& here) {
   here = flags.hostfile.empty() && flags.host_lines.empty();
@@ -144,8 +147,8 @@ absl::StatusOr<std::vector<Host>> ReadHosts(const LaunchFlags& flags,
                    "out; name the hosts that train"));
 }
 
-// What --worker-template and --submit say. INVALID_ARGUMENT: the template names
-// something that has no value here, or lacks what its workers need.
+// The values of --worker-template and --submit. INVALID_ARGUMENT: the template
+// has a placeholder without a value, or lacks one that its workers need.
 absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
                                        const LaunchOptions& options) {
   SubmitTerms terms;
@@ -185,8 +188,9 @@ absl::StatusOr<SubmitTerms> ReadSubmit(const LaunchFlags& flags,
   return terms;
 }
 
-// The variables of --export and of a run spec, whose values are added to the
-// environment, so that they stand in no argument list. Flags win.
+// Reads the variables of --export and of a run spec, and adds their values to
+// `environment`, so that no argument list contains them. Flags override the run
+// spec.
 absl::StatusOr<std::vector<std::string>> ReadExported(
     const LaunchFlags& flags, std::vector<std::string>& environment) {
   std::vector<std::string> names;
@@ -248,7 +252,8 @@ v1::JobSettings Settings(const LaunchFlags& flags, const std::string& node,
   return settings;
 }
 
-// With a shared secret, every node can know the port in advance.
+// With a shared secret the port is fixed, so that every node knows it in
+// advance.
 std::string ListenAddress(const LaunchFlags& flags, const WireOptions& wire) {
   if (!flags.listen.empty()) return flags.listen;
   if (wire.insecure) return "127.0.0.1:0";
@@ -269,7 +274,8 @@ absl::Status CheckWire(const WireOptions& wire) {
   return wire.tls.empty() ? absl::OkStatus() : CheckTlsFiles(wire.tls);
 }
 
-// Whether it may be reached is checked by the daemon, which resolves it.
+// The daemon resolves the address and checks whether other machines may reach
+// it.
 absl::Status TakeHttp(const LaunchFlags& flags, WireOptions& wire) {
   if (flags.http.listen.empty()) return absl::OkStatus();
   auto listen = ParseHostPort(flags.http.listen);
@@ -308,7 +314,8 @@ int RunLaunchCommand(const LaunchFlags& flags) {
   if (absl::Status there = CheckLibrary(flags.local.nccl_lib); !there.ok()) {
     return Fail(there);
   }
-  // Each agent finds the user again; the launcher reports an error sooner.
+  // Each agent looks the user up again; the launcher only reports an error
+  // sooner.
   if (auto user = RankUser(flags.local.rank_user); !user.ok()) {
     return Fail(user.status());
   }

@@ -33,7 +33,7 @@ int Run(const RenderFlags& flags) { return RunRenderCommand(flags); }
 int Run(RunFlags& flags) { return RunRunCommand(flags); }
 int Run(const DetectFlags& flags) { return RunDetectCommand(flags); }
 int Run(const LaunchFlags& flags) { return RunLaunchCommand(flags); }
-// Main has read the file.
+// Not reached: Main has read the file by now.
 int Run(const SpecFlags&) { return kExitUsage; }
 int Run(JoinFlags& flags) { return RunJoinCommand(flags); }
 int Run(const StatusFlags& flags) { return RunStatusCommand(flags); }
@@ -47,24 +47,25 @@ int Run(SubmitFlags& flags) { return RunSubmitCommand(flags); }
 int Run(const HostedFlags& flags) { return RunHostedAgent(flags.version); }
 int Run(DaemonFlags& flags) { return RunDaemonCommand(flags); }
 
-// How many threads this user must be able to start for the command.
+// The number of threads that this user must be able to start for the command.
 size_t ThreadsFor(const Invocation& invocation) {
-  // Perhaps a launcher with its daemon and its agent.
+  // `run` may become a launcher with its daemon and its agent.
   if (std::holds_alternative<RunFlags>(invocation)) return 2 * kThreadsToStart;
   const auto* launch = std::get_if<LaunchFlags>(&invocation);
   if (launch == nullptr) return kThreadsToStart;
-  // The daemon has its own threads; each agent needs as many. At most as many
-  // are tried as any machine can start.
+  // The daemon and each agent need kThreadsToStart threads. No more than for 16
+  // local workers are tested, so that the test works on any machine.
   const size_t agents =
       std::min<size_t>(launch->local_workers, 16) + (launch->no_worker ? 0 : 1);
   return kThreadsToStart * (1 + agents);
 }
 
-// Reports output that could not be written (a full disk, for example). A reader
-// that closed the pipe (`| head`) is no error.
+// Reports output that could not be written (a full disk, for example). A closed
+// pipe (`
+//  head`) is not an error.
 int CheckPrinted() {
   const bool failed = std::ferror(stdout) != 0;
-  // stdio does not keep the error of an earlier write; writing again shows it.
+  // stdio does not keep the errno of an earlier write, so it writes again.
   if (failed) std::fputc('\n', stdout);
   errno = 0;
   if (std::fflush(stdout) == 0 && !failed) return 0;
@@ -72,7 +73,7 @@ int CheckPrinted() {
 }
 
 int Main(int argc, char** argv) {
-  // gRPC's errors are returned as statuses; its log is not for users.
+  // gRPC's errors are returned as statuses, and its log is not meant for users.
   if (getenv("GRPC_VERBOSITY") == nullptr) {
     gpr_set_log_function([](gpr_log_func_args*) {});
   }
@@ -116,7 +117,7 @@ int Main(int argc, char** argv) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
-  // These are children that must start fast and need nothing else.
+  // Child processes that must start fast and need no setup.
   if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
   if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
     return rollcall::MintNcclIdMain({argv + 2, argv + argc});
@@ -129,6 +130,6 @@ int main(int argc, char** argv) {
   // that reaches the daemon's port can send such messages.
   google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
-  // gRPC's own teardown would only take time.
+  // Skips gRPC's teardown, which only takes time.
   _exit(code);
 }

@@ -1,5 +1,5 @@
-// `rollcall remote` and `rollcall submit`: start workers elsewhere, by ssh and
-// by a scheduler.
+// `rollcall remote` and `rollcall submit`: start workers on other machines, by
+// ssh and by a scheduler.
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ int RunRemoteCommand(RemoteFlags& flags) {
   options.handoff.arguments = flags.arguments;
   char here[PATH_MAX] = {};
   if (getcwd(here, sizeof(here)) != nullptr) options.handoff.folder = here;
-  // The launcher has set it; see PassAttempt.
+  // The launcher has set kAttemptVariable; see PassAttempt.
   std::vector<std::string> names = flags.exported;
   names.push_back(kAttemptVariable);
   for (const std::string& name : names) {

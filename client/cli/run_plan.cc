@@ -15,7 +15,7 @@
 namespace rollcall {
 namespace {
 
-// The job of a platform that names none.
+// The job's name on a platform that gives none.
 constexpr char kJobDefault[] = "run";
 
 constexpr char kExplain[] = "; `rollcall detect --explain` shows what is known";
@@ -27,7 +27,8 @@ absl::StatusOr<int> ReadPort(const std::string& text) {
       absl::StrCat("--master-port: expected 1 to 65535, got '", text, "'"));
 }
 
-// HOST or HOST:PORT, and --master-port, which torchrun's users give for it.
+// Reads HOST or HOST:PORT, and the port of --master-port, which torchrun's
+// users give separately.
 absl::StatusOr<HostPort> ReadEndpoint(const std::string& text,
                                       const std::string& port_text) {
   int port = kKnownPort;
@@ -39,7 +40,7 @@ absl::StatusOr<HostPort> ReadEndpoint(const std::string& text,
   if (text.empty()) return HostPort{"", port};
   auto whole = ParseHostPort(text);
   if (whole.ok()) return whole;
-  // A host alone, which may be an IPv6 address.
+  // A host without a port; it may be an IPv6 address.
   auto host = ParseHostPort(FormatHostPort({text, port}));
   return host.ok() ? host : whole;
 }
@@ -104,7 +105,8 @@ std::string Notice(const Platform& platform, const std::string& what) {
       because.empty() ? "" : ": ", absl::StrJoin(because, "; "));
 }
 
-// The platform's number of ranks, checked as the flag would be.
+// Sets the number of ranks from the platform, with the same check as for the
+// flag.
 absl::Status SetRanks(const Platform& platform, LaunchFlags& to) {
   const Known<std::string>& ranks = platform.place.ranks;
   if (!ranks.known()) return absl::OkStatus();
@@ -153,7 +155,8 @@ absl::StatusOr<RunPlan> PlanLaunch(const Platform& platform, LaunchFlags launch,
                                    int port) {
   if (absl::Status set = SetNodes(platform, launch); !set.ok()) return set;
   if (launch.settings.nodes_max() > 1) {
-    // A template may give each worker a join string instead.
+    // With a worker template, each worker may get a join string instead of the
+    // secret.
     if (!HasSecret(launch) && launch.worker_template.empty()) {
       return NeedsSecret();
     }
@@ -168,7 +171,8 @@ absl::StatusOr<RunPlan> PlanLaunch(const Platform& platform, LaunchFlags launch,
 
 absl::StatusOr<RunPlan> PlanJoin(const Platform& platform, LaunchFlags launch,
                                  const RunFlags& flags, int port) {
-  // The launcher counts them, and would refuse it as well, but elsewhere.
+  // The launcher checks the number of nodes too, but a worker reports the error
+  // on its own node.
   if (const Known<std::string>& nodes = platform.place.nodes; nodes.known()) {
     if (auto read = ReadNodes(nodes); !read.ok()) return read.status();
   }

@@ -1,4 +1,4 @@
-// What `rollcall run` becomes on this node: a launch or a join.
+// RunPlan: whether `rollcall run` launches or joins on this node.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_CLI_RUN_PLAN_H_
@@ -15,13 +15,14 @@ namespace rollcall {
 
 struct RunPlan {
   std::variant<LaunchFlags, JoinFlags> command;
-  // For the user: what this node does, and how that is known.
+  // A message for the user: what this node does, and from which flag or
+  // variable that is known.
   std::string notice;
 };
 
-// INVALID_ARGUMENT: this node's place is unknown or contradictory, something
+// INVALID_ARGUMENT: this node's place is unknown or contradictory, a setting
 // that a run on several nodes needs is missing, or the platform started this
-// process in a way that does not fit. The message says what to give.
+// process in a way that does not fit. The message has what to give.
 absl::StatusOr<RunPlan> PlanRun(const RunFlags& flags,
                                 const NodeEnvironment& environment);
 

@@ -1,5 +1,5 @@
-// `rollcall launch --spec FILE`: the file's settings as flags, before those of
-// the command line.
+// `rollcall launch --spec FILE`: converts the file's settings to flags. Flags
+// on the command line override them.
 #include <map>
 #include <set>
 #include <utility>
@@ -25,7 +25,7 @@ absl::Status CheckFlag(const std::string& flag, const std::string& value) {
   return ParseFlags(args).status();
 }
 
-// Whether the command line has this flag, or one in place of it.
+// Whether the command line has this flag, or a flag that excludes it.
 bool Overridden(const std::string& flag, const std::set<std::string>& given) {
   for (const std::string& one : given) {
     if (one == flag || ExcludesFlag(one, flag)) return true;
@@ -47,7 +47,8 @@ absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags) {
   if (!spec.ok()) return spec.status();
   Argv args = flags.args;
   args.with_spec = true;
-  // Where a file is named that the launcher reads later, for messages.
+  // The place of each flag in the spec, for messages about files that the
+  // launcher reads later.
   std::map<std::string, std::string> from;
   for (const SpecFlag& flag : spec->flags) {
     if (Overridden(flag.name, flags.on_command_line)) continue;

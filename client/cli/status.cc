@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// False: the output cannot be written. Main reports why.
+// False: the output cannot be written; Main reports the reason.
 bool Show(const v1::JobStatus& status, bool json) {
   if (json) {
     std::printf("%s\n", OneLine(StatusJson(status)).c_str());
@@ -42,7 +42,8 @@ class Told {
     end_ = std::move(end);
     changed_.NotifyOne();
   }
-  // Blocks until there is a state or the end; the state comes first.
+  // Blocks until there is a state or the end. A state is returned before the
+  // end.
   std::variant<v1::JobStatus, absl::Status> Take() {
     MutexLock lock(mutex_);
     while (!latest_.has_value() && !end_.has_value()) changed_.Wait(mutex_);
@@ -59,8 +60,8 @@ class Told {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
-// How one watch ended; OK also if the output ended. `heard`: set if a state
-// arrived.
+// Watches once and returns how the watch ended; OK also if the output cannot be
+// written. `heard`: set if a state arrived.
 absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
                        bool json, bool& heard) {
   Told told;
@@ -76,8 +77,7 @@ absl::Status WatchOnce(const std::string& endpoint, const JobAddress& address,
   }
 }
 
-// The pause between two attempts; there is no event for a daemon that answers
-// again.
+// The pause between two attempts. No event tells when a daemon answers again.
 void Pause(absl::Duration pause) {
   Mutex mutex;
   CondVar never;
@@ -85,8 +85,8 @@ void Pause(absl::Duration pause) {
   never.WaitFor(mutex, pause);
 }
 
-// A watch ends when a daemon closes a viewer's connection after some megabytes,
-// restarts, or is replaced by another one.
+// Repeats the watch, which ends when a daemon restarts or is replaced, or when
+// it closes a viewer's connection after some megabytes.
 int Watch(AdminClient& client, const JobAddress& address, bool json) {
   absl::Time last_heard = absl::Now();
   absl::Duration pause = kWatchPauseFirst;
@@ -104,7 +104,8 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
     }
     Pause(pause);
     pause = std::min(2 * pause, kWatchPauseMax);
-    // Finds the daemon that answers now; the next watch reports any error.
+    // Finds the endpoint that answers now. An error is ignored: the next watch
+    // reports it.
     client.Status(kCallTimeout).status().IgnoreError();
   }
 }

@@ -6,7 +6,7 @@
 
 namespace rollcall {
 
-// Longer than a takeover or a restart of the daemon takes.
+// Longer than a daemon needs for a takeover or a restart.
 inline constexpr absl::Duration kWatchPatience = absl::Seconds(30);
 // The pause between two attempts doubles.
 inline constexpr absl::Duration kWatchPauseFirst = absl::Milliseconds(100);

@@ -33,7 +33,7 @@
 namespace rollcall {
 namespace {
 
-// Leases and durations are shown in seconds.
+// Leases and durations are shown in seconds, so the view changes every second.
 constexpr absl::Duration kTick = absl::Seconds(1);
 constexpr char kQuitKey = 'q';
 
@@ -42,7 +42,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// As the C library chooses the locale for characters.
+// Chooses the locale for characters in the same order as the C library.
 bool ShowsUtf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string value = absl::AsciiStrToLower(Variable(name));
@@ -81,8 +81,8 @@ bool WriteAll(absl::string_view bytes) {
   return true;
 }
 
-// Keys without echo, so that typing does not write over the screen. Ctrl-C and
-// Ctrl-Z stay signals.
+// Reads keys without echo, so that typing does not write over the screen.
+// Ctrl-C and Ctrl-Z still send signals.
 class Keyboard {
  public:
   void Begin() {
@@ -97,9 +97,9 @@ class Keyboard {
     begun_ = false;
     tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
   }
-  // -1: there is none, or it is gone.
+  // -1: stdin is not a terminal, or it is gone.
   int fd() const { return begun_ && !closed_ ? STDIN_FILENO : -1; }
-  // Whether q was typed.
+  // Whether the user has typed q.
   bool Quits() {
     char keys[64];
     const ssize_t got = read(STDIN_FILENO, keys, sizeof(keys));
@@ -113,7 +113,8 @@ class Keyboard {
   bool closed_ = false;
 };
 
-// What a watch has told, for a loop that polls. A slow loop misses states.
+// The latest state and the end of a watch, for a loop that polls. A slow loop
+// misses states.
 class WatchNews {
  public:
   void Put(v1::JobStatus status) {
@@ -193,7 +194,7 @@ class WatchView {
   absl::Time dial_at_ = absl::InfinitePast();
   absl::Duration pause_ = kWatchPauseFirst;
   std::optional<int> exit_code_;
-  // Why the view cannot go on.
+  // Why the view cannot continue.
   absl::Status failed_;
   WatchNews news_;
   // Declared last: its destructor waits for its last call, which uses `news_`.
@@ -210,7 +211,7 @@ int WatchView::Run() {
   Leave();
   watch_ = nullptr;
   if (!failed_.ok()) return FailAt(address_, failed_);
-  // As the last state that a watch without a terminal prints.
+  // The last state, in the same form as from a watch without a terminal.
   if (*exit_code_ == 0) WriteAll(StatusTable(status_));
   return *exit_code_;
 }
@@ -245,10 +246,11 @@ void WatchView::OnSignal(int signal) {
     case SIGTSTP:
       Leave();
       raise(SIGSTOP);
-      // Continued: the SIGCONT that did it is in the pipe.
+      // The process was continued: the SIGCONT is in the signal pipe and is
+      // handled next.
       return;
     case SIGCONT:
-      // Another program may have used the terminal, with settings of its own.
+      // Another program may have used the terminal and changed its settings.
       keyboard_.End();
       return Enter();
     default:
@@ -269,7 +271,8 @@ void WatchView::WatchEnded(absl::Status end) {
   }
   dial_at_ = now + pause_;
   pause_ = std::min(2 * pause_, kWatchPauseMax);
-  // Finds the daemon that answers now; the next watch reports any error.
+  // Finds the endpoint that answers now. An error is ignored: the next watch
+  // reports it.
   client_.Status(kWatchPauseMax).status().IgnoreError();
 }
 

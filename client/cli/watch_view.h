@@ -1,8 +1,9 @@
 // WatchView: `status --watch` on a terminal, a live view of a job on the full
 // screen.
 //
-// The terminal is given back in every case but SIGKILL: at the end of the job,
-// when the view is left by q or a signal, and while it is stopped (Ctrl-Z).
+// The terminal is restored when the job ends, when the user or a signal ends
+// the view, and while the view is stopped (Ctrl-Z). Only SIGKILL leaves it
+// unrestored.
 //
 // Thread rule: Run blocks its caller; states arrive on gRPC's threads.
 #ifndef ROLLCALL_CLIENT_CLI_WATCH_VIEW_H_
@@ -13,11 +14,11 @@
 
 namespace rollcall {
 
-// Whether stdout is a terminal that obeys escape sequences.
+// Whether stdout is a terminal that supports escape sequences.
 bool CanWatchOnScreen();
 
-// Shows the job until it has ended, then prints its last state. `first`: its
-// state now. Returns the exit code of the command.
+// Shows the job until it ends, then prints its last state. `first`: its current
+// state. Returns the exit code of the command.
 int WatchOnScreen(AdminClient& client, const JobAddress& address,
                   v1::JobStatus first);
 

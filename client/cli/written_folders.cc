@@ -15,8 +15,9 @@ bool IsTrainer(absl::string_view word) {
   return word == "rollcall-train" || absl::EndsWith(word, "/rollcall-train");
 }
 
-// The value of rollcall-train's --checkpoints; the program may follow others
-// (`env A=b rollcall-train ...`); nullopt: another command, or no such flag.
+// The value of rollcall-train's --checkpoints. The program may come after
+// others (`env A=b rollcall-train ...`). nullopt: another command, or no such
+// flag.
 std::optional<std::string> Checkpoints(
     const std::vector<std::string>& command) {
   auto word = std::find_if(command.begin(), command.end(), IsTrainer);

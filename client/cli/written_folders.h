@@ -14,15 +14,16 @@ namespace rollcall {
 
 // Absolute paths, each once.
 struct WrittenFolders {
-  // Named for this run: --log-dir, --folder, and --checkpoints if the command
-  // is rollcall-train.
+  // Folders that were named for this run: --log-dir, --folder, and
+  // --checkpoints if the command is rollcall-train.
   std::vector<std::string> named;
-  // Where a command writes by default: the working folder and TMPDIR.
+  // Folders to which a command writes by default: the working folder and
+  // TMPDIR.
   std::vector<std::string> others;
 };
 
-// `here`: the working folder; empty: there is none, and relative paths stay.
-// `environment`: "NAME=value" of the ranks.
+// `here`: the working folder; empty: there is none, and relative paths stay
+// relative. `environment`: the ranks' variables, as "NAME=value".
 WrittenFolders FindWrittenFolders(const LocalFlags& local,
                                   const std::vector<std::string>& command,
                                   const std::vector<std::string>& environment,

@@ -1,5 +1,5 @@
-// CommandTree: the commands and flags of `rollcall`, as shell completion needs
-// them. Made from the parser, so that completion offers what is accepted.
+// CommandTree: the commands and flags of `rollcall` for shell completion. It is
+// made from the parser, so that completion offers only what the parser accepts.
 #ifndef ROLLCALL_CLIENT_CLI_COMPLETION_COMMAND_TREE_H_
 #define ROLLCALL_CLIENT_CLI_COMPLETION_COMMAND_TREE_H_
 
@@ -9,14 +9,14 @@
 namespace rollcall {
 
 struct CommandTree {
-  // What a flag's value is.
+  // The kind of a flag's value.
   enum class Value {
     kNone,     // The flag has no value.
     kUnknown,  // Nothing can be suggested.
     kFile,
     kFolder,
     kJob,    // A job that has a state folder on this machine.
-    kWords,  // Mostly one of `words`.
+    kWords,  // Usually one of `words`.
   };
   struct Flag {
     std::vector<std::string> names;  // With dashes, as "--nodes" or "-x".
@@ -28,12 +28,12 @@ struct CommandTree {
   std::string name;
   std::string help;  // One line.
   std::vector<Flag> flags;
-  // What its first positional argument may be.
+  // Possible values of the first positional argument.
   std::vector<std::string> words;
   std::vector<CommandTree> commands;
 };
 
-// Without hidden commands and flags.
+// Leaves out hidden commands and flags.
 CommandTree MakeCommandTree();
 
 }  // namespace rollcall

@@ -13,10 +13,11 @@ namespace {
 
 using Value = CommandTree::Value;
 
-// Lists the jobs with a state folder on this machine; for bash and zsh. Another
-// user may have made the folder below /tmp, and bash expands words that it
-// completes, so only this user's folders and only names of jobs count. A name
-// may have a newline: `find` leaves it out before names become lines.
+// Lists the jobs with a state folder on this machine; for bash and zsh. Only
+// folders of this user and valid job names count, because another user may have
+// made the folder below /tmp, and bash expands the texts that it completes. A
+// name may contain a newline, so `find` removes such names before the names
+// become lines.
 constexpr char kJobs[] = R"sh(
 _rollcall_jobs() {
   local folder
@@ -29,8 +30,9 @@ _rollcall_jobs() {
 }
 )sh";
 
-// %COMMANDS%: lines `PATH) flags='...' words='...' ;;`. %VALUES%: lines
-// `FLAG|FLAG) ... ;;` that fill COMPREPLY and return.
+// %COMMANDS% is replaced by lines `PATH) flags='...' words='...' ;;`, and
+// %VALUES% by lines `FLAG
+// FLAG) ... ;;` that fill COMPREPLY and return.
 constexpr char kBash[] = R"sh(
 _rollcall_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current"); }
 _rollcall_files() {
@@ -157,7 +159,7 @@ complete -c rollcall -f
 complete -c rollcall -n __rollcall_after_dashes -a '(__rollcall_command)'
 )sh";
 
-// In single quotes, for all three shells.
+// `text` in single quotes, in a form that all three shells accept.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
@@ -168,7 +170,8 @@ std::vector<std::string> Names(const std::vector<CommandTree>& commands) {
   return names;
 }
 
-// Calls `visit(command, path)` for each command; the path is "token create".
+// Calls `visit(command, path)` for each command. A path is, for example, "token
+// create".
 template <typename Visit>
 void ForEach(const CommandTree& tree, const std::string& path,
              const Visit& visit) {
@@ -199,7 +202,7 @@ std::string BashAction(const CommandTree::Flag& flag) {
   return "";
 }
 
-// The flags that have a value, as cases of their actions.
+// A `case` line for each action, with the flags whose values it completes.
 std::string BashValues(const CommandTree& tree) {
   std::map<std::string, std::set<std::string>> names_by_action;
   ForEach(tree, "", [&](const CommandTree& command, const std::string&) {
@@ -217,11 +220,11 @@ std::string BashValues(const CommandTree& tree) {
   return absl::StrJoin(lines, "\n");
 }
 
-// What _arguments of zsh takes: `--grow=[help]:value:(boundary never)`.
+// A flag for _arguments of zsh: `--grow=[help]:value:(boundary never)`.
 std::string ZshFlag(const std::string& name, const CommandTree::Flag& flag) {
   const std::string help = absl::StrReplaceAll(
       flag.help, {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
-  // `*`: it may be given several times.
+  // `*`: the flag may be given several times.
   const std::string head = absl::StrCat("*", name,
                                         flag.value == Value::kNone ? ""
                                         : name.size() == 2         ? "+"
@@ -245,7 +248,7 @@ std::string ZshFlag(const std::string& name, const CommandTree::Flag& flag) {
   return head;
 }
 
-// The case of one command, in its parent's `case $words[1]`.
+// The lines of one command in the `case $words[1]` of its parent.
 std::string ZshCase(const CommandTree& command, const std::string& indent) {
   std::string text = absl::StrCat(indent, command.name, ")\n");
   std::string arguments = absl::StrCat(indent, "  _arguments -S");
@@ -264,7 +267,7 @@ std::string ZshCase(const CommandTree& command, const std::string& indent) {
                     "\n");
     return absl::StrCat(text, arguments, indent, "  ;;");
   }
-  // The words of a command below it begin one later.
+  // A subcommand's arguments begin one word later.
   absl::StrAppend(
       &text, indent, "  if (( CURRENT == 2 )); then\n", indent,
       "    compadd -- ", absl::StrJoin(Names(command.commands), " "), "\n",
@@ -309,7 +312,8 @@ std::string BashCompletion(const CommandTree& tree) {
       absl::StrCat("    '') flags=--help words='",
                    absl::StrJoin(Names(tree.commands), " "), "' ;;")};
   ForEach(tree, "", [&](const CommandTree& command, const std::string& path) {
-    // As the script compares them: a command of the top after a blank.
+    // In the form that the script compares: a top-level command has a leading
+    // blank.
     const bool top = path.find(' ') == std::string::npos;
     paths.push_back(Quoted(top ? absl::StrCat(" ", path) : path));
     std::vector<std::string> flags;

@@ -8,9 +8,9 @@
 
 namespace rollcall {
 
-// Each completes commands, flags and their values; after `--` the user's own
-// command. They start no process of rollcall. A flag has the same kind of value
-// in all commands.
+// Each script completes commands, flags and their values, and after `--` the
+// user's own command. The scripts start no rollcall process. They assume that a
+// flag has the same kind of value in all commands.
 std::string BashCompletion(const CommandTree& tree);
 std::string ZshCompletion(const CommandTree& tree);
 std::string FishCompletion(const CommandTree& tree);

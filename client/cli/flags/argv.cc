@@ -29,7 +29,7 @@ struct NamedSignal {
   const char* name;
   int number;
 };
-// Signals that a scheduler or a user might choose.
+// Signals that a scheduler or a user is likely to choose.
 constexpr NamedSignal kSignals[] = {
     {"HUP", SIGHUP},   {"INT", SIGINT},     {"QUIT", SIGQUIT},
     {"ABRT", SIGABRT}, {"USR1", SIGUSR1},   {"USR2", SIGUSR2},
@@ -58,7 +58,8 @@ Argv SplitArguments(int argc, char** argv) {
 
 bool LooksSecret(const std::string& word) {
   if (absl::StartsWith(word, "rc1.")) return true;
-  // The length of the shortest join string; all characters are of its alphabet.
+  // The length of the shortest join string. All of its characters must be from
+  // the alphabet of join strings.
   constexpr size_t kMin = 48;
   return word.size() >= kMin &&
          std::all_of(word.begin(), word.end(), [](unsigned char c) {
@@ -68,7 +69,7 @@ bool LooksSecret(const std::string& word) {
 
 void HideSecrets(int argc, char** argv) {
   for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; ++i) {
-    // As decoding reads it: without surrounding blanks.
+    // Blanks around it are ignored, as in decoding.
     const absl::string_view word = absl::StripAsciiWhitespace(argv[i]);
     if (!LooksSecret(std::string(word))) continue;
     memset(argv[i] + (word.data() - argv[i]) + 4, 'x', word.size() - 4);
@@ -81,7 +82,7 @@ absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
   absl::Duration duration;
   double seconds = 0;
   if (absl::SimpleAtod(text, &seconds)) {
-    // False for NaN too.
+    // The comparison is false for NaN too.
     duration = seconds > 0 ? absl::Seconds(seconds) : absl::ZeroDuration();
   } else if (!absl::ParseDuration(text, &duration)) {
     duration = absl::ZeroDuration();
@@ -107,7 +108,7 @@ absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
     if (name == one.name) number = one.number;
   }
   if (number == 0 && !absl::SimpleAtoi(text, &number)) number = 0;
-  // SIGKILL and SIGSTOP reach no handler.
+  // A process cannot handle SIGKILL and SIGSTOP.
   const bool good = number >= 1 && number <= SIGRTMAX && number != SIGKILL &&
                     number != SIGSTOP;
   if (good) return number;

@@ -1,4 +1,4 @@
-// Argv: the arguments before flags are parsed.
+// Argv: the process's arguments, split but not parsed.
 //
 // Pure except HideSecrets, which writes into argv.
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_ARGV_H_
@@ -13,33 +13,33 @@
 namespace rollcall {
 
 struct Argv {
-  // The words before the first `--`, without the program's name; '_' in flags
-  // is replaced by '-', since torchrun's users write --nproc_per_node.
+  // The arguments before the first `--`, without the program's name. In flags
+  // '_' is replaced by '-', because torchrun's users write --nproc_per_node.
   std::vector<std::string> flags;
-  // The words after it, unchanged.
+  // The arguments after the `--`, unchanged.
   std::vector<std::string> command;
   // There was a `--`.
   bool has_command = false;
-  // The settings of `launch --spec FILE` are among `flags`.
+  // `flags` include the settings of `launch --spec FILE`.
   bool with_spec = false;
 };
 
 Argv SplitArguments(int argc, char** argv);
 
-// Whether a word is a join string, or an altered one.
+// Whether an argument is a join string, or an altered one.
 bool LooksSecret(const std::string& word);
 
-// Overwrites such words before the `--`, so that `ps` does not show them.
+// Overwrites the join strings before the `--`, so that `ps` does not show them.
 void HideSecrets(int argc, char** argv);
 
-// `90`, `90s`, `10m`, `1h30m`: more than zero, at most `most`. INVALID_ARGUMENT
-// names the flag.
+// `90`, `90s`, `10m`, `1h30m`: greater than zero and at most `most`.
+// INVALID_ARGUMENT: the message names the flag.
 absl::StatusOr<absl::Duration> ParseDurationFlag(
     const std::string& flag, const std::string& text,
     absl::Duration most = absl::Hours(24 * 366));
 
-// `TERM`, `SIGTERM`, `15`: a signal that a process may handle. INVALID_ARGUMENT
-// names the flag.
+// `TERM`, `SIGTERM`, `15`: a signal that a process can handle.
+// INVALID_ARGUMENT: the message names the flag.
 absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
                                     const std::string& text);
 
@@ -47,7 +47,8 @@ struct NodeCount {
   uint32_t min = 0;
   uint32_t max = 0;
 };
-// `N` or `MIN:MAX`. INVALID_ARGUMENT says what was expected and found.
+// `N` or `MIN:MAX`. INVALID_ARGUMENT: the message has what was expected and
+// what was found.
 absl::StatusOr<NodeCount> ParseNodes(const std::string& text);
 
 }  // namespace rollcall

@@ -22,7 +22,8 @@ bool IsOneOf(absl::string_view word,
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
-// The words from the program on: without `env NAME=VALUE`, `sudo` and `nohup`.
+// The argv from the program on, without `env NAME=VALUE`, `sudo` and `nohup`
+// before it.
 Words ProgramOf(const Words& command) {
   auto at = command.begin();
   while (at != command.end() &&
@@ -30,7 +31,7 @@ Words ProgramOf(const Words& command) {
     ++at;
     while (at != command.end() &&
            (absl::StartsWith(*at, "-") || absl::StrContains(*at, "="))) {
-      // The name of a variable (env) or of a user (sudo).
+      // -u is followed by a variable's name (env) or a user's name (sudo).
       const bool with_value = *at == "-u";
       ++at;
       if (with_value && at != command.end()) ++at;
@@ -39,8 +40,8 @@ Words ProgramOf(const Words& command) {
   return Words(at, command.end());
 }
 
-// The program that starts ranks, or "": the command's own, or the module of
-// `python -m MODULE`.
+// The name of the program that starts ranks: the command's own program, or the
+// module of `python -m MODULE`; "": it starts none.
 std::string RankStarter(const Words& command) {
   if (command.empty()) return "";
   const std::string program = BaseName(command.front());
@@ -60,7 +61,8 @@ std::string RankStarter(const Words& command) {
   return "";
 }
 
-// A line that starts the same ranks. `starter`: what RankStarter found.
+// A command line that starts the same ranks. `starter`: the result of
+// RankStarter.
 std::string LineFor(const std::string& starter) {
   const auto once = [](absl::string_view program) {
     return absl::StrCat("give --once, and the world's hostfile: `-- sh -c '",
@@ -88,8 +90,8 @@ std::string LineFor(const std::string& starter) {
 
 using Names = std::initializer_list<absl::string_view>;
 
-// The words in front of a container's image: options, and the values of those
-// `with_value` that are words of their own.
+// The options before a container's image, including the values of the options
+// in `with_value` that are separate arguments.
 Words OptionsOf(const Words& words, size_t at, Names with_value) {
   Words options;
   for (; at < words.size() && absl::StartsWith(words[at], "-"); ++at) {
@@ -101,7 +103,8 @@ Words OptionsOf(const Words& words, size_t at, Names with_value) {
   return options;
 }
 
-// The first of `options` that is one of `names`, also as `--name=value`; "".
+// The first of `options` that is one of `names`, alone or as `--name=value`;
+// "": none is.
 std::string FirstOf(const Words& options, Names names) {
   for (const std::string& option : options) {
     if (IsOneOf(option.substr(0, option.find('=')), names)) return option;
@@ -122,7 +125,8 @@ std::string ApptainerAdvice(const Words& words, size_t at,
                         " hides RANK and all other variables of a rank from "
                         "the command; leave it out");
   }
-  // Without such options it shows /tmp, /etc/hosts and the working folder.
+  // Without these options the container sees /tmp, /etc/hosts and the working
+  // folder.
   const bool contained = !FirstOf(options, {"-c", "--contain"}).empty();
   const std::string folder = runtime_dir.empty() ? "/tmp" : runtime_dir;
   const bool shown =
@@ -218,7 +222,7 @@ std::string SeparateWorldsAdvice(const std::vector<std::string>& command,
   if (once) return "";
   const Words words = ProgramOf(command);
   const std::string starter = RankStarter(words);
-  // srun knows the nodes of its job.
+  // srun knows the nodes of its Slurm job.
   if (starter.empty() || starter == "srun") return "";
   const bool knows_others =
       !FirstOf(words, {"--nnodes", "--rdzv-endpoint", "--rdzv_endpoint",

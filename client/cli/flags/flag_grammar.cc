@@ -113,7 +113,7 @@ void AddRun(CLI::App& app, TypedFlags& to) {
   AddJob(*run, to.run.launch.job,
          "the job's name (default: the platform's, else run)");
   AddSettings(*run, to.run_settings);
-  // Empty unless it is given: the platform may say how many.
+  // Stays empty unless it is given, because the platform may have the number.
   to.run.launch.local.nproc_per_node.clear();
   AddLocal(*run, to.run.launch.local, to.preempt_signal);
   run->add_option("--node-rank", to.run.node_rank,
@@ -155,8 +155,8 @@ void AddJoin(CLI::App& app, TypedFlags& to) {
       *join,
       {"--node-rank", "--master-addr", "--master-port", "--rdzv-backend"},
       to.join.local);
-  // Started by a launcher: the same flags, plus those that only a launcher
-  // passes.
+  // The agent that a launcher starts: the flags of `join`, plus those that only
+  // a launcher passes.
   CLI::App* agent = app.add_subcommand("agent", "")->group("");
   AddWhere(*agent, to.agent.where);
   AddLocal(*agent, to.agent.local, to.preempt_signal);
@@ -387,7 +387,8 @@ std::unique_ptr<CLI::App> MakeParser(TypedFlags& to) {
   AddLaunch(*app, to);
   AddJoin(*app, to);
   AddOthers(*app, to);
-  // Unknown words are handled here, to suggest a similar one.
+  // Unknown arguments are handled here instead of by CLI11, to suggest a
+  // similar one.
   app->allow_extras();
   for (CLI::App* command : app->get_subcommands({})) command->allow_extras();
   return app;

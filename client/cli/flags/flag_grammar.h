@@ -1,7 +1,7 @@
 // The grammar of the command line: which commands and flags there are, and
 // their help texts.
 //
-// Values stay as typed where CLI11 cannot check them; flag_values.h reads them.
+// Values that CLI11 cannot check stay as typed; flag_values.h reads them.
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GRAMMAR_H_
 #define ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GRAMMAR_H_
 
@@ -14,7 +14,7 @@
 
 namespace rollcall {
 
-// Settings as typed; converted to JobSettings after parsing.
+// Settings as typed. flag_values.h converts them to JobSettings.
 struct SettingsText {
   std::string nodes;
   std::string grow;
@@ -42,7 +42,7 @@ struct TypedFlags {
   LaunchFlags launch;
   SettingsText launch_settings;
   std::string launch_spec;
-  // As typed, for the command that runs ranks.
+  // As typed, for whichever command runs ranks.
   std::string preempt_signal;
   JoinFlags join;
   SettingsText join_settings;
@@ -58,7 +58,7 @@ struct TypedFlags {
   // As typed.
   std::string role = "worker";
   std::string ttl;
-  // As typed. For `launch` and for the hidden command `daemon`.
+  // As typed, for `launch` and for the hidden command `daemon`.
   std::string token_ttl;
   DaemonFlags daemon;
   VersionFlags version;

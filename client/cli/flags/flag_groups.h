@@ -1,6 +1,6 @@
 // Groups of flags that several commands have, for flag_grammar.cc.
 //
-// What they write to must outlive the parser.
+// The values that they write to must outlive the parser.
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GROUPS_H_
 #define ROLLCALL_CLIENT_CLI_FLAGS_FLAG_GROUPS_H_
 
@@ -13,15 +13,15 @@
 
 namespace rollcall {
 
-// For CLI11: what is wrong with the number of a flag that takes 0 or more;
-// empty: nothing.
+// A check for CLI11: the error in the number of a flag that takes 0 or more;
+// empty: no error.
 std::string CheckCount(const std::string& text);
-// What one agent does on its node.
+// The flags of one agent on its node.
 void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal);
-// Flags that torchrun needs on every node, and that change nothing here.
+// Flags that torchrun needs on every node, and that have no effect here.
 void AddUnneeded(CLI::App& app, const std::vector<std::string>& names,
                  LocalFlags& to);
-// --job, and torchrun's spelling of it, which may be any text.
+// --job, and torchrun's spelling of it, which accepts any text.
 void AddJob(CLI::App& app, std::string& to, const std::string& help);
 // A job's settings.
 void AddSettings(CLI::App& app, SettingsText& to);
@@ -29,7 +29,7 @@ void AddSettings(CLI::App& app, SettingsText& to);
 void AddTls(CLI::App& app, TlsFlags& to);
 // The daemon's HTTP port.
 void AddHttp(CLI::App& app, HttpFlags& to);
-// Which job, and how to reach it.
+// Flags that name a job, and how to reach it.
 void AddWhere(CLI::App& app, WhereFlags& to);
 void AddState(CLI::App& app, std::string& to);
 

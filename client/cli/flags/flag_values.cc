@@ -19,10 +19,10 @@
 namespace rollcall {
 namespace {
 
-// Folders that one `rollcall doctor` checks.
+// The most folders that one `rollcall doctor` checks.
 constexpr size_t kFoldersMax = 64;
-// Folders named with --folder. Together with those found without a flag they
-// stay within FactsLimits::folders_max.
+// The most folders that --folder may name. Together with the folders that are
+// found without a flag they stay within FactsLimits::folders_max.
 constexpr size_t kRunFoldersMax = 8;
 static_assert(kRunFoldersMax + 4 <= FactsLimits::folders_max);
 
@@ -35,7 +35,7 @@ absl::StatusOr<absl::Duration> ParseTimeLimit(const std::string& flag,
   return ParseDurationFlag(flag, text, Limits::wait_max);
 }
 
-// A flag that takes a time, its text, and the setting that it becomes.
+// A flag that takes a time, its text, and the setting that it fills.
 struct TimeRow {
   const char* flag;
   const std::string& text;
@@ -108,7 +108,7 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   return absl::OkStatus();
 }
 
-// An agent that starts no ranks.
+// Checks the flags of an agent that starts no ranks.
 absl::Status CheckAttach(const Argv& args, const LocalFlags& local) {
   if (!args.command.empty()) {
     return absl::InvalidArgumentError(
@@ -195,7 +195,8 @@ absl::Status ReadTokenTtl(const std::string& text, absl::Duration& to) {
   return ttl.status();
 }
 
-// What only agents on other hosts use.
+// Refuses flags that only agents on other hosts use, if there are no other
+// hosts.
 absl::Status CheckHosts(const LaunchFlags& launch) {
   const char* unused = launch.push                       ? "--push"
                        : !launch.exported.empty()        ? "--export"
@@ -209,7 +210,8 @@ absl::Status CheckHosts(const LaunchFlags& launch) {
       unused, " is for other hosts: expected --hostfile FILE as well"));
 }
 
-// One agent listens on a socket.
+// Refuses --socket if this launcher starts several agents, because one agent
+// listens on a socket.
 absl::Status CheckOneSocket(const LaunchFlags& launch) {
   if (launch.local.socket.empty() ||
       (launch.local_workers == 0 && launch.hostfile.empty() &&
@@ -221,7 +223,8 @@ absl::Status CheckOneSocket(const LaunchFlags& launch) {
       "leave it out, so that each makes its own and prints its path");
 }
 
-// Words are separated by spaces alone: quotes would reach the program.
+// Refuses quotes: arguments are separated by spaces only, so quotes would reach
+// the program.
 absl::Status CheckWords(absl::string_view flag, const std::string& words) {
   if (words.find_first_of("'\"\\") == std::string::npos) {
     return absl::OkStatus();
@@ -351,7 +354,8 @@ absl::StatusOr<Invocation> Drain(TypedFlags& to) {
   return Invocation(std::move(drain));
 }
 
-// The numbers and times of `rollcall render`; the names are the platform's.
+// Checks the numbers and times of `rollcall render`. The platform's code checks
+// the names.
 absl::StatusOr<Invocation> ReadRender(const Argv& args, RenderFlags& render) {
   if (render.platform.empty()) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// The values of flags, from text: checked, and converted to an Invocation.
+// Converts the texts of flags to checked values, as an Invocation.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAG_VALUES_H_
@@ -13,12 +13,12 @@
 
 namespace rollcall {
 
-// INVALID_ARGUMENT, of both: a value is missing or wrong. The message names the
-// flag, what was expected and what was given.
+// ReadToken and ReadCommand return INVALID_ARGUMENT if a value is missing or
+// wrong. The message names the flag, what was expected and what was given.
 
 // `rollcall token VERB`; null: no verb was given.
 absl::StatusOr<Invocation> ReadToken(const CLI::App* verb, TypedFlags& typed);
-// Any other command of this name.
+// Reads any other command of this name.
 absl::StatusOr<Invocation> ReadCommand(const std::string& command,
                                        const Argv& args, TypedFlags& typed);
 

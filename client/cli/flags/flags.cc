@@ -84,8 +84,8 @@ absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
                    command->get_name(), " ... -- ", extras[0], "`"));
 }
 
-// Usually an unset variable, as in --job "$JOB": the user does not mean the
-// default.
+// Refuses empty values. An empty value is usually an unset variable, as in
+// --job "$JOB", so the user does not mean the default.
 absl::Status CheckEmpty(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     // A reason or a description may be empty.
@@ -118,7 +118,7 @@ void Fill(Invocation& invocation, const GivenSecrets& given) {
 }
 
 absl::StatusOr<Invocation> ParseFlags(const Argv& args) {
-  // `rollcall --version`, as in other programs, besides the command.
+  // Like other programs, rollcall also has --version as a flag.
   if (args.flags == std::vector<std::string>{"--version"}) {
     return Invocation(VersionFlags{});
   }

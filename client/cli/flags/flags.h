@@ -1,7 +1,7 @@
 // Flags: the grammar of the command line, as values.
 //
-// Pure: only the arguments are read. The commands decide what a value means on
-// this machine (`--nproc-per-node auto`, a job's state folder).
+// Pure: it reads only the arguments. The commands find out what a value means
+// on this machine (`--nproc-per-node auto`, a job's state folder).
 #ifndef ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
 #define ROLLCALL_CLIENT_CLI_FLAGS_FLAGS_H_
 
@@ -22,37 +22,37 @@
 
 namespace rollcall {
 
-// What one agent does on its node.
+// The flags of one agent on its node.
 struct LocalFlags {
   std::string name;  // Empty: the hostname.
   std::string nproc_per_node = "1";
-  // As whom ranks run; empty: as this user.
+  // The user that ranks run as; empty: this process's user.
   std::string rank_user;
   std::string log_dir;
   // Further folders that the ranks write to, for example for checkpoints.
   std::vector<std::string> folders;
   std::string hosts_file = "/etc/hosts";
   bool no_hosts = false;
-  // Node names that are written to the hosts file even if they mean another
-  // host elsewhere.
+  // Node names that are always written to the hosts file, even if the resolver
+  // or another line of the file gives them another address.
   std::vector<std::string> hosts_names;
   bool once = false;
-  // There is no command: ranks are processes that others start, and come by the
-  // socket; its path, empty: one in the agent's folder.
+  // There is no command: other programs start the ranks, which connect to
+  // `socket`. Empty: a socket in the agent's folder.
   bool attach = false;
   std::string socket;
   bool json = false;
   std::string nccl_lib;
   // all, needed or none; see NcclEnv.
   std::string nccl_env = "needed";
-  // Hidden, for tests: the folder in which this node's devices are searched,
-  // and the device libraries; see DeviceFactsOptions.
+  // Hidden, for tests: the root folder below which this node's devices are
+  // searched, and the device libraries; see DeviceFactsOptions.
   std::string sysroot;
   std::string verbs_lib;
   std::string nvml_lib;
   // The signal that asks plain ranks to save and stop.
   int preempt_signal = 15;
-  // torchrun's flags that were given and change nothing, as typed.
+  // torchrun's flags that were given and have no effect, as typed.
   std::vector<std::string> unneeded;
 };
 
@@ -63,7 +63,7 @@ struct TlsFlags {
   std::string key;
 };
 
-// Which job, and how to reach and authenticate to it.
+// Flags that name a job, and how to reach and authenticate to it.
 struct WhereFlags {
   std::string join_string;
   std::string endpoint;
@@ -91,9 +91,9 @@ struct LaunchFlags {
   uint32_t local_workers = 0;
   // Other hosts, and how they are reached; see SshOptions.
   std::string hostfile;
-  // Where it is named, for messages.
+  // The flag or file that names it, for messages.
   std::string hostfile_from = "--hostfile";
-  // The lines of a hostfile, in place of one.
+  // Lines in hostfile syntax, instead of a hostfile.
   std::vector<std::string> host_lines;
   std::string ssh = "ssh";
   bool push = false;
@@ -106,9 +106,10 @@ struct LaunchFlags {
   std::string worker_template;
   std::string template_from = "--worker-template";
   std::string submit;
-  // How to join is printed. Not for `rollcall run`, whose other nodes know it.
+  // Print how to join. False for `rollcall run`, because the other nodes know
+  // it.
   bool join_line = true;
-  // --nodes was given; otherwise a hostfile says how many.
+  // --nodes was given; otherwise a hostfile determines the number.
   bool nodes_given = false;
   // A secret that was made before the launcher starts, so that all specs can
   // contain it; empty: the daemon makes its own CA and tokens.
@@ -119,7 +120,7 @@ struct LaunchFlags {
   bool insecure = false;
   GivenSecrets given;
   std::string state;
-  // Validity of the join string; infinite: without end.
+  // Validity of the join string; infinite: it does not expire.
   absl::Duration token_ttl = Limits().token_ttl;
   bool no_worker = false;
   // Only the given settings are set; nodes are always set.
@@ -131,7 +132,7 @@ struct LaunchFlags {
 struct SpecFlags {
   std::string file;
   Argv args;
-  // The flags of `args`, by their long names with dashes; aliases too.
+  // The flags in `args`, by their long names with dashes, and aliases.
   std::set<std::string> on_command_line;
 };
 
@@ -142,11 +143,12 @@ struct JoinFlags {
   v1::JobSettings settings;
   std::string join_timeout;
   std::vector<std::string> command;
-  // Only for the hidden command `agent`: it was started by a launcher,
+  // The next three are only for the hidden command `agent`. A launcher started
+  // this agent.
   bool started_by_launcher = false;
-  // is the launcher's own,
+  // The agent is that of the launcher's own node.
   bool launcher = false;
-  // or runs on another host than the launcher.
+  // The agent runs on another host than its launcher.
   bool remote = false;
   // See StartGate; -1: there is no gate.
   int start_fd = -1;
@@ -156,11 +158,11 @@ struct JoinFlags {
   int live_fd = -1;
 };
 
-// The same line on every node; see run_plan.h.
+// Flags that are the same on every node; see run_plan.h.
 struct RunFlags {
-  // What a launcher gets. Only the given settings are set.
+  // The flags of a launcher. Only the given settings are set.
   LaunchFlags launch;
-  // As typed: not even the default.
+  // As typed; empty if not given, without the default.
   std::string nproc_per_node;
   std::string nodes;
   std::string join_timeout;
@@ -176,7 +178,7 @@ struct DetectFlags {
   bool json = false;
 };
 
-// Hidden: what a launcher starts for an agent on another host; see
+// Hidden: the process that a launcher starts for an agent on another host; see
 // remote_agent.h.
 struct RemoteFlags {
   std::string name;
@@ -191,7 +193,7 @@ struct RemoteFlags {
   int live_fd = -1;
 };
 
-// Hidden: what a launcher starts to submit workers; see submit.h.
+// Hidden: the process that a launcher starts to submit workers; see submit.h.
 struct SubmitFlags {
   std::string file;
   std::string command;
@@ -203,7 +205,7 @@ struct SubmitFlags {
   int secret_fd = -1;
 };
 
-// Hidden: what ssh starts there; see hosted_agent.h.
+// Hidden: the process that ssh starts on the other host; see hosted_agent.h.
 struct HostedFlags {
   std::string version;
 };
@@ -250,9 +252,9 @@ struct TokenFlags {
 };
 
 struct DoctorFlags {
-  // The daemon with whose clock this node's clock is compared; may be unset.
+  // The daemon whose clock is compared with this node's clock; may be unset.
   WhereFlags where;
-  // Folders that a run would write to, in addition to its own.
+  // Folders that a run would write to, in addition to the default ones.
   std::vector<std::string> folders;
   bool all = false;
   bool json = false;
@@ -307,10 +309,11 @@ using Invocation =
                  StopFlags, DrainFlags, EvictFlags, TokenFlags, DoctorFlags,
                  DaemonFlags, RemoteFlags, HostedFlags, SubmitFlags>;
 
-// Adds the secrets from the environment.
+// Adds the secrets from the environment to `invocation`.
 void Fill(Invocation& invocation, const GivenSecrets& given);
 
-// INVALID_ARGUMENT: says what is wrong, and suggests a similar spelling.
+// INVALID_ARGUMENT: the message has what is wrong, and suggests a similar
+// spelling.
 absl::StatusOr<Invocation> ParseFlags(const Argv& args);
 
 }  // namespace rollcall
