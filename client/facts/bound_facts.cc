@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// The first GIDs of a port, which are always kept: the link-local ones come
+// The first GIDs of a port are always kept, because the link-local GIDs come
 // first, and InfiniBand has no others.
 constexpr int kGidsKept = 2;
 constexpr int kMissingKept = 16;
@@ -19,7 +19,7 @@ constexpr int kMissingKept = 16;
 static_assert(kGidsKept * FactsLimits::devices_max <=
               FactsLimits::gids_of_node_max);
 
-// The higher, the less useful an address is to a peer.
+// The higher the number, the less useful is the address to a peer.
 int Uselessness(const v1::Interface& interface, absl::string_view address) {
   if (absl::StartsWith(address, "fe80:") ||
       absl::StartsWith(address, "169.254.")) {

@@ -10,17 +10,19 @@
 namespace rollcall {
 
 // Bytes reserved for what an agent adds to its facts: its prober's port, the
-// address that the platform names, the time.
+// address that the platform gives, the time.
 inline constexpr size_t kFactsBytesAdded = 256;
 
-// Removes, in this order, until the counts fit: addresses, the least useful
-// first (link-local ones, those of links that are down, those of bridges);
-// interfaces without an address; GIDs, those that no connection uses first; the
-// HCAs near a GPU, then its throttle reasons. Then, until the bytes fit: GIDs
-// that no connection uses, interfaces without an address, all HCAs near a GPU,
-// all but two GIDs per port, entries of `missing`, and at last interfaces,
-// ports, GPUs and folders from the end. The order of what is left does not
-// change. Pure.
+// Removes, in this order, until the counts are within their bounds:
+// - addresses, the least useful first (link-local ones, those of links that are
+//   down, those of bridges);
+// - interfaces without an address;
+// - GIDs, those that no connection uses first;
+// - the HCAs near a GPU, then its throttle reasons.
+// Then, until the bytes are within their bound: GIDs that no connection uses,
+// interfaces without an address, all HCAs near a GPU, all but two GIDs per
+// port, entries of `missing`, and last interfaces, ports, GPUs and folders,
+// from the end of each list. The remaining entries keep their order. Pure.
 void BoundFacts(v1::Facts& facts,
                 size_t addresses_max = Limits::addresses_per_node_max,
                 size_t bytes_max = Limits::facts_bytes_max - kFactsBytesAdded);

@@ -67,7 +67,7 @@ void AddNoAnswer(v1::Facts& facts, absl::string_view fact,
   AddMissing(facts, missing);
 }
 
-// The same for the answer of an isolated query, if it failed.
+// Adds a MissingFact for an isolated query that failed.
 void AddFailure(const IsolatedAnswer& answer, absl::string_view fact,
                 absl::string_view library, v1::Facts& facts) {
   if (answer.failure.empty()) return;
@@ -87,8 +87,8 @@ void Take(IsolatedAnswer& answer, v1::Facts& facts) {
   }
 }
 
-// The facts while libibverbs is still being asked. A device that it was not
-// asked about yet counts as unusable.
+// The facts that are known while libibverbs is still being asked. A device that
+// has not been asked about yet counts as unusable.
 v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
   MergeVerbs(
       verbs,
@@ -101,7 +101,7 @@ v1::Facts SoFar(const VerbsAnswer& verbs, v1::Facts facts) {
   return facts;
 }
 
-// Adds a folder whose space is not known.
+// Adds a folder whose free space is not known.
 void AddUnknownFolder(const std::string& folder, absl::string_view reason,
                       v1::Facts& facts) {
   const std::string path = PlainText(folder, FactsLimits::path_bytes_max);
@@ -266,8 +266,8 @@ v1::Facts GatherDeviceFacts(const DeviceFactsOptions& options) {
   }
   std::vector<IsolatedAnswer> answers = AskIsolated(queries, options.timeout);
   v1::Facts facts;
-  // The entries for failed queries come first in `missing`: if there are too
-  // many for a Hello, the last ones are left out.
+  // The entries for failed queries come first in `missing`, because a Hello
+  // leaves out the last entries if there are too many.
   const std::string device = answers[0].step.empty()
                                  ? "infiniband"
                                  : absl::StrCat("infiniband.", answers[0].step);

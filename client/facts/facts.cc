@@ -52,7 +52,8 @@ v1::Facts GatherFacts(const std::string& sysroot) {
 void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts) {
   v1::Facts whole = facts;
   whole.MergeFrom(devices);
-  // Both have a count of the GPUs that the environment leaves visible.
+  // Both `devices` and `facts` have a count of the GPUs that the environment
+  // leaves visible.
   whole.set_gpu_count(devices.gpu_count() > 0 ? devices.gpu_count()
                                               : facts.gpu_count());
   whole.clear_missing();

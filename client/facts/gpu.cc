@@ -21,7 +21,8 @@ namespace {
 
 constexpr uint32_t kDevicesMax = 1024;
 
-// The number of entries for which `wanted` is true; nullopt: no such folder.
+// The number of entries for which `wanted` is true; nullopt: the folder does
+// not exist.
 template <typename Wanted>
 std::optional<uint32_t> CountEntries(const std::string& folder, Wanted wanted) {
   DIR* dir = opendir(folder.c_str());
@@ -135,7 +136,7 @@ void PlaceGpus(const std::string& root, v1::Facts& facts) {
 
 void CountListedGpus(v1::Facts& facts) {
   if (facts.gpu_count() > 0 || facts.gpus().empty()) return;
-  // The variables may hide some of them.
+  // Environment variables may hide some of the listed GPUs.
   facts.set_gpu_count(CountVisibleGpus(static_cast<uint32_t>(facts.gpus_size()),
                                        Variable("NVIDIA_VISIBLE_DEVICES"),
                                        Variable("CUDA_VISIBLE_DEVICES")));

@@ -35,7 +35,7 @@ namespace {
 constexpr size_t kNamesMax = 4096;
 constexpr size_t kLineBytesMax = 256;
 
-// Names in a folder, in natural order; none if there is no such folder.
+// The names in a folder, in natural order; none if the folder does not exist.
 std::vector<std::string> FolderNames(const std::string& folder) {
   std::vector<std::string> names;
   DIR* dir = opendir(folder.c_str());
@@ -62,7 +62,7 @@ std::string ReadLine(const std::string& path) {
       absl::StripAsciiWhitespace(ReadSmallFile(path, kLineBytesMax)));
 }
 
-// Decimal, or hex after 0x.
+// A number in decimal, or in hex after 0x.
 std::optional<uint32_t> ReadNumber(const std::string& path) {
   const std::string line = ReadLine(path);
   absl::string_view text = line;
@@ -97,9 +97,9 @@ std::string InterfaceName(const std::string& name) {
   return IsInterfaceName(name) ? name : "";
 }
 
-// The interface of a port, in the device's own folder: the IPoIB interface if
-// the link layer is InfiniBand. dev_port counts ports from 0; older kernels
-// have dev_id.
+// The interface of a port, from the device's own folder. If the link layer is
+// InfiniBand, this is the IPoIB interface. dev_port counts ports from 0; older
+// kernels have dev_id instead.
 std::string DeviceInterface(const std::string& device,
                             const v1::InfinibandPort& port) {
   constexpr uint32_t kArphrdInfiniband = 32;  // linux/if_arp.h
@@ -116,12 +116,13 @@ std::string DeviceInterface(const std::string& device,
   return "";
 }
 
-// What all ports of a device have in common.
+// Reads the values that all ports of a device share.
 v1::InfinibandPort ReadDevice(const std::string& device) {
   v1::InfinibandPort port;
   port.set_firmware(ReadLine(device + "/fw_ver"));
-  // Only rdma_rxe has `parent`, the interface that it is on; `device`, if there
-  // is one, is then that interface's hardware (rxe_verbs.c).
+  // Only rdma_rxe has the file `parent`, which names the interface that it
+  // uses. Its `device`, if there is one, is then that interface's hardware
+  // (rxe_verbs.c).
   if (const std::string parent = ReadLine(device + "/parent");
       !parent.empty()) {
     port.set_driver("rdma_rxe");
@@ -144,7 +145,8 @@ void ReadPort(const std::string& device, v1::InfinibandPort& port) {
   port.set_state(StateWord(ReadLine(folder + "/state")));
   port.set_phys_state(StateWord(ReadLine(folder + "/phys_state")));
   const std::string layer = ReadLine(folder + "/link_layer");
-  // The kernel writes "Unknown" for EFA; verbs call it unspecified.
+  // The kernel writes "Unknown" for EFA; libibverbs calls the same state
+  // unspecified.
   port.set_link_layer(layer != "Unknown"       ? layer
                       : port.driver() == "efa" ? "Unspecified"
                                                : "");
@@ -219,7 +221,7 @@ void AddUnreadFields(const std::string& root, const VerbsAnswer& verbs,
     if (port.phys_state().empty()) lack("phys_state", "/phys_state");
     if (port.link_layer().empty()) lack("link_layer", "/link_layer");
     if (port.rate_gbps() == 0) lack("rate_gbps", "/rate");
-    // A LID has no value that means "not read", so read the file again.
+    // A LID of 0 may be valid or not read, so the file is read again.
     if (port.link_layer() == "InfiniBand" &&
         !told.contains({port.device(), port.port()})) {
       if (!ReadNumber(folder + "/lid")) lack("lid", "/lid");
@@ -311,7 +313,7 @@ void ReadGids(const std::string& root, v1::InfinibandPort& port) {
     v1::Gid& gid = *port.add_gids();
     gid.set_index(index);
     gid.set_address(address);
-    // One text for two types; the link layer tells which.
+    // The kernel has one text for two types; the link layer tells them apart.
     const std::string type =
         ReadLine(absl::StrCat(folder, "/gid_attrs/types/", name));
     gid.set_type(type != "IB/RoCE v1"                ? type
@@ -328,8 +330,8 @@ Unusable WhyNotOpened(const std::string& root, const std::string& device) {
   if (uverbs.empty()) return {};
   const std::string node = absl::StrCat("/dev/infiniband/", uverbs);
   const std::string path = root == "/" ? node : root + node;
-  // Try to open it: a container's device cgroup may refuse what the mode
-  // allows.
+  // Opens the node, because a container's device cgroup may refuse what the
+  // file mode allows.
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd >= 0) {
     close(fd);

@@ -21,7 +21,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Of all reports of one query; one report is at most some 256 KiB.
+// The limit for all reports of one query; one report has at most about 256 KiB.
 constexpr size_t kReportsBytesMax = 64 << 20;
 constexpr size_t kStepBytesMax = 256;
 // How long a copy may take to end once it has closed its pipe.
@@ -66,7 +66,7 @@ bool Fits(const Running& running) {
   return running.bytes.size() <= kReportsBytesMax;
 }
 
-// Reads from all until each pipe is closed, or the time is over.
+// Reads from all copies until each pipe is closed, or the time is over.
 void ReadAll(std::vector<std::optional<Running>>& all,
              SteadyClock::time_point until) {
   std::string buffer(64 << 10, '\0');

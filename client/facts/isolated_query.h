@@ -1,10 +1,10 @@
-// IsolatedQuery: asks a device library in a copy of this process, since the
+// IsolatedQuery: asks a device library in a copy of this process, because the
 // library may hang or crash.
 //
 // Before each step that may hang or crash, the copy reports what it knows so
 // far. So one broken device does not lose the facts of the others.
 //
-// Thread rule: only in a process with one thread (it forks).
+// Thread rule: only in a process with one thread, because it forks.
 #ifndef ROLLCALL_CLIENT_FACTS_ISOLATED_QUERY_H_
 #define ROLLCALL_CLIENT_FACTS_ISOLATED_QUERY_H_
 
@@ -36,14 +36,14 @@ struct IsolatedAnswer {
   std::string step;
 };
 
-// Runs all queries at once, and waits for all: at most `timeout`, and one
-// second more for a copy that SIGKILL does not end. Answers are in the order of
-// the queries.
+// Runs all queries at once and waits for all of them: at most `timeout`, and
+// one more second for a copy that SIGKILL does not end. The answers are in the
+// order of the queries.
 std::vector<IsolatedAnswer> AskIsolated(
     const std::vector<IsolatedQuery>& queries, absl::Duration timeout);
 
-// A report as written to the pipe; and the reader of all reports, which returns
-// the last complete one. Pure.
+// EncodeReport makes a report as it is written to the pipe; DecodeReports reads
+// all reports and returns the last complete one. Pure.
 std::string EncodeReport(const v1::Facts& facts, absl::string_view step,
                          bool whole);
 IsolatedAnswer DecodeReports(absl::string_view bytes);

@@ -47,7 +47,7 @@ std::string Literal(absl::string_view text) {
   return literal;
 }
 
-// Adds where pip installs NCCL below an environment's prefix.
+// Adds the paths where pip installs NCCL below an environment's prefix.
 void AddPython(std::vector<std::string>& paths, const std::string& prefix) {
   for (const char* packages :
        {"/lib/python3*/site-packages", "/lib/python3*/dist-packages",
@@ -64,8 +64,8 @@ void AddPython(std::vector<std::string>& paths, const std::string& prefix) {
   }
 }
 
-// The prefixes of the python3 on PATH: of its path there (which may be a link
-// of a virtual environment), and of the link's target.
+// Adds the prefixes of the python3 on PATH: that of its path (which may be a
+// link in a virtual environment), and that of the link's target.
 void AddPythonOnPath(std::vector<std::string>& paths, const std::string& path) {
   for (absl::string_view folder : absl::StrSplit(path, ':')) {
     if (!absl::StartsWith(folder, "/")) continue;

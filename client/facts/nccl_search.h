@@ -1,5 +1,5 @@
-// Which NCCL a command would load. Looks only for file names; opens and runs
-// nothing.
+// Finds the NCCL that a command would load. Only looks at file names; opens and
+// runs nothing.
 #ifndef ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
 #define ROLLCALL_CLIENT_FACTS_NCCL_SEARCH_H_
 
@@ -16,12 +16,12 @@ std::vector<std::string> NcclLibraryCandidates(
     const std::vector<std::string>& environment);
 
 // `explicit_path` if given; else the first candidate that exists; else the
-// plain name, which the loader looks up.
+// plain name, which the loader searches.
 std::string FindNcclLibrary(const std::string& explicit_path,
                             const std::vector<std::string>& environment);
 
-// NCCL_VERSION_CODE as text: 22809 is 2.28.9, 2708 is 2.7.8 (before 2.9 the
-// minor version had one digit). Empty: no version. Pure.
+// NCCL_VERSION_CODE as text: 22809 is 2.28.9, and 2708 is 2.7.8 (before 2.9 the
+// minor version had one digit). Empty: not a version. Pure.
 std::string NcclVersionText(int code);
 
 }  // namespace rollcall

@@ -24,11 +24,11 @@ namespace {
 
 constexpr size_t kLinksMax = 4096;
 constexpr size_t kAddressesMax = 16384;
-// Bytes of one dump: enough for some hundred thousand routes. The default route
-// of IPv4 comes first.
+// The limit for one dump: enough for some hundred thousand routes. The default
+// route of IPv4 comes first.
 constexpr size_t kDumpBytesMax = 32 << 20;
 // Larger than any part of a dump: the kernel makes parts as large as the
-// reader's buffer, but at most 32 KiB (NLMSG_GOODSIZE and netlink_dump of
+// reader's buffer, but at most 32 KiB (NLMSG_GOODSIZE, and netlink_dump in
 // af_netlink.c).
 constexpr size_t kPartBytes = 64 << 10;
 
@@ -41,13 +41,13 @@ std::optional<T> Front(absl::string_view bytes) {
   return value;
 }
 
-// Removes `size` bytes and their padding to 4 from the front.
+// Removes `size` bytes, and their padding to a multiple of 4, from the front.
 void Skip(absl::string_view& bytes, size_t size) {
   const size_t aligned = (size + 3) & ~size_t{3};
   bytes.remove_prefix(std::min(aligned, bytes.size()));
 }
 
-// The attributes of a message, one after the other.
+// Iterates over the attributes of a message.
 class Attributes {
  public:
   explicit Attributes(absl::string_view bytes) : rest_(bytes) {}
@@ -93,7 +93,7 @@ NetlinkEnd EachMessage(absl::string_view bytes, uint16_t wanted, Take take) {
         bytes.substr(sizeof(nlmsghdr), head->nlmsg_len - sizeof(nlmsghdr));
     if ((head->nlmsg_flags & NLM_F_DUMP_INTR) != 0) end.interrupted = true;
     if (head->nlmsg_type == NLMSG_DONE || head->nlmsg_type == NLMSG_ERROR) {
-      // Both begin with a negative errno; 0: no error.
+      // The payload of both begins with a negative errno; 0: no error.
       end.error = -Front<int>(payload).value_or(0);
       end.done = true;
       break;
@@ -142,7 +142,8 @@ void TakeRoute(absl::string_view payload, std::set<int>& links) {
     if (attributes.type() == RTA_OIF) link = attributes.Number<int>();
     if (attributes.type() == RTA_MULTIPATH) hops = attributes.value();
   }
-  // Another table applies only to some sources: its route is no default route.
+  // Other tables apply only to some sources, so their routes are not default
+  // routes.
   if (table != RT_TABLE_MAIN && table != RT_TABLE_DEFAULT) return;
   if (link > 0) links.insert(link);
   TakeNextHops(hops, links);
@@ -154,7 +155,7 @@ NetlinkEnd ParseLinks(absl::string_view bytes,
                       std::vector<NetworkLink>& links) {
   return EachMessage(bytes, RTM_NEWLINK, [&](absl::string_view payload) {
     const auto head = Front<ifinfomsg>(payload);
-    // Entries of AF_BRIDGE repeat a bridge's ports.
+    // Entries of AF_BRIDGE describe a bridge's ports again.
     if (!head || head->ifi_family != AF_UNSPEC || links.size() >= kLinksMax) {
       return;
     }

@@ -1,9 +1,9 @@
 // Links, addresses and routes of the kernel, over rtnetlink.
 //
 // The three parsers are pure functions over the bytes of a dump (rtnetlink(7),
-// netlink(7)). A message or an attribute whose length exceeds the remaining
-// bytes ends its list; what came before it is kept. DumpNetlink asks the
-// kernel; nothing is sent to any network.
+// netlink(7)). If the length of a message or an attribute exceeds the remaining
+// bytes, its list ends there, and the entries before it are kept. DumpNetlink
+// asks the kernel; nothing is sent to any network.
 //
 // Any thread.
 #ifndef ROLLCALL_CLIENT_FACTS_NETLINK_H_
@@ -30,9 +30,9 @@ struct NetworkLink {
   uint32_t mtu = 0;
   // ARPHRD_* of linux/if_arp.h.
   uint16_t hardware = 0;
-  // IFLA_INFO_KIND; empty: no virtual link.
+  // IFLA_INFO_KIND; empty: not a virtual link.
   std::string kind;
-  // Index of the bridge or bond that it is a port of; 0: none.
+  // Index of the bridge or bond whose port this interface is; 0: none.
   int master = 0;
 };
 
@@ -42,35 +42,34 @@ struct NetworkAddress {
   v1::InterfaceAddress address;
 };
 
-// The state after a part of a dump. The caller combines the parts.
+// The state after one part of a dump. The caller combines the parts.
 struct NetlinkEnd {
   // NLMSG_DONE has come.
   bool done = false;
-  // The tables changed meanwhile (NLM_F_DUMP_INTR): ask again.
+  // The tables changed during the dump (NLM_F_DUMP_INTR): repeat the dump.
   bool interrupted = false;
-  // Of NLMSG_ERROR or NLMSG_DONE; 0: none.
+  // The errno of NLMSG_ERROR or NLMSG_DONE; 0: none.
   int error = 0;
 };
 
-// These append the entries in `bytes`: whole messages, as recv(2) returns them.
+// These append the entries in `bytes`, which are whole messages, as recv(2)
+// returns them.
 NetlinkEnd ParseLinks(absl::string_view bytes, std::vector<NetworkLink>& links);
-// Addresses that another machine holds (duplicate address detection) are left
-// out.
+// Leaves out addresses that another machine has (duplicate address detection).
 NetlinkEnd ParseAddresses(absl::string_view bytes,
                           std::vector<NetworkAddress>& addresses);
-// Indexes of the interfaces of the default routes in the tables main and
-// default. Routes that reject, and dead next hops, do not count.
+// The indexes of the interfaces of the default routes in the tables `main` and
+// `default`. Reject routes and dead next hops do not count.
 NetlinkEnd ParseDefaultRoutes(absl::string_view bytes, std::set<int>& links);
 
-// The kind for the facts: the kernel's, or "ipoib" for the parent interface of
-// an InfiniBand port, which has no kind. Pure.
+// The device type for the facts: the kernel's kind, or "ipoib" for the parent
+// interface of an InfiniBand port, which has no kind. Pure.
 std::string DeviceType(const NetworkLink& link);
 
-// Asks for a dump (RTM_GETLINK, RTM_GETADDR, RTM_GETROUTE) of `family` and
-// calls `parse` with each part. ABORTED: the table changed meanwhile; ask
-// again.
-// DATA_LOSS: it is too large; what was parsed is valid. UNAVAILABLE: the kernel
-// refused, or did not answer within a second.
+// Requests a dump (RTM_GETLINK, RTM_GETADDR, RTM_GETROUTE) of `family` and
+// calls `parse` with each part. ABORTED: the table changed during the dump;
+// repeat the call. DATA_LOSS: the dump is too large; the parsed entries are
+// valid. UNAVAILABLE: the kernel refused, or did not answer within a second.
 absl::Status DumpNetlink(
     uint16_t type, unsigned char family,
     const std::function<NetlinkEnd(absl::string_view)>& parse);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kTries = 3;
 
-// Dumps again if the tables change during the dump. `clear` removes the results
+// Repeats the dump if the tables change during it. `clear` removes the results
 // of an earlier try.
 template <typename Parse, typename Clear>
 absl::Status DumpWhole(uint16_t type, Parse parse, Clear clear) {

@@ -1,7 +1,8 @@
 // The network part of the facts: interfaces, their addresses, default routes.
 //
-// Asks the kernel about this network namespace over rtnetlink, and drivers for
-// the link speed over ethtool; reads no file, and sends nothing to any network.
+// It asks the kernel about this network namespace over rtnetlink, and drivers
+// about the link speed over ethtool. It reads no file, and sends nothing to any
+// network.
 #ifndef ROLLCALL_CLIENT_FACTS_NETWORK_H_
 #define ROLLCALL_CLIENT_FACTS_NETWORK_H_
 
@@ -15,16 +16,17 @@
 
 namespace rollcall {
 
-// Appends every interface with all its IPv4 and IPv6 addresses, in the kernel's
-// order. At most `interfaces_max`; if there are more, those with addresses are
-// preferred. What the kernel does not report goes into `missing`. Takes about a
-// millisecond; longer while a driver is being reset.
+// Appends all interfaces with all their IPv4 and IPv6 addresses, in the
+// kernel's order. At most `interfaces_max`; if there are more, those with
+// addresses are preferred. Values that the kernel does not report are added to
+// `missing`. Takes about a millisecond; longer while a driver is being reset.
 void GatherNetwork(v1::Facts& facts,
                    size_t interfaces_max = Limits::interfaces_per_node_max);
 
-// The same from dumped tables; without speeds. An interface whose name a Hello
-// may not carry is left out, and goes into `missing`. A dump during a change
-// may have two interfaces of one name; then the first counts. Pure.
+// Does the same from dumped tables, without speeds. An interface whose name a
+// Hello may not carry is left out, and is added to `missing`. A dump during a
+// change may have two interfaces with the same name; the first one counts.
+// Pure.
 void AddInterfaces(const std::vector<NetworkLink>& links,
                    const std::vector<NetworkAddress>& addresses,
                    const std::set<int>& default_routes, size_t interfaces_max,

@@ -40,8 +40,8 @@ constexpr size_t kTextBytes = 96;  // The largest of its text buffers.
 
 using NvmlDevice = struct NvmlDeviceHandle*;
 
-// nvmlPciInfo_t of _v3. The older two forms end after 52 bytes, the first 36 of
-// which are the same.
+// nvmlPciInfo_t, version 3. The two older forms end after 52 bytes and have the
+// same first 36 bytes.
 struct NvmlPciInfo {
   char bus_id_legacy[16];
   unsigned domain;
@@ -59,7 +59,7 @@ struct NvmlMemory {
   unsigned long long used;
 };
 
-// nvmlGpuFabricInfo_t; its second version begins with a version number.
+// nvmlGpuFabricInfo_t; its version 2 begins with a version number.
 struct NvmlFabric {
   unsigned char cluster_uuid[16];
   int status;
@@ -78,7 +78,7 @@ struct NvmlFabricV2 {
 constexpr unsigned kFabricV2 = sizeof(NvmlFabricV2) | 2u << 24;
 static_assert(sizeof(NvmlFabricV2) == 36);
 
-// The library and the texts of its errors.
+// The library, and its error texts.
 class Nvml {
  public:
   explicit Nvml(Library library) : library_(std::move(library)) {
@@ -95,7 +95,8 @@ class Nvml {
     }
   }
 
-  // Calls the first of `names`; kNvmlFunctionNotFound: there is none.
+  // Calls the first of `names` that the library has; kNvmlFunctionNotFound: it
+  // has none.
   template <typename... Arguments>
   int Call(std::initializer_list<const char*> names,
            Arguments... arguments) const {
@@ -104,7 +105,7 @@ class Nvml {
     return function == nullptr ? kNvmlFunctionNotFound : function(arguments...);
   }
 
-  // "nvmlDeviceGetName: Unknown Error (999)".
+  // An error text such as "nvmlDeviceGetName: Unknown Error (999)".
   std::string Text(absl::string_view call, int error) const {
     if (error == kNvmlFunctionNotFound) {
       return absl::StrCat(library_.name(), " has no ", call);
@@ -120,7 +121,7 @@ class Nvml {
   const char* (*error_string_)(int) = nullptr;
 };
 
-// The facts of one GPU, field by field.
+// Gathers the facts of one GPU, field by field.
 class GpuQuestions {
  public:
   GpuQuestions(const Nvml& nvml, NvmlDevice device, v1::Facts& facts,
@@ -143,13 +144,15 @@ class GpuQuestions {
     if (error == kNvmlSuccess) return true;
     if (error == kNvmlNotSupported || lost_) return false;
     if (error == kNvmlGpuIsLost) {
-      // All other calls would fail as well: report it once for the GPU.
+      // All other calls for this GPU would fail as well, so this is reported
+      // once.
       lost_ = true;
       AddMissing(facts_, absl::StrCat("gpus.", gpu_.index()),
                  nvml_.Text(call, error), kLookForXid);
       return false;
     }
-    // A call that the library lacks is missing for all GPUs: report it once.
+    // A call that the library lacks is missing for all GPUs, so it is reported
+    // once.
     const std::string where = error == kNvmlFunctionNotFound
                                   ? "gpus."
                                   : absl::StrCat("gpus.", gpu_.index(), ".");
@@ -209,7 +212,7 @@ class GpuQuestions {
     AskRetired();
   }
 
-  // Ampere and newer remap rows; older GPUs retire pages.
+  // Ampere and newer GPUs remap rows; older GPUs retire pages.
   void AskRetired() {
     unsigned corrected = 0;
     unsigned uncorrected = 0;
@@ -259,7 +262,7 @@ class GpuQuestions {
       int state = 0;
       const int error =
           nvml_.Call({"nvmlDeviceGetNvLinkState"}, device_, link, &state);
-      // The GPU has no link of this number or above.
+      // The GPU has no link with this or a higher number.
       if (error == kNvmlInvalidArgument) break;
       if (error == kNvmlNotSupported) continue;
       if (!Good(error, "nvmlDeviceGetNvLinkState", "nvlinks")) return;
@@ -285,7 +288,7 @@ class GpuQuestions {
       fabric.state = versioned.state;
     } else if (error == kNvmlFunctionNotFound) {
       error = nvml_.Call({"nvmlDeviceGetGpuFabricInfo"}, device_, &fabric);
-      // The driver is older than NVLink fabrics: no missing fact.
+      // The driver is older than NVLink fabrics; this is not a missing fact.
       if (error == kNvmlFunctionNotFound) return;
     }
     if (!Good(error, "nvmlDeviceGetGpuFabricInfo", "nvlink_domain")) return;

@@ -28,7 +28,7 @@ bool IsHex(absl::string_view text) {
                      [](unsigned char c) { return absl::ascii_isxdigit(c); });
 }
 
-// DDDD:BB:DD.F
+// Whether `text` has the form DDDD:BB:DD.F.
 bool IsPciAddress(absl::string_view text) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   return parts.size() == 3 && parts[0].size() >= 4 && parts[0].size() <= 8 &&
@@ -48,7 +48,7 @@ size_t SharedBridges(absl::string_view a, absl::string_view b) {
   return shared;
 }
 
-// 0 if it cannot be read.
+// The ID in a file of sysfs; 0: it cannot be read.
 uint32_t ReadId(const std::string& path) {
   uint32_t id = 0;
   const std::string text = ReadSmallFile(path, 32);
@@ -58,9 +58,9 @@ uint32_t ReadId(const std::string& path) {
 }  // namespace
 
 bool IsRdma(const PciIds& ids) {
-  // linux/pci_ids.h: PCI_CLASS_NETWORK_INFINIBAND, PCI_BASE_CLASS_NETWORK,
-  // PCI_VENDOR_ID_MELLANOX, PCI_VENDOR_ID_AMAZON. EFA's devices are 0xefa0 and
-  // on (efa_main.c).
+  // From linux/pci_ids.h: PCI_CLASS_NETWORK_INFINIBAND, PCI_BASE_CLASS_NETWORK,
+  // PCI_VENDOR_ID_MELLANOX, PCI_VENDOR_ID_AMAZON. The IDs of EFA's devices
+  // begin at 0xefa0 (efa_main.c).
   return ids.class_code >> 8 == 0x0207 ||
          (ids.vendor == 0x15b3 && ids.class_code >> 16 == 0x02) ||
          (ids.vendor == 0x1d0f && (ids.device & 0xfff0) == 0xefa0);
@@ -92,7 +92,7 @@ std::string PciPath(absl::string_view sysfs_folder) {
   bool below_root = false;
   for (absl::string_view part : absl::StrSplit(sysfs_folder, '/')) {
     if (!below_root) {
-      // pciDDDD:BB
+      // The root has the form pciDDDD:BB.
       const size_t colon = part.find(':');
       below_root = absl::ConsumePrefix(&part, "pci") && colon != part.npos &&
                    IsHex(part.substr(0, colon - 3));

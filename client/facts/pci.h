@@ -12,8 +12,9 @@
 
 namespace rollcall {
 
-// The PCI addresses of a device's folder below /sys/devices, from the root port
-// to the device: "/sys/devices/pci0000:00/0000:00:02.0/0000:01:00.0/net" is
+// The PCI addresses in the path of a device's folder below /sys/devices, from
+// the root port to the device:
+// "/sys/devices/pci0000:00/0000:00:02.0/0000:01:00.0/net" becomes
 // "0000:00:02.0/0000:01:00.0". Empty: not a PCI device. Pure.
 std::string PciPath(absl::string_view sysfs_folder);
 
@@ -39,13 +40,13 @@ bool IsNvidiaGpu(const PciIds& ids);
 std::string FindPciDevice(const std::string& root,
                           bool (*wanted)(const PciIds& ids));
 
-// PciPath of the target of `link`, a link in sysfs; empty: there is no such
-// link, or its target is no PCI device.
+// PciPath of the target of `link`, a link in sysfs; empty: the link does not
+// exist, or its target is not a PCI device.
 std::string ReadPciPath(const std::string& link);
 
-// Names of the devices of `ports` that share the most bridges with a GPU at
-// `gpu_path`: those on its PCI switch. If no device shares a bridge, those on
-// its NUMA node. Each once, in the order of `ports`. Pure.
+// The names of the devices of `ports` that share the most bridges with a GPU at
+// `gpu_path`: those on its PCI switch. If no device shares a bridge: those on
+// its NUMA node. Each name occurs once, in the order of `ports`. Pure.
 std::vector<std::string> NearHcas(
     absl::string_view gpu_path, int32_t gpu_numa_node,
     const google::protobuf::RepeatedPtrField<v1::InfinibandPort>& ports);

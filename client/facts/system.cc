@@ -36,7 +36,8 @@ constexpr char kBootId[] = "/proc/sys/kernel/random/boot_id";
 constexpr char kMemory[] = "/sys/kernel/mm";
 constexpr char kHugepages[] = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-// 2^64-1: unlimited. 0: `fact` is missing.
+// The soft limit; 2^64-1: unlimited. 0: it cannot be read, and `fact` is
+// missing.
 uint64_t SoftLimit(__rlimit_resource_t resource, const char* fact,
                    v1::Facts& facts) {
   rlimit limit{};
@@ -103,7 +104,7 @@ void GatherLimits(v1::Facts& facts) {
   }
   const std::string word = ChosenWord(ReadSmallFile(kHugepages, 256));
   limits.set_transparent_hugepages(PlainText(word));
-  // A kernel without them has no such file.
+  // A kernel without transparent huge pages has no such file.
   const bool without = access(kMemory, F_OK) == 0 &&
                        access(kHugepages, F_OK) != 0 && errno == ENOENT;
   if (word.empty() && !without) {
@@ -152,7 +153,8 @@ void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits) {
 
 bool MayLockMemory(absl::string_view status, absl::string_view uid_map) {
   // Only the initial user namespace maps all user ids to themselves
-  // (user_namespaces(7)); a capability in another one does not lift the limit.
+  // (user_namespaces(7)). A capability in another namespace does not lift the
+  // limit.
   const std::vector<absl::string_view> mapped =
       absl::StrSplit(uid_map, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   if (mapped != std::vector<absl::string_view>{"0", "0", "4294967295"}) {
@@ -182,7 +184,7 @@ std::string ContainerKind(const ContainerSigns& signs) {
   if (signs.dockerenv || absl::StrContains(signs.cgroup, "/docker")) {
     return "docker";
   }
-  // The name of the container manager, as systemd.io's container interface
+  // These texts name the container manager, as systemd.io's container interface
   // defines it.
   for (const std::string* word : {&signs.manager_word, &signs.variable}) {
     if (!word->empty()) return PlainText(*word, 64);
@@ -193,8 +195,8 @@ std::string ContainerKind(const ContainerSigns& signs) {
 absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder) {
   std::string path = folder;
   struct statvfs space {};
-  // If the folder does not exist yet: the file system of the nearest existing
-  // parent.
+  // If the folder does not exist yet, the file system of the nearest existing
+  // parent is used.
   while (statvfs(path.empty() ? "/" : path.c_str(), &space) != 0) {
     const int error = errno;
     const size_t slash = path.find_last_of('/');

@@ -1,9 +1,9 @@
 // The system part of the facts: names, kernel, limits, memory, boot id, clock,
 // and whether this is a container.
 //
-// Reads files of the kernel and of this machine's root; a fact that cannot be
-// read is unset and has a MissingFact. The run's folders are not read here,
-// since a network file system may not answer.
+// Reads files of the kernel and of this machine's root folder. A fact that
+// cannot be read is unset and has a MissingFact. The run's folders are not read
+// here, because a network file system may not answer.
 #ifndef ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 #define ROLLCALL_CLIENT_FACTS_SYSTEM_H_
 
@@ -30,7 +30,7 @@ void ReadSwap(absl::string_view meminfo, v1::SystemLimits& limits);
 // the initial user namespace. False if that cannot be read.
 bool MayLockMemory();
 
-// The same from the texts of /proc/self/status and /proc/self/uid_map. Pure.
+// Decides it from the texts of /proc/self/status and /proc/self/uid_map. Pure.
 bool MayLockMemory(absl::string_view status, absl::string_view uid_map);
 
 // Signs that this process runs in a container.
@@ -45,29 +45,31 @@ struct ContainerSigns {
   std::string cgroup;         // /proc/self/cgroup
 };
 
-// "kubernetes", "podman", "docker", "apptainer", "lxc"...; empty: no sign.
-// Pure.
+// "kubernetes", "podman", "docker", "apptainer", "lxc"...; empty: there is no
+// sign of a container. Pure.
 std::string ContainerKind(const ContainerSigns& signs);
 
-// The space of the file system that `folder` is on, or would be created on. The
-// path stays as given. NOT_FOUND and others: the system's error. Blocks as long
-// as the file system does not answer.
+// The space of the file system on which `folder` is, or would be created. The
+// path is returned as given. NOT_FOUND and other codes: the system's error.
+// Blocks as long as the file system does not answer.
 absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder);
 
-// The machine's boot id, the same in all of its containers; empty: unknown.
+// The machine's boot id, which is the same in all of its containers; empty:
+// unknown.
 std::string BootId();
 
-// Inode number of /proc/self/ns/<name>, which names the namespace; 0: unknown.
+// Inode number of /proc/self/ns/<name>, which identifies the namespace; 0:
+// unknown.
 uint64_t NamespaceInode(const char* name);
 
 // The word in brackets of "always [madvise] never"; empty: none. Pure.
 std::string ChosenWord(absl::string_view text);
 
-// Why a file has no usable value: the read error, or its text.
+// Why a file has no usable value: its read error, or the text that it has.
 std::string WhyUnread(const std::string& path);
 
-// At most `bytes_max` bytes of a file; for the small text files of the kernel.
-// Empty if it cannot be read.
+// At most `bytes_max` bytes of a file, for the kernel's small text files.
+// Empty: it cannot be read.
 std::string ReadSmallFile(const std::string& path, size_t bytes_max = 64 << 10);
 
 }  // namespace rollcall

@@ -25,15 +25,16 @@ namespace {
 using Why = Unusable::Why;
 
 constexpr int kDevicesListedMax = FactsLimits::devices_max;
-// Devices that ranks use have fewer; only representors of a switch have more.
+// Devices that ranks use have fewer ports; only representors of a switch have
+// more.
 constexpr int kPortsOfDeviceMax = 16;
 constexpr size_t kGidEntriesMax = 4096;
-// Memory that is registered to test the limit on locked memory: about what one
-// NCCL connection needs.
+// The amount of memory that is registered to test the limit on locked memory:
+// about what one NCCL connection needs.
 constexpr size_t kLockedBytes = 16 << 20;
 
-// The functions of libibverbs, as its header declares them; null: it has no
-// such symbol. The header's ibv_query_port and ibv_query_gid_ex are inline
+// The functions of libibverbs, as its header declares them; null: the library
+// lacks the symbol. The header's ibv_query_port and ibv_query_gid_ex are inline
 // functions that call query_port and query_gid_ex below.
 struct VerbsFunctions {
   ibv_device** (*get_device_list)(int*) = nullptr;
@@ -75,8 +76,8 @@ Unusable Lacks(absl::string_view library, absl::string_view symbol) {
   return {Why::kNoSymbol, absl::StrCat(library, " lacks the symbol ", symbol)};
 }
 
-// As the inline ibv_query_port of the header: a newer provider fills more
-// fields.
+// Does what the header's inline ibv_query_port does: a newer provider fills in
+// more fields.
 int QueryPort(const VerbsFunctions& f, ibv_context* context, uint8_t number,
               ibv_port_attr* attributes) {
   std::memset(attributes, 0, sizeof(*attributes));
@@ -103,7 +104,7 @@ std::optional<v1::Gid> FromEntry(const ibv_gid_entry& entry) {
                                                         : "");
   gid.set_address(GidTextOfBytes(entry.gid.raw));
   char name[IF_NAMESIZE] = "";
-  // An interface of another network namespace has no name here.
+  // An interface in another network namespace has no name in this one.
   if (entry.ndev_ifindex != 0 &&
       if_indextoname(entry.ndev_ifindex, name) != nullptr) {
     gid.set_net_device(PlainText(name, IF_NAMESIZE - 1));
@@ -116,8 +117,8 @@ void AddGid(const ibv_gid_entry& entry, v1::InfinibandPort& port) {
   if (auto gid = FromEntry(entry)) *port.add_gids() = *std::move(gid);
 }
 
-// Queries all GIDs that are set, at once or one by one; none if libibverbs has
-// neither call.
+// Queries all GIDs that are set, in one call or one by one; none if libibverbs
+// has neither function.
 void QueryGids(const VerbsFunctions& f, ibv_context* context,
                const std::vector<int>& table_sizes, VerbsDevice& device) {
   size_t entries_max = 0;
@@ -157,7 +158,8 @@ void QueryGids(const VerbsFunctions& f, ibv_context* context,
 void FillPort(const ibv_port_attr& attributes, v1::InfinibandPort& port) {
   port.set_state(VerbsState(attributes.state));
   port.set_phys_state(VerbsPhysicalState(attributes.phys_state));
-  // Providers older than RoCE leave it unspecified; then it is unknown.
+  // Providers older than RoCE leave the link layer unspecified, so it is
+  // unknown.
   if (attributes.link_layer == IBV_LINK_LAYER_INFINIBAND) {
     port.set_link_layer("InfiniBand");
     port.set_lid(attributes.lid);
@@ -176,8 +178,8 @@ uint64_t MemlockBytes() {
   return limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur;
 }
 
-// Registers memory as a training would. The limit alone does not tell whether
-// that works: for root it depends on capabilities.
+// Registers memory as a training run would. The limit alone does not tell
+// whether that works, because for root it depends on capabilities.
 Unusable TryMemlock(const VerbsFunctions& f, ibv_context* context) {
   const uint64_t limit = MemlockBytes();
   if (limit == UINT64_MAX || f.alloc_pd == nullptr || f.reg_mr == nullptr) {
@@ -206,7 +208,7 @@ Unusable TryMemlock(const VerbsFunctions& f, ibv_context* context) {
   return unusable;
 }
 
-// Queries the ports of an open device; not kUsable: a query failed.
+// Queries the ports of an open device. Not kUsable: a query failed.
 Unusable QueryPorts(const VerbsFunctions& f, ibv_context* context,
                     VerbsDevice& device) {
   ibv_device_attr attributes{};
@@ -225,8 +227,8 @@ Unusable QueryPorts(const VerbsFunctions& f, ibv_context* context,
     ibv_port_attr port_attributes;
     const int error =
         QueryPort(f, context, static_cast<uint8_t>(number), &port_attributes);
-    // Without ibv_query_device the number of ports is unknown: the first query
-    // that fails ends the list.
+    // Without ibv_query_device the number of ports is unknown, so the first
+    // query that fails ends the list.
     if (error != 0 && !known && number > 1) break;
     if (error != 0) {
       return {Why::kOther, absl::StrCat("ibv_query_port of port ", number, ": ",
@@ -346,7 +348,7 @@ std::string VerbsState(int state) {
   }
 }
 
-// As phys_state_show of the kernel's drivers/infiniband/core/sysfs.c.
+// The names of phys_state_show in the kernel's drivers/infiniband/core/sysfs.c.
 std::string VerbsPhysicalState(uint8_t state) {
   switch (state) {
     case 1:
@@ -368,8 +370,8 @@ std::string VerbsPhysicalState(uint8_t state) {
   }
 }
 
-// As rate_show of the same file has them: ib_port_width and ib_port_speed of
-// rdma/ib_verbs.h.
+// The rates of rate_show in the same file, for ib_port_width and ib_port_speed
+// of rdma/ib_verbs.h.
 uint32_t VerbsRateGbps(uint8_t width, uint8_t speed) {
   const auto lanes = [&]() -> uint32_t {
     switch (width) {
@@ -420,7 +422,7 @@ Unusable OpenFailure(int error, uint64_t memlock_bytes) {
       absl::StrCat("ibv_open_device: ",
                    error == 0 ? "no errno was set" : std::strerror(error));
   if (error == EACCES || error == EPERM) return {Why::kNotPermitted, text};
-  // If there is no limit, memory is short for another reason.
+  // If there is no limit, the memory is short for another reason.
   if ((error == ENOMEM || error == EAGAIN) && memlock_bytes != UINT64_MAX) {
     return {Why::kMemlock,
             absl::StrCat(text, "; the limit on locked memory is ",

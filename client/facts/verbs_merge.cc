@@ -26,7 +26,7 @@ void MergePort(const v1::InfinibandPort& verbs, v1::InfinibandPort& port) {
   SetNetDevice(port);
 }
 
-// What a user can do about it; empty: unknown.
+// What a user can do about an unusable device; empty: unknown.
 std::string UnusableRemedy(Unusable::Why why, absl::string_view driver) {
   switch (why) {
     case Unusable::Why::kNoLibrary:
@@ -69,7 +69,7 @@ void AddUnusable(const std::map<std::string, Unusable>& unusable,
   const bool alike =
       unusable.size() == devices && devices > 1 &&
       std::all_of(unusable.begin(), unusable.end(), [&](const auto& other) {
-        // The text may name the device, so it is compared only for kOther.
+        // The text may name the device, so texts are compared only for kOther.
         return other.second.why == first.why &&
                (first.why != Unusable::Why::kOther ||
                 other.second.text == first.text);
@@ -113,7 +113,7 @@ void MergeVerbs(
     asked.emplace(device.name, device.unusable);
     for (const v1::InfinibandPort& verbs : device.ports) {
       v1::InfinibandPort& port = ports[{device.name, verbs.port()}];
-      // The port is not in sysfs, so its NUMA node is unknown.
+      // A port that is not in sysfs has an unknown NUMA node.
       if (port.device().empty()) port.set_numa_node(-1);
       MergePort(verbs, port);
     }

@@ -1,6 +1,6 @@
-// libibverbs' view of the RDMA ports replaces the kernel's, since that is what
-// a process can use. A device that the kernel has and libibverbs cannot open is
-// kept, with the reason in `unusable`. Pure; any thread.
+// Replaces the kernel's view of the RDMA ports by libibverbs' view, because
+// that is what a process can use. A device that the kernel has and libibverbs
+// cannot open is kept, with the reason in `unusable`. Pure; any thread.
 #ifndef ROLLCALL_CLIENT_FACTS_VERBS_MERGE_H_
 #define ROLLCALL_CLIENT_FACTS_VERBS_MERGE_H_
 
@@ -13,18 +13,19 @@
 
 namespace rollcall {
 
-// Merges libibverbs' answer into the ports of `facts`, which stay sorted; its
-// values replace those of sysfs. Ports of devices that it could not open get
-// `unusable`, and there is a MissingFact: `infiniband.memlock` if the limit on
-// locked memory is too low, `infiniband.unusable` if all devices have the same
-// other reason, else `infiniband.DEVICE`. `why_not_listed` is called for
-// devices that libibverbs did not list.
+// Merges libibverbs' answer into the ports of `facts`, which stay sorted;
+// values of the answer replace those of sysfs. The ports of devices that
+// libibverbs could not open get `unusable`, and there is a MissingFact:
+// `infiniband.memlock` if the limit on locked memory is too low,
+// `infiniband.unusable` if all devices have the same other reason, else
+// `infiniband.DEVICE`. `why_not_listed` is called for devices that libibverbs
+// did not list.
 void MergeVerbs(
     const VerbsAnswer& answer,
     const std::function<Unusable(const v1::InfinibandPort&)>& why_not_listed,
     v1::Facts& facts);
 
-// The provider's file name in libibverbs' folder: lib<this>-rdmav*.so.
+// The provider's NAME in the file name libNAME-rdmav*.so of libibverbs' folder.
 std::string ProviderOf(absl::string_view driver);
 
 }  // namespace rollcall
