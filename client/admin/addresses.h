@@ -1,6 +1,6 @@
 // Addresses: endpoints as text, and the address at which this machine reaches
-// its own daemon. JoinEndpoints (daemon/core/network_plan) gives those at which
-// other machines reach it.
+// its own daemon. JoinEndpoints (daemon/core/network_plan) has the addresses at
+// which other machines reach it.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_ADDRESSES_H_

@@ -18,8 +18,8 @@ void Authorize(const v1::JoinToken& token, grpc::ClientContext& context) {
                       absl::StrCat("Bearer ", TokenText(token)));
 }
 
-// Endpoints to try: those given, and those of leaders that standby daemons
-// name.
+// The most endpoints to try: the given ones, and the leaders' endpoints that
+// standby daemons name.
 constexpr size_t kTriesMax = 80;
 
 // The leader's endpoints from a standby daemon's answer, in NamedLeader's
@@ -65,7 +65,8 @@ absl::StatusOr<Response> AdminClient::Try(absl::Duration timeout, Call call) {
       tries.insert(tries.begin() + next++, *named);
     }
     const absl::Status known = verdict->status();
-    // Another server at one address says nothing about the other addresses.
+    // If another server answers at one address, the other addresses may still
+    // be the daemon's.
     const bool elsewhere = !known.ok() || absl::IsUnavailable(called) ||
                            absl::IsDeadlineExceeded(called);
     if (!elsewhere) return called;
@@ -87,7 +88,7 @@ void AdminClient::PutFirst(const std::string& endpoint) {
   } else {
     all.insert(all.begin(), endpoint);
   }
-  // The dropped one was named by a daemon; given endpoints are kept.
+  // A daemon has named the endpoint that is dropped; given endpoints are kept.
   if (all.size() > kTriesMax) all.pop_back();
 }
 

@@ -20,7 +20,8 @@
 
 namespace rollcall {
 
-// Where a job is, how to verify its daemon, and the token for it.
+// The endpoints of a job's daemon, how to verify the daemon, and the token for
+// the job.
 struct JobAddress {
   // Its endpoints from this machine.
   std::vector<std::string> endpoints;
@@ -37,11 +38,11 @@ class AdminClient {
  public:
   explicit AdminClient(JobAddress address) : address_(std::move(address)) {}
 
-  // Endpoints are tried one after another, each for at most `timeout`, starting
-  // with the one that answered last. After a standby daemon, the leader that it
-  // names is tried. Errors name the endpoint; codes as in admin.proto, and
-  // UNAVAILABLE if none answers.
-  // `pings`: include the nodes' latest probe results.
+  // Endpoints are tried one after another, each for at most `timeout`,
+  // beginning with the one that answered last. If a standby daemon answers, the
+  // leader that it names is tried next. Errors name the endpoint. Codes: as in
+  // admin.proto, and UNAVAILABLE if no daemon answers. `pings`: include the
+  // nodes' latest probe results.
   absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout,
                                        bool pings = false);
   // Safe to retry.
@@ -50,7 +51,7 @@ class AdminClient {
   // Safe to retry.
   absl::StatusOr<v1::DrainResponse> Drain(v1::DrainRequest request,
                                           absl::Duration timeout);
-  // Safe to retry, unless the node has come back in between.
+  // Safe to retry, unless the node has returned in between.
   absl::StatusOr<v1::EvictResponse> Evict(v1::EvictRequest request,
                                           absl::Duration timeout);
   // Not safe to retry: each call makes a token.
@@ -60,12 +61,12 @@ class AdminClient {
   // Not safe to retry: each call makes a token.
   absl::StatusOr<v1::CreateTokenResponse> RotateToken(const std::string& id,
                                                       absl::Duration timeout);
-  // Safe to retry. `cascade`: also evict every node that it admitted.
+  // Safe to retry. `cascade`: also evict every node that the token admitted.
   absl::StatusOr<v1::RevokeTokenResponse> RevokeToken(const std::string& id,
                                                       bool cascade,
                                                       absl::Duration timeout);
 
-  // The endpoint that answered last; if none has, the first.
+  // The endpoint that answered last; if none has answered, the first one.
   std::string endpoint() const {
     return address_.endpoints.empty() ? "" : address_.endpoints.front();
   }
@@ -73,7 +74,7 @@ class AdminClient {
  private:
   template <typename Response, typename Call>
   absl::StatusOr<Response> Try(absl::Duration timeout, Call call);
-  // It answered: it is tried first from now on.
+  // Puts an endpoint that has answered first.
   void PutFirst(const std::string& endpoint);
 
   JobAddress address_;
@@ -86,8 +87,8 @@ class JobWatch : private grpc::ClientReadReactor<v1::JobStatus> {
   using OnEnd = std::function<void(absl::Status)>;
 
   // Watches at one endpoint. `end` is called once, as the last callback; OK:
-  // the job ended. If the trust's files cannot be read, it is called from
-  // within the constructor.
+  // the job ended. If the files of `address.trust` cannot be read, it is called
+  // from within the constructor.
   JobWatch(const std::string& endpoint, const JobAddress& address,
            OnStatus status, OnEnd end);
   // Cancels, and waits for the end.

@@ -14,7 +14,7 @@ constexpr size_t kGenerationsMax = 16;
 void JobHistory::Heard(const v1::JobStatus& status, absl::Time now) {
   steps_.Heard(status, now);
   const bool first = std::exchange(first_, false);
-  // An isolated daemon's world runs on.
+  // The world of an isolated daemon continues to run.
   const bool runs = status.state() == v1::JOB_STATE_RUNNING ||
                     status.state() == v1::JOB_STATE_ISOLATED;
   const bool another = !generations_.empty() &&
@@ -25,7 +25,8 @@ void JobHistory::Heard(const v1::JobStatus& status, absl::Time now) {
   }
   if (!runs) return;
   if (!generations_.empty() && !another) {
-    // A daemon that was restarted has it back.
+    // The generation continues: a daemon that was restarted reports it as
+    // running again.
     generations_.back().ended = absl::InfiniteFuture();
     return;
   }

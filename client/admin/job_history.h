@@ -1,8 +1,8 @@
-// JobHistory: what a viewer has seen of a job since it began to watch: its
-// steps and its last generations.
+// JobHistory: the steps and the last generations of a job since a viewer began
+// to watch it.
 //
-// A daemon tells the latest generation only, so what was before the first state
-// is not known.
+// A daemon reports only the latest generation, so what happened before the
+// first state is not known.
 //
 // Pure: the time comes in. Bounded memory. Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_HISTORY_H_
@@ -25,7 +25,8 @@ class JobHistory {
     // Why it was formed.
     std::string reason;
     absl::Time began;
-    // It ran already in the first state, so it began earlier.
+    // The generation was already running in the first state, so it began
+    // earlier.
     bool older = false;
     absl::Time ended = absl::InfiniteFuture();
   };
@@ -33,7 +34,7 @@ class JobHistory {
   void Heard(const v1::JobStatus& status, absl::Time now);
 
   const StepTrack& steps() const { return steps_; }
-  // Those that ran, the oldest first.
+  // The generations that ran, the oldest first.
   const std::deque<Generation>& generations() const { return generations_; }
 
  private:

@@ -22,13 +22,13 @@ namespace {
 constexpr size_t kWideColumns = 72;
 constexpr size_t kSparklineMax = 60;
 constexpr size_t kGenerationsShown = 4;
-// A node's name may have 253 characters.
+// Names are cut to this width, because a node's name may have 253 characters.
 constexpr size_t kNameColumnsMax = 32;
 
-// A node that attends, or a missing one, of which only the name is known.
+// A node that attends, or a missing node, of which only the name is known.
 struct Row {
   const std::string* node;
-  const v1::NodeStatus* status;  // Null: it is missing.
+  const v1::NodeStatus* status;  // Null: the node is missing.
   bool behind = false;
 };
 
@@ -65,7 +65,7 @@ int Urgency(const Row& row) {
 
 bool IsBad(const Row& row) { return Urgency(row) < 4; }
 
-// By node rank, those without one last, then by name.
+// Sorts by node rank, nodes without a rank last, then by name.
 auto InOrder(const Row& row) {
   return std::tuple(static_cast<uint32_t>(
                         row.status == nullptr ? -1 : row.status->node_rank()),
@@ -124,7 +124,7 @@ std::vector<ScreenLine> Screen::Draw(const std::string& notice) {
   Add(RunLine(status_, history_.steps(), now_, size_.columns));
   AddLosses();
   AddTroubles();
-  // A small screen keeps its rows for the nodes.
+  // On a small screen the rows are kept for the nodes.
   if (left() > 2 * kGenerationsShown) AddGenerations();
   AddNodes();
   return std::move(lines_);
@@ -204,9 +204,9 @@ void Screen::AddNodes() {
   if (left() < 3) return;
   Add("");
   std::vector<Row> rows = RowsOf(status_, history_.steps().Behind(now_));
-  size_t room = left() - 1;  // The heading.
+  size_t room = left() - 1;  // One row is the heading.
   const bool all = rows.size() <= room;
-  if (!all) --room;  // The line that counts the others.
+  if (!all) --room;  // One row counts the hidden nodes.
   const auto first = [&](const Row& a, const Row& b) {
     if (!all && Urgency(a) != Urgency(b)) return Urgency(a) < Urgency(b);
     return InOrder(a) < InOrder(b);
@@ -259,8 +259,8 @@ std::string Sparkline(const std::vector<double>& values, size_t columns,
   const auto [low, high] = std::minmax_element(means.begin(), means.end());
   std::string line;
   for (const double mean : means) {
-    // Halved first, since the difference of two losses may overflow. A mean may
-    // overflow as well, and then `part` may not be a number.
+    // Each value is halved first, because the difference of two losses may
+    // overflow. A mean may overflow too, and then `part` may be NaN.
     const double part = (mean / 2 - *low / 2) / (*high / 2 - *low / 2);
     const size_t level =
         part > 0 ? static_cast<size_t>(std::min(7.0, part * 8)) : 0;

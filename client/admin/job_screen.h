@@ -1,7 +1,7 @@
 // JobScreen: a job as the lines of a full screen, for `status --watch` on a
 // terminal.
 //
-// Everything that came from nodes is shown without control characters.
+// Texts from nodes are shown without control characters.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_SCREEN_H_
@@ -36,15 +36,15 @@ struct ScreenLine {
 };
 
 // At most `size.rows` lines, none wider than `size.columns`. If there are more
-// nodes than rows, those that need attention come first, and the others are
-// counted. `notice`: an own message of the viewer; empty: none.
+// nodes than rows, the nodes that need attention come first, and the hidden
+// ones are counted. `notice`: a message of the viewer itself; empty: none.
 std::vector<ScreenLine> JobScreen(const v1::JobStatus& status,
                                   const JobHistory& history,
                                   const ScreenSize& size, absl::Time now,
                                   const std::string& notice = "");
 
-// The values as one character each, at most `columns` of them, each standing
-// for the mean of as many values.
+// The values as at most `columns` characters. Each character shows the mean of
+// the same number of values.
 std::string Sparkline(const std::vector<double>& values, size_t columns,
                       bool unicode);
 

@@ -14,7 +14,7 @@
 namespace rollcall {
 namespace {
 
-// Members by node rank, then all others by name.
+// Members by node rank, then the other nodes by name.
 std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
   std::vector<v1::NodeStatus> nodes(status.nodes().begin(),
                                     status.nodes().end());
@@ -26,7 +26,7 @@ std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
   return nodes;
 }
 
-// `step 1200  loss 1.5312  23450 tokens/s`, or the known part of it.
+// `step 1200  loss 1.5312  23450 tokens/s`, or the parts of it that are known.
 std::string PaceText(const v1::JobStatus& status) {
   std::string text = absl::StrCat("step ", status.step());
   if (status.has_pace()) {
@@ -37,7 +37,7 @@ std::string PaceText(const v1::JobStatus& status) {
   return text;
 }
 
-// Wider matrices do not fit a terminal.
+// A matrix of more nodes does not fit a terminal.
 constexpr int kPingNodesInMatrix = 16;
 constexpr int kPingsListed = 8;
 

@@ -19,9 +19,9 @@ namespace {
 // How many names fit in one readable line.
 constexpr size_t kNamesShown = 8;
 
-// The nodes that attend and may get a seat.
+// The number of nodes that attend and may get a seat.
 uint64_t Here(const v1::JobStatus& status) {
-  // The daemon counts them exactly, and says how many are missing.
+  // The daemon counts these nodes exactly, and sends how many are missing.
   if (status.missing_count() > 0) {
     return std::max(status.nodes_min(), status.missing_count()) -
            status.missing_count();
@@ -154,7 +154,7 @@ std::string FailureText(const v1::End& end) {
   // The reason often contains this text already.
   const bool said = absl::StartsWith(end.reason(), what);
   std::string text = said ? end.reason() : what;
-  // What the rank wrote into its error file; other causes have it in `what`.
+  // The text of the rank's error file. For other causes `what` contains it.
   if (!cause.detail().empty() && !absl::StrContains(what, cause.detail())) {
     absl::StrAppend(&text, ": ", cause.detail());
   }

@@ -23,12 +23,12 @@ std::string Counted(uint64_t count, absl::string_view thing);
 // The output of `status` for users: several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);
 
-// Facts that should be equal on all nodes and are not, a few lines for each;
+// Facts that should be equal on all nodes but differ, a few lines for each;
 // empty: none.
 std::string DifferencesTable(const v1::JobStatus& status);
 
-// `status --pings`: up to 16 nodes a matrix by node rank and the pairs that did
-// not connect; in larger worlds the slowest pairs.
+// The output of `status --pings`: for up to 16 nodes a matrix by node rank and
+// the pairs that did not connect; for larger worlds the slowest pairs.
 std::string PingsTable(const v1::Pings& pings);
 
 // How many connections ended before they authenticated, and a text with the
@@ -47,7 +47,8 @@ std::string UnpreparedText(const v1::JobStatus& status);
 // The nodes that have not finished while others have; empty: none has finished.
 std::string StragglersText(const v1::JobStatus& status);
 
-// How a world ended: `generation 2: lost local-2 (...); 3 nodes, 6 ranks`.
+// Why the current world was formed: `generation 2: lost local-2 (...); 3 nodes,
+// 6 ranks`.
 std::string ReformText(const v1::JobStatus& status);
 
 // Why a run failed: the cause first, then the rank's last stderr lines. Several

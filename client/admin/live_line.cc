@@ -15,16 +15,17 @@
 namespace rollcall {
 namespace {
 
-// While much output scrolls past, the line is drawn this often.
+// The time between two drawings of the line while there is much output.
 constexpr absl::Duration kBetweenDraws = absl::Milliseconds(50);
-// While the terminal is held, or another program's.
+// The time until the line is drawn again while the terminal is stopped, or
+// another program uses it.
 constexpr absl::Duration kDrawAgain = absl::Seconds(1);
-// A terminal that gets narrower at the same time cuts the line and does not
-// wrap it: a line that wraps cannot be removed.
+// If a terminal gets narrower while the line is drawn, it must cut the line
+// instead of wrapping it, because a wrapped line cannot be erased.
 constexpr char kNoWrap[] = "\033[?7l";
 constexpr char kWrap[] = "\033[?7h";
 
-// The last column stays empty: some terminals wrap there.
+// The last column stays empty, because some terminals wrap there.
 size_t Columns() {
   winsize size = {};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) {
@@ -33,7 +34,8 @@ size_t Columns() {
   return size.ws_col - 1u;
 }
 
-// A process that is not of this session has no such group, and draws.
+// A process outside of the terminal's session gets no foreground group; it
+// counts as in the foreground.
 bool InBackground() {
   const pid_t foreground = tcgetpgrp(STDERR_FILENO);
   return foreground > 0 && foreground != getpgrp();
@@ -59,7 +61,7 @@ void LiveLine::Show(const std::string& substance, const std::string& elapsed) {
     to_.Say(absl::StrCat("rollcall: ", substance, "\n"));
     return;
   }
-  // A held terminal would later show the line for every second.
+  // A stopped terminal would later show the queued lines of every second.
   if (substance == substance_ && shown_ && !to_.written()) {
     next_draw_ = MonotonicNow() + kDrawAgain;
     return;
@@ -100,7 +102,8 @@ void LiveLine::Clear() {
 }
 
 void LiveLine::Print(absl::string_view text) {
-  // In one piece, because it may be dropped.
+  // The erase code and the message are one piece, because a piece may be
+  // dropped.
   to_.Say(absl::StrCat(shown_ ? kEraseLine : "", "rollcall: ", text, "\n"));
   shown_ = false;
   overwritten_ = false;

@@ -1,11 +1,11 @@
 // LiveLine: messages for users on stderr, and one line at the bottom that says
 // how a run goes or what it waits for.
 //
-// On a terminal the live line is updated in place, and never wider than the
-// terminal. Otherwise it is printed when its substance changes.
+// On a terminal the live line is updated in place, and is never wider than the
+// terminal. Without a terminal it is printed when its substance changes.
 //
-// Other processes may write to the same terminal: they get the bell and erase
-// the line themselves (live_bell.h).
+// Other processes may write to the same terminal: they get the bell's
+// descriptor and erase the line themselves (live_bell.h).
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_LIVE_LINE_H_
@@ -29,8 +29,8 @@ class LiveLine {
   LiveLine(const LiveLine&) = delete;
   LiveLine& operator=(const LiveLine&) = delete;
 
-  // Whether this process's stderr is a terminal that obeys escape sequences,
-  // and not one in whose background this process runs.
+  // Whether this process's stderr is a terminal that supports escape sequences,
+  // and this process is not in the terminal's background.
   static bool OnTerminal();
 
   // `substance`: what is waited for. `elapsed`: the part that changes only with
@@ -46,14 +46,16 @@ class LiveLine {
   // lines.
   void Print(absl::string_view text);
 
-  // For processes that write to this terminal; -1: there is no terminal.
+  // The bell's descriptor for processes that write to this terminal; -1: there
+  // is no terminal.
   int bell() const { return bell_.get(); }
-  // Readable when one of them has written. -1 until the line is drawn again,
-  // which is not done for each of many writes.
+  // Readable when such a process has written. -1 from then until the line is
+  // drawn again, so that many writes cause only one drawing.
   int fd() const { return overwritten_ ? -1 : bell_.get(); }
-  // To be called when `fd` is readable.
+  // Call it when `fd` is readable.
   void Rung();
-  // The terminal has another size, or another program has used it.
+  // Call it when the terminal's size has changed, or another program has used
+  // the terminal.
   void Redraw() { overwritten_ = shown_; }
   // When the line must be drawn again.
   absl::Time due() const;
@@ -68,10 +70,10 @@ class LiveLine {
   const Fd bell_;
   bool shown_ = false;
   bool overwritten_ = false;
-  // An overwritten line is not drawn before.
+  // An overwritten line is not drawn again before this time.
   absl::Time next_draw_ = absl::InfinitePast();
   std::string substance_;
-  // The line as it was drawn.
+  // The line's text as it was last drawn.
   std::string drawn_;
 };
 

@@ -1,9 +1,10 @@
 // Messages: this process's own output on stdout and stderr.
 //
-// A separate thread writes it (OutputWriter), so that a held terminal (Ctrl-S)
-// or a pipe without a reader delays nothing. The queue is bounded: messages
-// beyond it are dropped, and their number is printed once there is room again.
-// The destructor waits a short time for the reader, as in OutputWriter.
+// A separate thread writes the output (OutputWriter), so that a stopped
+// terminal (Ctrl-S) or a pipe without a reader delays nothing. The queue is
+// bounded: when it is full, messages are dropped, and their number is printed
+// once there is room again. The destructor waits a short time for the reader,
+// as in OutputWriter.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_MESSAGES_H_
@@ -22,8 +23,8 @@ namespace rollcall {
 
 class Messages {
  public:
-  // Other descriptors than this process's own are borrowed. `bell`: of another
-  // process's live line on this terminal (live_bell.h).
+  // Descriptors other than this process's own are borrowed. `bell`: the bell of
+  // another process's live line on this terminal (live_bell.h).
   explicit Messages(int out = STDOUT_FILENO, int err = STDERR_FILENO,
                     int bell = -1)
       : out_(OutputTarget::Standing(out, bell)),
@@ -32,14 +33,15 @@ class Messages {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  // Say: for users; the others: data. Each call is written in one piece, so
-  // that lines of several processes do not mix. Never blocks.
+  // Say writes messages for users, Put writes data. Each call is written in one
+  // piece, so that lines of several processes do not mix. Never blocks.
   void Say(std::string bytes) { Write(err_, std::move(bytes)); }
   void Put(std::string bytes) { Write(out_, std::move(bytes)); }
 
   // Whether all output has been written.
   bool written() const { return writer_.empty(); }
-  // Waits for that; false: the reader has not read it within `patience`.
+  // Waits until all output has been written; false: it has not within
+  // `patience`.
   bool Flush(absl::Duration patience) { return writer_.Flush(patience); }
 
  private:

@@ -21,8 +21,8 @@ constexpr size_t kBarMax = 32;
 constexpr size_t kTroubleNames = 3;
 constexpr absl::string_view kGap = "  ";
 
-// A part of the line. Of two parts the one with the lower `rank` stays if both
-// do not fit.
+// A part of the line. If two parts do not fit, the one with the lower `rank`
+// stays.
 struct Part {
   int rank;
   std::string text;
@@ -41,7 +41,8 @@ std::string Join(std::vector<Part> parts, size_t columns) {
   for (const Part* part : by_rank) {
     const size_t more =
         TextWidth(part->text) + (kept.empty() ? 0 : kGap.size());
-    // Even the most important part is cut rather than left out.
+    // The most important part is cut if it does not fit; other parts are left
+    // out.
     if (!kept.empty() && width + more > columns) continue;
     width += more;
     kept.push_back(part);
@@ -66,7 +67,7 @@ std::string Bar(double done, size_t columns) {
                       std::string(width - filled, '-'), "]");
 }
 
-// `a, b are silent`; empty: no names.
+// A text such as `a, b are silent`; empty: there are no names.
 std::string Said(std::vector<std::string> names, absl::string_view one,
                  absl::string_view several) {
   if (names.empty()) return "";
@@ -80,7 +81,7 @@ uint64_t Seated(const v1::JobStatus& status) {
       [](const v1::NodeStatus& node) { return node.node_rank() >= 0; });
 }
 
-// The node whose loss ended the last world, while its seat is empty.
+// The node whose loss ended the last world, as long as its seat is empty.
 std::vector<std::string> LostBefore(const v1::JobStatus& status) {
   const v1::Reform& reform = status.last_reform();
   const bool lost = reform.code() == v1::REASON_CODE_LOST_STREAM ||
@@ -179,7 +180,7 @@ std::string RunLine(const v1::JobStatus& status, const StepTrack& track,
        {1, trouble}},
       columns);
   if (bar.empty() || !absl::StartsWith(line, bar)) return line;
-  // The bar takes what is left.
+  // The bar takes the remaining columns.
   const size_t room = kBarMin + columns - TextWidth(line);
   return absl::StrCat(Bar(done, std::min(room, kBarMax)),
                       line.substr(bar.size()));

@@ -1,4 +1,4 @@
-// RunLine: one line that says how a job goes, for a terminal of any width.
+// RunLine: one line with a job's progress, for a terminal of any width.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_RUN_LINE_H_
@@ -15,13 +15,13 @@ namespace rollcall {
 
 // `[####----]  600/1200  50%  loss 3.2100  6688 tokens/s  2 min 5 s left  3
 // ranks on 3 of 4 nodes  generation 2  local-3 is missing`, at most `columns`
-// wide. In a narrow terminal the less important parts are left out: a node that
-// is missing or slow stays longest, then the step.
+// wide. On a narrow terminal the less important parts are left out. A missing
+// or slow node is the most important part, then the step.
 std::string RunLine(const v1::JobStatus& status, const StepTrack& track,
                     absl::Time now, size_t columns);
 
-// Which nodes are lost, silent or behind, and that no step is done; empty:
-// nothing is known to be wrong.
+// The nodes that are lost, silent or behind, and whether no step is made;
+// empty: no problem is known.
 std::string TroubleText(const v1::JobStatus& status, const StepTrack& track,
                         absl::Time now);
 

@@ -8,10 +8,10 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kWindow = absl::Seconds(30);
-// A shorter time says little of the speed.
+// A shorter time does not give a reliable speed.
 constexpr absl::Duration kSpeedAfter = absl::Seconds(2);
-// Heartbeats carry the steps, one in some 1.7 s, so a healthy node seems to
-// stand still for that long.
+// Heartbeats carry the steps, about one in 1.7 s, so for that long a healthy
+// node seems to make no step.
 constexpr absl::Duration kStillAfter = absl::Seconds(10);
 constexpr size_t kMovesMax = 256;
 constexpr size_t kLossesMax = 512;
@@ -24,7 +24,7 @@ void StepTrack::Heard(const v1::JobStatus& status, absl::Time now) {
   const bool another =
       std::exchange(generation_, status.generation()) != status.generation();
   if (another || !running_) {
-    // The time between two worlds is not the speed of either.
+    // The time between two worlds must not count for the speed.
     moves_.clear();
     moved_at_ = now;
     nodes_.clear();
@@ -37,7 +37,7 @@ void StepTrack::Heard(const v1::JobStatus& status, absl::Time now) {
 void StepTrack::TakeStep(const v1::JobStatus& status, absl::Time now) {
   const uint64_t step = status.step();
   if (!moves_.empty() && moves_.back().step == step) return;
-  // Ranks that started from a checkpoint repeat steps.
+  // Ranks that restart from a checkpoint repeat steps.
   if (!moves_.empty() && moves_.back().step > step) moves_.clear();
   while (!moves_.empty() &&
          (now - moves_.front().at > kWindow || moves_.size() >= kMovesMax)) {

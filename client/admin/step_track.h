@@ -1,8 +1,8 @@
-// StepTrack: how the steps of a job went, as far as its states were heard: the
-// speed, the time left, the losses, and who has not moved for long.
+// StepTrack: the steps of a job, from the states that were received: the speed,
+// the remaining time, the losses, and the nodes that have not moved for long.
 //
-// Pure: the time comes in. Its memory is bounded; one entry per node of the
-// latest state. Thread rule: one thread.
+// Pure: the time is an argument. The memory is bounded, with one entry per node
+// of the latest state. Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_STEP_TRACK_H_
 #define ROLLCALL_CLIENT_ADMIN_STEP_TRACK_H_
 
@@ -23,19 +23,20 @@ class StepTrack {
   void Heard(const v1::JobStatus& status, absl::Time now);
 
   // The time that the remaining steps take at the speed of the last half
-  // minute; infinite: not known, or no step is done.
+  // minute; infinite: not known, or no step is being made.
   absl::Duration Left(absl::Time now) const;
 
-  // How long the running world has done no step; zero: less than some seconds,
-  // or none was ever published.
+  // For how long the running world has made no step; zero: for less than some
+  // seconds, or no step was ever published.
   absl::Duration Stalled(absl::Time now) const;
 
-  // The running nodes whose own step has not changed for some seconds while
-  // the job's did, by name. Nodes that publish no steps are not judged.
+  // The names of the running nodes whose own step has not changed for some
+  // seconds while the job's step has. Nodes that publish no steps are not
+  // judged.
   std::vector<std::string> Behind(absl::Time now) const;
 
-  // The losses since the first state, the oldest first. The longer it lasts,
-  // the more steps one of them stands for.
+  // The losses since the first state, the oldest first. The more losses were
+  // reported, the more of them one entry stands for.
   const std::vector<double>& losses() const { return losses_; }
 
  private:
@@ -53,13 +54,13 @@ class StepTrack {
   uint64_t steps_ = 0;
   // The job's steps of the last half minute, the oldest first.
   std::deque<Moved> moves_;
-  // Since then, the running world has done no step.
+  // The time of the running world's last step.
   absl::Time moved_at_ = absl::InfiniteFuture();
   // The running nodes that publish steps.
   std::map<std::string, Moved> nodes_;
   std::vector<double> losses_;
-  // How many reported losses one entry stands for, and how many were left out
-  // since the last entry.
+  // The number of reported losses that one entry stands for, and the number
+  // left out since the last entry.
   size_t stride_ = 1;
   size_t skipped_ = 0;
 };

@@ -37,8 +37,8 @@ std::string DrawScreen(const std::vector<ScreenLine>& before,
     const ScreenLine line = row < after.size() ? after[row] : ScreenLine();
     if (old == line) continue;
     const std::string style = colours ? StyleCode(line.style) : "";
-    // Erased first: at the end of a full line the cursor stands on its last
-    // character.
+    // Each line is erased before it is written: after a full line the cursor is
+    // on its last character, which would then be erased.
     absl::StrAppend(&bytes, "\033[", row + 1, ";1H\033[K", style, line.text,
                     style.empty() ? "" : "\033[0m");
   }

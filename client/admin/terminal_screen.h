@@ -1,5 +1,5 @@
-// TerminalScreen: what a terminal gets for a full screen of lines, and what
-// gives it back.
+// TerminalScreen: the bytes that show a full screen of lines on a terminal, and
+// the bytes that restore the terminal.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_TERMINAL_SCREEN_H_
@@ -12,14 +12,14 @@
 
 namespace rollcall {
 
-// Changes to the alternate screen, without a cursor and without wrapping, and
-// clears it.
+// Switches to the alternate screen, hides the cursor, turns wrapping off, and
+// clears the screen.
 std::string EnterScreen();
-// Returns to the screen and the cursor of before. Harmless without EnterScreen.
+// Returns to the previous screen and cursor. Harmless without EnterScreen.
 std::string LeaveScreen();
 
-// Only the lines that differ. `before`: what the screen shows; empty: nothing
-// is known of it, and it is cleared. `colours`: lines may have a style.
+// Writes only the lines that differ. `before`: what the screen shows; empty:
+// unknown, so the screen is cleared. `colours`: lines may have a style.
 std::string DrawScreen(const std::vector<ScreenLine>& before,
                        const std::vector<ScreenLine>& after, bool colours);
 

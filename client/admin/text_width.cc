@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// Longer texts do not fit any screen.
+// Longer texts do not fit on any screen.
 constexpr size_t kTextBytesMax = 4096;
 
 struct Range {
@@ -45,7 +45,8 @@ bool IsIn(const Range (&ranges)[kCount], uint32_t code) {
   });
 }
 
-// Takes the first character from a text of valid UTF-8.
+// Removes the first character from `text`, which is valid UTF-8, and returns
+// it.
 absl::string_view TakeCharacter(absl::string_view& text) {
   size_t bytes = 1;
   while (bytes < text.size() && (text[bytes] & 0xC0) == 0x80) ++bytes;

@@ -1,7 +1,7 @@
 // Text width: how many columns of a terminal a text takes.
 //
-// A terminal decides this itself. Where terminals differ, the wider answer is
-// given, so that a text that is cut to a width never wraps.
+// Each terminal decides this itself. If terminals differ, the larger width is
+// returned, so that a text that is cut to a width never wraps.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_TEXT_WIDTH_H_
@@ -14,13 +14,14 @@
 
 namespace rollcall {
 
-// The columns that a text of valid UTF-8 without control characters takes.
+// The number of columns of a text that is valid UTF-8 without control
+// characters.
 size_t TextWidth(absl::string_view text);
 
-// Text from anywhere, without control characters and cut to `columns`.
+// Any text, without control characters and cut to `columns`.
 std::string FitText(absl::string_view text, size_t columns);
 
-// The same, filled with spaces to exactly `columns`.
+// The result of FitText, filled with spaces to exactly `columns`.
 std::string PadText(absl::string_view text, size_t columns);
 
 }  // namespace rollcall

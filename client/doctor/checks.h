@@ -1,5 +1,5 @@
-// What the checks share, and the list of checks of each group. Internal to this
-// folder.
+// Definitions that the checks share, and the list of checks of each group.
+// Internal to this folder.
 #ifndef ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
 #define ROLLCALL_CLIENT_DOCTOR_CHECKS_H_
 
@@ -17,14 +17,15 @@ namespace rollcall {
 // The subject of findings about the node as a whole.
 inline constexpr char kNode[] = "node";
 
-// The facts that the node could not find out. An entry that a check looked up
-// is shown by that check; the others are shown by the check `facts`.
+// The facts that the node could not find out. An entry that a check has looked
+// up is reported by that check; the other entries are reported by the check
+// `facts`.
 class MissingFacts {
  public:
   explicit MissingFacts(const v1::Facts& facts)
       : facts_(facts), used_(facts.missing_size(), false) {}
 
-  // The entry for `fact`, or for a fact that contains it ("gpus.0" for
+  // The entry for `fact`, or for a fact that contains it ("gpus.0" contains
   // "gpus.0.retired_pages"); null: none.
   const v1::MissingFact* Find(absl::string_view fact);
   // The first entry for `fact` or a part of it; null: none.
@@ -42,7 +43,7 @@ struct Examined {
   MissingFacts& missing;
 };
 
-// Takes the findings of one check.
+// Collects the findings of one check.
 class FindingList {
  public:
   FindingList(std::string check, std::vector<Finding>& to)
@@ -53,7 +54,8 @@ class FindingList {
   void Ok(std::string subject, std::string found);
   void NotApplicable(std::string found);
   void Unknown(std::string subject, std::string found, std::string mend = "");
-  // With the entry's reason and remedy if `missing` is not null; else `found`.
+  // If `missing` is not null, the finding has its reason and remedy; else it
+  // has `found`.
   void Unknown(std::string subject, const v1::MissingFact* missing,
                std::string found);
 
@@ -72,12 +74,12 @@ std::vector<NamedCheck> SystemChecks();
 std::vector<NamedCheck> InfinibandChecks();
 std::vector<NamedCheck> GpuChecks();
 
-// Whether libibverbs can open the device of this port, but the limit on locked
-// memory is too low to register memory with it: `unusable` is the reason of the
-// fact infiniband.memlock.
+// Whether libibverbs can open this port's device, but the limit on locked
+// memory is too low to register memory with it. Then `unusable` has the reason
+// of the fact infiniband.memlock.
 bool IsShortOfMemlock(const Examined& node, const v1::InfinibandPort& port);
 
-// The first few items, and how many more there are.
+// The first few items, and the number of further items.
 std::string ListText(const std::vector<std::string>& items);
 
 }  // namespace rollcall

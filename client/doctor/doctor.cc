@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-// Items shown in one line.
+// The most items that are shown in one line.
 constexpr size_t kListed = 8;
 
 // "gpus.0.retired_pages" and "gpus.0" are part of "gpus.0"; "gpus.01" is not.
@@ -118,7 +118,8 @@ std::vector<Finding> Diagnose(const v1::Facts& facts,
       named.check(node, to);
     }
   }
-  // Last: the missing facts that no check above looked up.
+  // Comes last, because it reports the missing facts that no check above has
+  // looked up.
   FindingList rest("facts", findings);
   const auto unused = missing.Unused();
   for (const v1::MissingFact* fact : unused) {

@@ -1,9 +1,10 @@
 // The node doctor: checks the facts of one node.
 //
 // Pure: facts in, findings out. It reads nothing from the system, repairs
-// nothing, and compares no nodes: the daemon, which has the facts of all nodes,
-// does that. What a check needs and the facts do not have (what the node's name
-// resolves to, whether a process can be started) comes in as DoctorOptions.
+// nothing, and does not compare nodes; the daemon, which has the facts of all
+// nodes, compares them. If a check needs something that is not in the facts
+// (what the node's name resolves to, whether a process can be started), it
+// comes in as DoctorOptions.
 //
 // Facts are not trusted: any size or value in them is accepted, and none ends
 // the process. The number of findings is bounded by the number of entries in
@@ -33,24 +34,24 @@ struct OwnName {
   };
   std::string name;
   Kind kind = Kind::kUnclear;
-  // kFound: all of its addresses, as text.
+  // kFound: all addresses of the name, as text.
   std::vector<std::string> addresses;
 };
 
-// Something that was tried on this node, and its result.
+// The result of a trial: an action on this node that may fail.
 struct Trial {
   std::string check;
   std::string subject;
   // What went wrong; empty: it worked.
   std::string error;
-  // If it failed: as in Finding.
+  // The severity of the finding if the trial failed.
   Severity severity = Severity::kFatal;
   std::string expected;
   std::string why;
   std::string mend;
 };
 
-// How far this node's clock is from its daemon's.
+// How far this node's clock differs from its daemon's.
 struct DaemonClock {
   // This node's clock minus the daemon's; nullopt: unknown.
   std::optional<absl::Duration> offset;
@@ -60,9 +61,9 @@ struct DaemonClock {
   std::string unknown_reason;
 };
 
-// The daemon read its clock, `told`, at some time between `asked` and
-// `answered` of this node's clock. If we assume the middle of the two, the
-// error is at most half of their distance.
+// The daemon read its clock, with the result `told`, at an unknown time between
+// `asked` and `answered` of this node's clock. If we assume that it was in the
+// middle of the two, the error is at most half of their distance.
 DaemonClock CompareClocks(absl::Time asked, absl::Time told,
                           absl::Time answered);
 
@@ -75,13 +76,14 @@ struct DoctorOptions {
   std::optional<OwnName> own_name;
   // RLIMIT_MEMLOCK does not apply to this process (see MayLockMemory).
   bool may_lock_memory = false;
-  // The agent is connected to its daemon, so one of its addresses works.
+  // The agent is connected to its daemon, so at least one of the node's
+  // addresses works.
   bool daemon_reached = false;
   std::vector<Trial> trials;
 };
 
 // Runs all checks, in the order of their lists. Returns at least one finding
-// for each, and one for each trial.
+// for each check, and one for each trial.
 std::vector<Finding> Diagnose(const v1::Facts& facts,
                               const DoctorOptions& options);
 

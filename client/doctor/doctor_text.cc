@@ -56,8 +56,8 @@ std::string Rows(const std::vector<Finding>& shown) {
   return text;
 }
 
-// The text in lines of at most kLineMax, each indented by `indent` spaces; a
-// longer word gets its own line.
+// `text` in lines of at most kLineMax characters, each indented by `indent`
+// spaces. A longer word gets its own line.
 std::string Wrapped(const std::string& text, size_t indent) {
   std::string wrapped, line;
   const auto end_line = [&] {
@@ -75,7 +75,7 @@ std::string Wrapped(const std::string& text, size_t indent) {
   return wrapped;
 }
 
-// Each way to fix something, once.
+// Each way to fix a problem, once.
 std::string Mends(const std::vector<Finding>& shown) {
   std::vector<std::pair<std::string, std::string>> said;
   std::string text;

@@ -25,9 +25,9 @@
 
 namespace rollcall {
 
-// One aligned line per finding, worst first; then how to fix each kind of them;
-// last, the count of each severity. `all`: also show what is ok or not
-// applicable. Ends with a newline.
+// One aligned line per finding, worst first; then how to fix each kind of
+// problem; last, the count of each severity. `all`: also show findings that are
+// ok or not applicable. Ends with a newline.
 std::string DoctorTable(const std::vector<Finding>& findings, bool all);
 
 nlohmann::ordered_json DoctorJson(absl::string_view node,

@@ -23,7 +23,7 @@ enum class Severity {
   // A run works, but slower or with less than the node should have.
   kWarning,
   // A run would fail or lose a device now, but the problem may end by itself or
-  // by a reset: try again.
+  // after a reset, so a later retry may succeed.
   kRetryable,
   // A person must fix something before this node can run ranks.
   kFatal,
@@ -47,16 +47,17 @@ struct Finding {
 // "ok", "warning", "not applicable"...
 absl::string_view Word(Severity severity);
 
-// The severity of the worst one; kNotApplicable if there is none.
+// The highest severity of the findings; kNotApplicable if there are none.
 Severity Worst(const std::vector<Finding>& findings);
 
-// 0; 10: a warning, or something unknown; 20: retryable; 30: fatal.
+// The exit code: 0; 10: a warning, or something unknown; 20: retryable; 30:
+// fatal.
 int ExitCode(Severity worst);
 
 // Sorts stably, worst first.
 std::vector<Finding> WorstFirst(std::vector<Finding> findings);
 
-// The count of each severity; has an entry for all severities.
+// The number of findings of each severity; has an entry for every severity.
 std::map<Severity, int> Count(const std::vector<Finding>& findings);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// GPUs, their driver and NCCL.
+// Checks of GPUs, their driver and NCCL.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,11 +19,12 @@ using Gpu = v1::Gpu;
 
 constexpr char kNoGpu[] = "no NVIDIA GPU is known";
 
-// A GPU can remap 512 rows, 8 per bank; with more, or if a row cannot be
+// A GPU can remap 512 rows, 8 per bank. If it needs more, or if a row cannot be
 // remapped, it qualifies for replacement (NVIDIA GPU Memory Error Management,
-// "RMA Policy"). An older GPU can retire 64 pages (the same, "Row Remapping"),
-// and DCGM's diagnostic fails it at 63 (DCGM_LIMIT_MAX_RETIRED_PAGES). Our
-// choice: at half of the smaller figure it is time to plan the replacement.
+// "RMA Policy"). An older GPU can retire 64 pages (the same document, "Row
+// Remapping"), and DCGM's diagnostic fails it at 63
+// (DCGM_LIMIT_MAX_RETIRED_PAGES). Our choice: the replacement should be planned
+// at half of the smaller number.
 constexpr uint32_t kRetiredMany = 32;
 
 std::string Name(const Gpu& gpu) { return absl::StrCat("gpu ", gpu.index()); }
@@ -34,8 +35,8 @@ uint32_t CountGpus(const v1::Facts& facts) {
   return std::max(facts.gpu_count(), static_cast<uint32_t>(facts.gpus_size()));
 }
 
-// The entry for a missing fact of a GPU: of this GPU, or of all GPUs if NVML
-// lacks the call; null: none.
+// The entry for a missing fact of this GPU, or of all GPUs if NVML lacks the
+// call; null: none.
 const v1::MissingFact* Missing(const Examined& node, const Gpu& gpu,
                                const char* field) {
   const v1::MissingFact* own =
@@ -52,7 +53,7 @@ const v1::MissingFact* WhyCut(const Examined& node) {
              : node.missing.Find(absl::StrCat("gpus.", node.facts.gpus_size()));
 }
 
-// "13.0" as {13, 0}, "2.28.9" as {2, 28, 9}; empty: no version.
+// "13.0" as {13, 0}, "2.28.9" as {2, 28, 9}; empty: not a version.
 std::vector<uint32_t> Version(absl::string_view text) {
   std::vector<uint32_t> numbers;
   for (const absl::string_view piece : absl::StrSplit(text, '.')) {
@@ -63,8 +64,8 @@ std::vector<uint32_t> Version(absl::string_view text) {
   return numbers;
 }
 
-// True if no GPU can be checked; then the finding is added and the check is
-// done.
+// True if there is no GPU to check; then the finding has been added and the
+// check is complete.
 bool NoDetails(const Examined& node, FindingList& to) {
   if (node.facts.gpus_size() > 0) return false;
   if (CountGpus(node.facts) == 0) {
@@ -76,7 +77,8 @@ bool NoDetails(const Examined& node, FindingList& to) {
 }
 
 void CheckCount(const Examined& node, FindingList& to) {
-  // GPUs in the kernel's list that the environment variables leave visible.
+  // The number of GPUs in the kernel's list that the environment variables
+  // leave visible.
   const uint32_t visible = node.facts.gpu_count();
   const auto opened = static_cast<uint32_t>(node.facts.gpus_size());
   const v1::MissingFact* cut = WhyCut(node);
@@ -86,7 +88,7 @@ void CheckCount(const Examined& node, FindingList& to) {
   constexpr char kMend[] =
       "Check dmesg for Xid errors, reset the GPU (`nvidia-smi --gpu-reset`) or "
       "the machine; if the error comes back, replace the GPU.";
-  // WSL2 has no files of GPUs: without NVML's answer there is no count.
+  // WSL2 has no files for GPUs, so without NVML's answer there is no count.
   const bool counted = visible > 0 || cut == nullptr;
   if (counted && visible < node.options.gpus_expected) {
     return to.Add(
@@ -99,7 +101,7 @@ void CheckCount(const Examined& node, FindingList& to) {
     const v1::MissingFact* missing = node.missing.Find(Fact(gpu));
     if (missing == nullptr || missing == cut) continue;
     lost = true;
-    // If some GPUs are hidden from the ranks, it may be one of those.
+    // If some GPUs are hidden from the ranks, the lost GPU may be a hidden one.
     to.Add(visible < opened ? Severity::kWarning : Severity::kFatal, Name(gpu),
            missing->reason(), "NVML opens it", kWhy, kMend);
   }
@@ -150,7 +152,7 @@ void CheckEcc(const Examined& node, FindingList& to) {
   for (const Gpu& gpu : node.facts.gpus()) {
     if (gpu.ecc_errors_uncorrected() > 0) {
       // NVIDIA GPU Memory Error Management: a process that hits a contained
-      // error is ended, other processes continue without a reset; the reset
+      // error is ended, and other processes continue without a reset. A reset
       // remaps the row.
       to.Add(
           Severity::kWarning, Name(gpu),
@@ -201,7 +203,7 @@ void CheckRetiredPages(const Examined& node, FindingList& to) {
 }
 
 // NVML's reasons, by their names in nvml.h (nvmlClocksEventReason...). `bad`:
-// the hardware protects itself; the others occur in normal operation.
+// the hardware protects itself; the other reasons occur in normal operation.
 struct ThrottleReason {
   const char* name;
   bool bad;
@@ -216,7 +218,7 @@ constexpr char kPower[] =
 constexpr ThrottleReason kThrottleReasons[] = {
     {"gpu_idle", false, ""},
     {"applications_clocks_setting", false, ""},
-    // The work uses all the power that the GPU may draw.
+    // The work needs more power than the GPU may draw.
     {"sw_power_cap", false, ""},
     {"sync_boost", false, ""},
     {"display_clock_setting", false, ""},
@@ -260,8 +262,8 @@ void CheckThrottle(const Examined& node, FindingList& to) {
   }
 }
 
-// Compares GPUs of one model: cards whose bridges use only some of their links
-// have the same number of active links on each card.
+// Compares GPUs of one model. On cards whose bridges use only some of the
+// links, all cards have the same number of active links.
 void CheckNvlink(const Examined& node, FindingList& to) {
   if (NoDetails(node, to)) return;
   std::map<std::string, std::map<uint32_t, int>> like;
@@ -302,8 +304,8 @@ void CheckNvlink(const Examined& node, FindingList& to) {
   }
 }
 
-// The oldest driver for a CUDA of this major version: "Minor Version
-// Compatibility" of NVIDIA's CUDA Compatibility, table 1.
+// The oldest driver that supports this CUDA major version; from NVIDIA's CUDA
+// Compatibility, "Minor Version Compatibility", table 1.
 struct CudaDriver {
   uint32_t cuda;
   uint32_t driver;
@@ -373,9 +375,10 @@ void CheckNccl(const Examined& node, FindingList& to) {
              : "Name the library with --nccl-lib, or install libnccl2.");
 }
 
-// The first NCCL release with code for an architecture, by the makefiles/
-// common.mk of its tags: compute_80, compute_90, compute_100 with compute_120.
-// Older ones have no kernel that such a GPU can run without a translation.
+// The first NCCL release with code for an architecture, from
+// makefiles/common.mk of its tags: compute_80, compute_90, compute_100 with
+// compute_120. Older releases have no kernel that such a GPU can run without a
+// translation.
 struct FirstNccl {
   uint32_t major;
   std::vector<uint32_t> nccl;
@@ -386,7 +389,7 @@ void CheckNcclVersion(const Examined& node, FindingList& to) {
       {8, {2, 7, 3}}, {9, {2, 15, 1}}, {10, {2, 25, 1}}, {12, {2, 25, 1}}};
   if (NoDetails(node, to)) return;
   const std::string& text = node.facts.versions().nccl();
-  // The check `nccl` says why.
+  // The check `nccl` reports the reason.
   if (text.empty()) return to.NotApplicable("no NCCL is known");
   const std::vector<uint32_t> nccl = Version(text);
   if (nccl.empty()) {

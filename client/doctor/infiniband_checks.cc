@@ -1,9 +1,9 @@
 // Ports of RDMA devices: InfiniBand, RoCE, EFA.
 //
 // The checks follow NCCL's user guide ("NIC-level diagnostics"): ports are
-// Active and not Down, Init or Armed, the physical state is LinkUp, all have
-// one link layer, and the rate is the expected one. States have the kernel's
-// names (sysfs.c of drivers/infiniband/core).
+// Active and not Down, Init or Armed, the physical state is LinkUp, all ports
+// have the same link layer, and the rate is the expected one. The names of
+// states are the kernel's (sysfs.c in drivers/infiniband/core).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -28,22 +28,23 @@ std::string Name(const Port& port) {
 
 bool IsActive(const Port& port) { return port.state() == "ACTIVE"; }
 
-// The entry for a missing fact of a port; the field's value then has no
-// meaning.
+// The entry for a missing fact of a port. If there is one, the value of the
+// port's field has no meaning.
 const v1::MissingFact* Missing(const Examined& node, const Port& port,
                                const char* field) {
   return node.missing.Find(
       absl::StrCat("infiniband.", port.device(), ".", field));
 }
 
-// True if there is no port; then the finding is added and the check is done.
+// True if there is no port; then the finding has been added and the check is
+// complete.
 bool NoPort(const Examined& node, FindingList& to) {
   if (node.facts.infiniband_size() > 0) return false;
   to.NotApplicable("no RDMA device is known");
   return true;
 }
 
-// The first of these checks; it also reports why no device is known.
+// The first check of this file; it also reports why no device is known.
 void CheckUsable(const Examined& node, FindingList& to) {
   if (node.facts.infiniband().empty()) {
     if (const auto* missing = node.missing.FindBelow("infiniband")) {
@@ -135,7 +136,7 @@ void CheckPhysicalState(const Examined& node, FindingList& to) {
   if (NoPort(node, to)) return;
   bool judged = false;
   for (const Port& port : node.facts.infiniband()) {
-    // The check `hca-state` reports the others.
+    // The check `hca-state` reports ports that are not active.
     if (!IsActive(port)) continue;
     judged = true;
     if (port.phys_state() == "LinkUp") {
@@ -246,8 +247,8 @@ void CheckLid(const Examined& node, FindingList& to) {
   if (!judged) to.NotApplicable("no InfiniBand port is ACTIVE");
 }
 
-// NCCL uses RoCE v2 GIDs unless NCCL_IB_ROCE_VERSION_NUM says otherwise (user
-// guide, default 2).
+// NCCL uses RoCE v2 GIDs unless NCCL_IB_ROCE_VERSION_NUM has another version
+// (user guide, default 2).
 void CheckRoceGid(const Examined& node, FindingList& to) {
   if (NoPort(node, to)) return;
   bool judged = false;

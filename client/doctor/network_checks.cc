@@ -1,4 +1,4 @@
-// Addresses, the node's own name, links and their MTU.
+// Checks of addresses, the node's own name, links and their MTU.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -55,7 +55,7 @@ void CheckAddress(const Examined& node, FindingList& to) {
 }
 
 // Gloo and other programs look up their own host name, listen at the address
-// that they get, and send it to their peers (pytorch issues 85300 and 150532).
+// that they find, and send it to their peers (pytorch issues 85300 and 150532).
 void CheckOwnName(const Examined& node, FindingList& to) {
   constexpr char kWhy[] =
       "Gloo and other libraries look up the node's own name and send the "
@@ -104,9 +104,9 @@ void CheckOwnName(const Examined& node, FindingList& to) {
   to.Ok(own.name, absl::StrCat("resolves to ", ListText(usable)));
 }
 
-// Whether frames can leave the machine through this interface. The kinds that
-// only exist inside it have the kernel's names: rtnl_link_ops.kind in its
-// drivers.
+// Whether frames can leave the machine through this interface. Interface kinds
+// that exist only inside the machine are listed by the kernel's names
+// (rtnl_link_ops.kind in its drivers).
 bool LeavesMachine(const v1::Interface& interface) {
   static const std::set<std::string> kInside = {"tun", "dummy", "ifb", "nlmon"};
   return !interface.loopback() && !IsLocalBridge(interface.name()) &&

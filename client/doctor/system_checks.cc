@@ -1,7 +1,7 @@
-// Limits, memory, clock, folders and /proc.
+// Checks of limits, memory, clock, folders and /proc.
 //
-// Each threshold names its source; if there is none, the comment says that the
-// figure is our choice.
+// The comment of each threshold has its source, or says that the value is our
+// choice.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -21,31 +21,31 @@ constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kMemlockOldDefault = 64 << 10;
 
 // Ray's "Best practices for deploying large clusters" asks for at least 65535.
-// NCCL's user guide ("File Descriptors") counts over 32 Ki descriptors per
+// NCCL's user guide ("File Descriptors") counts more than 32 Ki descriptors per
 // process for 144 ranks with 16 GIN contexts, and raises the limit to 131072.
 constexpr uint64_t kNofileMin = 65535;
 
 // Docker's own default is 64 MiB (docker run, --shm-size).
 constexpr uint64_t kShmDockerDefault = 64 << 20;
 
-// Swapped-out pages of idle services do no harm. Our choice: what a few of them
-// need.
+// Swapped-out pages of idle services do no harm. Our choice: the amount that a
+// few such services have.
 constexpr uint64_t kSwapIdle = 64 << 20;
 
 // Kubernetes evicts pods when less than 10% of a node's file system is free
 // ("Node-pressure Eviction", nodefs.available<10%). On a large file system a
 // smaller share is enough. Our choice: space for a checkpoint of 7.5 billion
-// parameters, with Adam in mixed precision 16 bytes each (ZeRO, arXiv
+// parameters with 16 bytes each, as for Adam in mixed precision (ZeRO, arXiv
 // 1910.02054, section 3.1).
 constexpr uint64_t kFreeShare = 10;
 constexpr uint64_t kFreeEnough = uint64_t{120} * 1000 * 1000 * 1000;
-// With less a run cannot even write its world file, hostfile and ids. Our
-// choice; the trials that write to a folder (client/agent/node_trials) use the
-// same figure.
+// With less free space a run cannot even write its world file, hostfile and
+// ids. Our choice; the trials that write to a folder (client/agent/node_trials)
+// use the same value.
 constexpr uint64_t kFreeMin = 16 << 20;
 
-// Whether a port that NCCL uses by default fails with this limit: it was tried,
-// or the limit is not above the kernel's default.
+// Whether NCCL's use of a port fails with this limit: registering memory has
+// already failed, or the limit is at most the kernel's default.
 bool StopsNccl(const Examined& node, uint64_t limit) {
   const auto& ports = node.facts.infiniband();
   return std::any_of(
@@ -63,7 +63,7 @@ void CheckMemlock(const Examined& node, FindingList& to) {
   }
   const uint64_t limit = node.facts.limits().memlock_bytes();
   const std::string found = BytesText(limit);
-  // mlock(2): the limit does not apply to a process with CAP_IPC_LOCK; RDMA
+  // mlock(2): the limit does not apply to a process with CAP_IPC_LOCK. RDMA
   // drivers check the same capability.
   if (limit == kUnlimited) return to.Ok(kNode, found);
   if (node.options.may_lock_memory) {
@@ -91,8 +91,8 @@ void CheckMemlock(const Examined& node, FindingList& to) {
                   "an RDMA device, it cannot be used.",
                   mend);
   }
-  // NCCL's user guide, "Troubleshooting NCCL errors" of InfiniBand: if the
-  // limit is too low, ibv_reg_mr and ibv_create_qp fail; it should be
+  // NCCL's user guide, "Troubleshooting NCCL errors" for InfiniBand: if the
+  // limit is too low, ibv_reg_mr and ibv_create_qp fail; the limit should be
   // unlimited.
   to.Add(StopsNccl(node, limit) ? Severity::kFatal : Severity::kWarning, kNode,
          found, "unlimited",
@@ -104,7 +104,7 @@ void CheckMemlock(const Examined& node, FindingList& to) {
 void CheckNofile(const Examined& node, FindingList& to) {
   const v1::MissingFact* missing = node.missing.Find("limits.nofile");
   const uint64_t limit = node.facts.limits().nofile();
-  // No process has a limit of 0: it could not open a file.
+  // A process with a limit of 0 could not open a file, so 0 means unknown.
   if (missing != nullptr || limit == 0) {
     return to.Unknown(kNode, missing, "the limit is not known");
   }
@@ -131,9 +131,9 @@ void CheckShm(const Examined& node, FindingList& to) {
   std::string found = BytesText(size);
   if (size >= kShmMin) return to.Ok(kNode, found);
   if (size == kShmDockerDefault) found += ", Docker's default";
-  // NCCL's user guide ("Shared memory"): a segment of 4 MiB per connection;
-  // without space its initialization fails. PyTorch's README recommends
-  // --ipc=host or --shm-size for data loaders with workers.
+  // NCCL's user guide ("Shared memory"): each connection needs a segment of 4
+  // MiB, and without space NCCL's initialization fails. PyTorch's README
+  // recommends --ipc=host or --shm-size for data loaders with workers.
   to.Add(
       Severity::kWarning, kNode, found,
       absl::StrCat("at least ", BytesText(kShmMin)),
@@ -176,7 +176,7 @@ void CheckHugepages(const Examined& node, FindingList& to) {
   if (mode.empty()) return to.NotApplicable("the kernel has none");
   if (mode == "always" || mode == "madvise") return to.Ok(kNode, mode);
   if (mode != "never") return to.Unknown(kNode, mode);
-  // The modes are described in the kernel's admin-guide/mm/transhuge. PyTorch's
+  // The kernel's admin-guide/mm/transhuge describes the modes. PyTorch's
   // tutorial on tuning for AWS Graviton turns huge pages on with
   // THP_MEM_ALLOC_ENABLE=1, which requests them with madvise(2).
   to.Add(Severity::kWarning, kNode, mode, "madvise or always",

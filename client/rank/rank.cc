@@ -37,7 +37,8 @@ v1::RankHello Hello(const RankLocation& place, bool elastic) {
   return hello;
 }
 
-// The agent ends the connection of a rank whose message it cannot read.
+// Checked here, because the agent ends the connection of a rank whose message
+// it cannot read.
 absl::Status CheckExchange(absl::string_view key, absl::string_view value) {
   const bool printable =
       std::all_of(key.begin(), key.end(),
@@ -56,8 +57,8 @@ absl::Status CheckExchange(absl::string_view key, absl::string_view value) {
   return absl::OkStatus();
 }
 
-// A world from an agent of another version must not make this process read past
-// the end of a vector.
+// A world from an agent of another version must not make this process read
+// beyond the end of a list.
 absl::Status CheckWorld(const v1::RankWorld& world) {
   const v1::World& table = world.world();
   const int members = table.members_size();
@@ -169,7 +170,8 @@ absl::StatusOr<v1::StoreResult> Rank::Store(v1::StoreOperation operation,
   v1::RankMessage message;
   message.mutable_store()->set_generation(generation());
   *message.mutable_store()->mutable_operation() = std::move(operation);
-  // The agent ends the connection of a rank whose message it cannot read.
+  // Checked here, because the agent ends the connection of a rank whose message
+  // it cannot read.
   if (message.ByteSizeLong() > kRankMessageBytesMax) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, "an operation of ", message.ByteSizeLong(),
@@ -271,7 +273,7 @@ void Rank::Finished(int exit_code, absl::string_view reason, bool permanent) {
   v1::RankMessage message;
   v1::RankFinished& finished = *message.mutable_finished();
   finished.set_generation(generation());
-  // As wait(2) reports it.
+  // The range of exit codes that wait(2) reports.
   finished.set_exit_code(static_cast<uint32_t>(exit_code) & 0xff);
   finished.set_reason(
       Printable(std::string(reason), Limits::stderr_tail_bytes, true));

@@ -18,9 +18,9 @@
 // A process that is not elastic is stopped by a signal, and a new one started.
 //
 // Thread rule: any thread may call any function. While NextWorld runs, no other
-// thread may use what it replaces (world() and all that is read from it). What
-// a training loop asks at each step (lost, aborted, noticed) is one atomic
-// load.
+// thread may use what it replaces (world() and everything that is read from
+// it). The functions that a training loop calls at each step (lost, aborted,
+// noticed) are one atomic load each.
 #ifndef ROLLCALL_CLIENT_RANK_RANK_H_
 #define ROLLCALL_CLIENT_RANK_RANK_H_
 
@@ -42,13 +42,14 @@ namespace rollcall {
 struct RankOptions {
   // How long Attend waits for the first world.
   absl::Duration timeout = absl::Seconds(30);
-  // The process stays alive over a change of world: see above.
+  // The process stays alive over a change of world; see the top of this file.
   bool elastic = false;
 };
 
-// The numbers (1, 2, ...) of the collective of this world that a rank entered
-// last and of the one that it left last. A collective has the same number on
-// all ranks. With these the daemon finds the rank that the others wait for.
+// The numbers (1, 2, ...) of two collectives of this world: the one that a rank
+// has entered last, and the one that it has left last. A collective has the
+// same number on all ranks, so the daemon can find the rank that the others
+// wait for.
 struct RankCollectives {
   uint64_t entered = 0;
   uint64_t left = 0;
@@ -56,16 +57,17 @@ struct RankCollectives {
 
 class Rank {
  public:
-  // Attends the agent that the environment names, and blocks until the world
-  // is known. FAILED_PRECONDITION: no agent started this process; it is then a
-  // world of its own; or the agent is of another version. UNAVAILABLE: the
-  // agent is gone; it may be retried. DEADLINE_EXCEEDED: no world came within
-  // the options' timeout; likewise. ABORTED: a newer process has this local
-  // rank, or there is no world that it was started for; end. INVALID_ARGUMENT,
-  // RESOURCE_EXHAUSTED: the agent does not take it, and says why.
+  // Attends the agent that the environment names, and blocks until the world is
+  // known. FAILED_PRECONDITION: no agent started this process, so it is a world
+  // of its own; or the agent has another version. UNAVAILABLE: the agent is
+  // gone; a retry is safe. DEADLINE_EXCEEDED: no world came within the options'
+  // timeout; a retry is safe. ABORTED: a newer process has this local rank, or
+  // the world that this process was started for no longer exists; end the
+  // process. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the agent does not accept
+  // this process; the message has the reason.
   //
-  // A forked child cannot use the object, nor destroy it: it has to execute
-  // another program or _exit.
+  // A forked child must neither use nor destroy the object; it must execute
+  // another program or call _exit.
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
       const RankOptions& options = RankOptions());
   static absl::StatusOr<std::unique_ptr<Rank>> Attend(
@@ -76,7 +78,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   // --- The world --------------------------------------------------------
-  // Its members, the world commit (master address and port, NCCL ids), this
+  // The members, the world commit (master address and port, NCCL ids), and this
   // rank.
   const v1::RankWorld& world() const;
   uint64_t generation() const;
@@ -85,7 +87,8 @@ class Rank {
   uint32_t local_rank() const;
   // The row of the node that this rank runs on.
   const v1::Member& member() const;
-  // How many ranks of the world share this node's address, this one included.
+  // The number of ranks of the world that share this node's address, including
+  // this one.
   uint32_t ranks_here() const;
 
   // --- Values to and from all ranks -------------------------------------
@@ -101,50 +104,53 @@ class Rank {
                                                     absl::Duration timeout);
 
   // --- The key-value store of the generation -----------------------------
-  // One operation on the store that all ranks share; see store.proto. GET and
-  // WAIT block until the key exists. The store outlives every rank, and
-  // restarts of the daemon; each change is applied once. DEADLINE_EXCEEDED: not
-  // answered within `timeout`; a change may be applied all the same, so do not
-  // repeat an ADD. UNAVAILABLE: the agent is gone (`lost`), or behind with its
-  // work; then try again. Else the codes of StoreResult.
+  // Runs one operation on the store that all ranks share; see store.proto. GET
+  // and WAIT block until the key exists. The store outlives every rank, and
+  // restarts of the daemon; each change is applied once. DEADLINE_EXCEEDED:
+  // there is no answer within `timeout`; a change may still be applied, so do
+  // not repeat an ADD. UNAVAILABLE: the agent is gone (`lost`), or it has too
+  // many requests; in that case try again. Other codes: those of StoreResult.
   absl::StatusOr<v1::StoreResult> Store(
       v1::StoreOperation operation,
       absl::Duration timeout = absl::InfiniteDuration());
 
   // --- To and from the agent --------------------------------------------
   // Publishes that `step` of `steps` is done; `steps` 0: the number is not
-  // known. Never blocks; if several wait to be sent, only the latest is sent.
+  // known. Never blocks. If several messages wait to be sent, only the latest
+  // is sent.
   void Progress(uint64_t step, double loss, double tokens_per_second,
                 uint64_t steps = 0);
 
   // Sets the function that answers when the agent asks where this rank is,
-  // since it has made no progress for long. `where` is called on a separate
-  // thread and must not block, so a rank whose training thread is stuck answers
-  // too. The function given last counts; nullptr: none. When this returns, the
-  // previous function no longer runs. `where` must not call this.
+  // which it does if the rank has made no progress for long. `where` is called
+  // on a separate thread, so a rank whose training thread is stuck answers too.
+  // It must not block. Each call replaces the previous function; nullptr: none.
+  // When this returns, the previous function no longer runs. `where` must not
+  // call this.
   void WhenAsked(std::function<RankCollectives()> where);
 
-  // The connection to the agent has ended: no agent supervises this rank any
-  // more. End.
+  // The connection to the agent has ended, so no agent supervises this rank any
+  // more. End the process.
   bool lost() const;
-  // Once lost: why, for people and as a code; see RankEnd in rank.proto.
+  // Once lost: the reason, as a message and a code; see RankEnd in rank.proto.
   // UNAVAILABLE: the agent is gone.
   absl::Status lost_reason() const;
   // The generation has ended.
   bool aborted() const;
-  // A boundary was asked for in this generation; `notice` says why.
+  // A boundary was asked for in this generation; `notice` has the reason.
   bool noticed() const;
   std::optional<v1::RankNotice> notice() const;
   std::optional<v1::RankAbort> abort() const;
 
   // Calls `wake` once, from any thread, when this generation ends or the agent
-  // is lost; at once if that has happened already. It must not block; use it to
-  // wake code that waits (a collective). The function given last counts, and
-  // only until NextWorld; the previous one may still run when it is replaced.
+  // is lost, or at once if that has already happened. `wake` must not block;
+  // use it to wake code that waits (a collective). Each call replaces the
+  // previous function, which may still run at that moment. NextWorld removes
+  // the function.
   void WhenOver(std::function<void()> wake);
 
-  // Blocks until this generation ends. DEADLINE_EXCEEDED: not within `timeout`.
-  // UNAVAILABLE: the agent is gone.
+  // Blocks until this generation ends. DEADLINE_EXCEEDED: it has not ended
+  // within `timeout`. UNAVAILABLE: the agent is gone.
   absl::Status AwaitAbort(absl::Duration timeout = absl::InfiniteDuration());
   // Blocks until there is a notice. ABORTED: the generation has ended first.
   absl::Status AwaitNotice();
@@ -153,23 +159,24 @@ class Rank {
   // Answers an abort: the communicator is torn down; the arguments describe the
   // state that this rank has.
   void Stopped(uint64_t completed_step, bool whole_state);
-  // Blocks until there is a next world. CANCELLED: CancelNextWorld. INTERNAL:
-  // the agent sent no valid world. Else the agent is gone: see lost_reason.
+  // Blocks until there is a next world. CANCELLED: CancelNextWorld was called.
+  // INTERNAL: the agent sent an invalid world. Other codes: the agent is gone;
+  // see lost_reason.
   absl::Status NextWorld();
-  // Ends the wait for the next world, now or when it begins: this process is
-  // about to end.
+  // Ends the current or next call of NextWorld, because this process is about
+  // to end.
   void CancelNextWorld();
   // Answers the notice: this rank is at the boundary after `step`.
   void NoticeSeen(uint64_t step);
-  // This process was asked to leave (SIGTERM, SIGUSR1), so its node leaves too:
-  // a notice follows. Never blocks.
+  // Reports that this process was asked to leave (SIGTERM, SIGUSR1). Its node
+  // then leaves too, and a notice follows. Never blocks.
   void AskToLeave();
 
-  // This process is about to end with this exit code (0 to 255). Needed only if
-  // the agent did not start the process (`join --attach`): without this it
-  // counts as failed. `permanent`: it failed and would fail again, so the job
-  // fails, however many restarts are left. Call it right before this object is
-  // destroyed. Never blocks.
+  // Reports that this process is about to end with this exit code (0 to 255).
+  // Needed only if the agent did not start the process (`join --attach`);
+  // without it the process counts as failed. `permanent`: the process failed
+  // and would fail again, so the job fails, even if restarts are left. Call it
+  // right before this object is destroyed. Never blocks.
   void Finished(int exit_code, absl::string_view reason = "",
                 bool permanent = false);
 

@@ -52,7 +52,7 @@ absl::StatusOr<RankLocation> RankLocation::FromEnvironment() {
         absl::StrCat("LOCAL_RANK=", place.local_rank, ": expected less than ",
                      Limits::ranks_per_node_max));
   }
-  // An agent that started no process has set none.
+  // An agent that has not started this process has not set the variable.
   if (std::getenv("ROLLCALL_GENERATION") == nullptr) return place;
   if (absl::Status s = ReadNumber("ROLLCALL_GENERATION", &place.generation);
       !s.ok()) {

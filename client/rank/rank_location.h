@@ -1,8 +1,9 @@
-// RankLocation: socket, local rank and generation of this process, from the
-// environment that its agent or, under `join --attach`, its parent set.
+// RankLocation: socket, local rank and generation of this process. The agent
+// has set them in the environment or, under `join --attach`, the parent
+// process.
 //
-// Pure but for getenv. Every error names the variable, its value and what was
-// expected.
+// Pure except for getenv. Every error names the variable, its value and what
+// was expected.
 #ifndef ROLLCALL_CLIENT_RANK_RANK_LOCATION_H_
 #define ROLLCALL_CLIENT_RANK_RANK_LOCATION_H_
 
@@ -19,7 +20,7 @@ struct RankLocation {
   // ROLLCALL_GENERATION; 0: unset, as under `join --attach`.
   uint64_t generation = 0;
 
-  // FAILED_PRECONDITION: ROLLCALL_SOCKET is not set; no agent started this
+  // FAILED_PRECONDITION: ROLLCALL_SOCKET is not set, so no agent started this
   // process. INVALID_ARGUMENT: a variable has a value that no agent sets.
   static absl::StatusOr<RankLocation> FromEnvironment();
 };

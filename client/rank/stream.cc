@@ -54,7 +54,8 @@ RankStream::RankStream(const std::string& path, const v1::RankHello& hello,
     MutexLock lock(mutex_);
     *first_.emplace_back().mutable_hello() = hello;
   }
-  // The training process's handlers run on its own threads.
+  // This thread blocks all signals, so that the training process's handlers run
+  // on its own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -80,7 +81,7 @@ absl::Status RankStream::Connect(const std::string& path,
   if (!socket_.open() || !wake_fd_.open()) {
     return absl::UnavailableError(absl::StrCat("no socket: ", strerror(errno)));
   }
-  // Not zero, which means no limit.
+  // At least 1 ms, because zero means no limit.
   const timeval wait = absl::ToTimeval(
       std::clamp(timeout, absl::Milliseconds(1), absl::Hours(1)));
   setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
@@ -198,7 +199,8 @@ absl::StatusOr<v1::AgentReply> RankStream::Ask(v1::RankMessage request,
 }
 
 void RankStream::Cancel(uint64_t request, bool of_store) {
-  // To an agent that does not read, nothing piles up.
+  // Removes the request if it is unsent, so that requests do not accumulate for
+  // an agent that does not read.
   const size_t unsent = std::erase_if(first_, [=](const v1::RankMessage& m) {
     return (m.has_exchange() && m.exchange().request() == request) ||
            (m.has_store() && m.store().request() == request);
@@ -353,8 +355,8 @@ void RankStream::Write() {
   if (sent >= 0) {
     written_ += static_cast<size_t>(sent);
   } else if (!IsTransient(errno)) {
-    // The agent does not read any more. What it said before is read next, and
-    // then the end.
+    // The agent no longer reads. Its earlier messages are still read, and then
+    // the end of the stream.
     outgoing_.clear();
     written_ = 0;
   }

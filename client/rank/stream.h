@@ -1,17 +1,17 @@
 // RankStream: the one connection between a linked rank and its agent.
 //
-// Keeps the agent's latest messages (world, abort, notice) and sends those of
-// the rank; of each kind but requests (exchanges, operations on the store) only
-// the latest waits to be sent, so nothing grows. It does not redial: a
-// connection that has ended means that the agent is gone, or has ended it and
-// said why.
+// It keeps the agent's latest messages (world, abort, notice) and sends the
+// rank's messages. Of each kind except requests (exchanges, operations on the
+// store) only the latest waits to be sent, so the queue is bounded. It does not
+// redial: if the connection has ended, the agent is gone, or the agent has
+// ended it and sent the reason.
 //
-// Thread rule: any thread. A thread of its own reads and writes the socket, and
-// calls what WhenOver and WhenAsked were given; so a rank whose own threads are
-// stuck answers. It blocks all signals. Call Close once, from another thread,
-// before the object is destroyed.
+// Thread rule: any thread. An internal thread reads and writes the socket, and
+// calls the functions of WhenOver and WhenAsked, so a rank whose own threads
+// are stuck still answers. The internal thread blocks all signals. Call Close
+// once, from another thread, before the object is destroyed.
 //
-// Invariant: a request that waits is in `answers_` until its caller takes its
+// Invariant: a request that waits is in `answers_` until its caller takes the
 // answer or gives up.
 #ifndef ROLLCALL_CLIENT_RANK_STREAM_H_
 #define ROLLCALL_CLIENT_RANK_STREAM_H_
@@ -37,8 +37,8 @@ namespace rollcall {
 
 class RankStream {
  public:
-  // Connects to the Unix socket `path` and sends the hello. Waits for an agent
-  // that is slow to accept, at most for `timeout`.
+  // Connects to the Unix socket `path` and sends the hello. If the agent is
+  // slow to accept, waits at most `timeout`.
   RankStream(const std::string& path, const v1::RankHello& hello,
              absl::Duration timeout);
   ~RankStream();
@@ -49,7 +49,7 @@ class RankStream {
   // DEADLINE_EXCEEDED after `timeout`; else see Ended.
   absl::StatusOr<v1::RankWorld> AwaitWorld(uint64_t after,
                                            absl::Duration timeout);
-  // AwaitWorld returns CANCELLED, now and in later calls. Any thread.
+  // Makes AwaitWorld return CANCELLED, now and in later calls. Any thread.
   void CancelWorlds();
   // See Rank.
   absl::Status AwaitAbort(uint64_t generation, absl::Duration timeout);
@@ -59,22 +59,22 @@ class RankStream {
   // `where` fills in the answer to a RankWhere; see Rank.
   void WhenAsked(std::function<void(v1::RankHere&)> where);
 
-  // Sends an exchange or an operation on the store under a number of its own,
-  // and blocks until it is answered. DEADLINE_EXCEEDED after `timeout`; else
-  // see Ended.
+  // Sends an exchange or an operation on the store with a new request number,
+  // and blocks until it is answered. DEADLINE_EXCEEDED after `timeout`; for
+  // other codes see Ended.
   absl::StatusOr<v1::AgentReply> Ask(v1::RankMessage request,
                                      absl::Duration timeout);
 
-  // Queues the message; never blocks. Replaces one of its kind that still
-  // waits.
+  // Queues the message; never blocks. Replaces an unsent message of the same
+  // kind.
   void Send(v1::RankMessage message);
 
-  // Sends what still waits, and ends the connection.
+  // Sends the unsent messages, and ends the connection.
   void Close();
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }
-  // Once lost: why the connection ended, as the agent said (see RankEnd).
-  // UNAVAILABLE: it said nothing, or that it ends.
+  // Once lost: why the connection ended, if the agent has sent the reason (see
+  // RankEnd). UNAVAILABLE: it has sent none, or it is ending.
   absl::Status Ended() const;
   // The generation that the agent has aborted; 0: none.
   uint64_t aborted() const { return aborted_.load(std::memory_order_acquire); }
@@ -84,43 +84,43 @@ class RankStream {
   std::optional<v1::RankAbort> abort() const;
 
  private:
-  // A request that waits, and its answer.
+  // The answer to a request; nullopt: the request still waits.
   using Answer = std::optional<v1::AgentReply>;
 
   absl::Status Connect(const std::string& path, absl::Duration timeout);
-  // All of the thread's work, until the connection has ended.
+  // The internal thread; runs until the connection has ended.
   void Run();
-  // What the thread writes next; empty: nothing waits.
+  // The next frame to write; empty: nothing waits.
   std::string NextFrame();
   void Write();
-  // False: the connection has ended. `status` then says why, if it is known.
+  // False: the connection has ended; `status` is the reason, if it is known.
   bool Read(absl::Status& status);
   bool Take(const v1::AgentReply& reply, absl::Status& status);
   // Answers a RankWhere.
   void AnswerWhere(const v1::RankWhere& asked);
   void TakeAnswer(uint64_t request, const v1::AgentReply& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Nobody waits for the answer any more.
+  // Called when the caller no longer waits for the answer.
   void Cancel(uint64_t request, bool of_store)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const absl::Status& status);
   void WakeThread();
-  // The function to call now, if the generation is over; else empty.
+  // The function to call now, if the generation is over; empty: none.
   std::function<void()> TakeWake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Over(uint64_t generation) const {
     return lost() || aborted() >= generation;
   }
-  // Waits for the next event, or until `until`.
+  // Waits for the next event, but not longer than `until`.
   void WaitUntil(absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Only of the thread, once it runs.
+  // Once the internal thread runs, only that thread uses these.
   Fd socket_;
   FrameReader reader_{kAgentReplyBytesMax};
   std::string outgoing_;  // The frame that is being written.
-  size_t written_ = 0;    // Of outgoing_.
+  size_t written_ = 0;    // How much of outgoing_ is written.
   bool half_closed_ = false;
 
-  Fd wake_fd_;  // An eventfd: something waits to be sent, or Close was called.
+  Fd wake_fd_;  // An eventfd: a message waits to be sent, or Close was called.
   std::thread thread_;
 
   std::atomic<bool> lost_{false};
@@ -132,19 +132,19 @@ class RankStream {
   std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
-  // By kind: the message that waits to be sent. Requests wait apart, with what
-  // comes first: the hello.
+  // `waiting_`: by kind, the message that waits to be sent. `first_`: the hello
+  // and the requests, which are sent before these.
   std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
       ABSL_GUARDED_BY(mutex_);
   std::deque<v1::RankMessage> first_ ABSL_GUARDED_BY(mutex_);
-  // By number: those that wait for their answer.
+  // By request number: the requests that wait for their answer.
   std::map<uint64_t, Answer> answers_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_request_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
   uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void(v1::RankHere&)> where_ ABSL_GUARDED_BY(mutex_);
   bool answering_ ABSL_GUARDED_BY(mutex_) = false;
-  // When Close gives up; unset: it was not called.
+  // When Close stops waiting; unset: Close was not called.
   std::optional<absl::Time> closing_ ABSL_GUARDED_BY(mutex_);
   bool done_ ABSL_GUARDED_BY(mutex_) = false;  // The connection has ended.
   bool worlds_cancelled_ ABSL_GUARDED_BY(mutex_) = false;
