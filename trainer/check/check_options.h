@@ -1,7 +1,7 @@
 // CheckOptions: the options of `rollcall-train --check`, and how its flags are
 // parsed.
 //
-// The input is a user's: nothing in it reaches a CHECK.
+// The input comes from a user, so nothing in it may reach a CHECK.
 #ifndef ROLLCALL_TRAINER_CHECK_CHECK_OPTIONS_H_
 #define ROLLCALL_TRAINER_CHECK_CHECK_OPTIONS_H_
 
@@ -47,9 +47,9 @@ class CheckFlags {
  public:
   // This object must outlive the parsing.
   void AddTo(CLI::App& app, CheckOptions* options);
-  // To be called after parsing: converts the flags and reads the thresholds'
-  // file. A flag takes precedence over the file. INVALID_ARGUMENT, NOT_FOUND:
-  // the message names the flag and its value.
+  // Call it after parsing. Converts the flags and reads the thresholds' file. A
+  // flag takes precedence over the file. INVALID_ARGUMENT, NOT_FOUND: the
+  // message names the flag and its value.
   absl::Status Apply(CheckOptions* options) const;
 
  private:

@@ -50,7 +50,7 @@ RowSize RowSizeOf(CollectiveKind kind, size_t bytes, int ranks) {
 }
 
 double AlgorithmBandwidth(size_t bytes, double time_us) {
-  constexpr double kPerGigabyteSecond = 1e3;  // Bytes per microsecond.
+  constexpr double kPerGigabyteSecond = 1e3;  // In bytes per microsecond.
   return static_cast<double>(bytes) / time_us / kPerGigabyteSecond;
 }
 

@@ -1,5 +1,5 @@
-// What a row of the check measures, and how its bandwidths are defined: as in
-// nccl-tests, so that the figures can be compared with known ones.
+// The sizes and bandwidths of the check's rows. They are defined as in
+// nccl-tests, so that the numbers can be compared with known ones.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CHECK_FIGURES_H_
@@ -34,18 +34,19 @@ int RootOf(CollectiveKind kind);
 std::vector<size_t> SizesBetween(size_t min, size_t max, size_t factor);
 
 // A row's size and count columns. For all-gather and reduce-scatter, count is
-// the elements of one rank, and size is that of all ranks together.
+// the number of elements of one rank, and size is the bytes of all ranks
+// together.
 struct RowSize {
   size_t bytes = 0;
   size_t count = 0;
 };
-// The size that fits into `bytes`, with at least one element per rank.
+// The largest size that fits into `bytes`, but at least one element per rank.
 RowSize RowSizeOf(CollectiveKind kind, size_t bytes, int ranks);
 
 // GB/s (10^9 bytes per second) of `bytes` in `time_us` microseconds.
 double AlgorithmBandwidth(size_t bytes, double time_us);
-// The factor from algorithm bandwidth to the bandwidth of the hardware that
-// limits it.
+// The factor from algorithm bandwidth to bus bandwidth, which is the bandwidth
+// of the limiting hardware.
 double BusFactor(CollectiveKind kind, int ranks);
 
 }  // namespace rollcall

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kPingBytes = 8;
 constexpr int kWarmup = 20;
 
-// This rank's part in a round.
+// The part that this rank has in a round.
 enum class Part { kIdle, kBegins, kAnswers };
 
 Part PartIn(int round, const Collective& collective) {
@@ -27,8 +27,8 @@ Part PartIn(int round, const Collective& collective) {
                                                                : Part::kIdle;
 }
 
-// One round trip, for any part. An idle rank calls the same functions with
-// nothing to send, since all ranks must call the same functions.
+// One round trip, for any part. All ranks must call the same functions, so an
+// idle rank calls them with empty buffers.
 absl::Status Trip(Collective& collective, Part part, std::string* ping) {
   const absl::Span<char> none, word = absl::MakeSpan(*ping);
   const bool begins = part == Part::kBegins, answers = part == Part::kAnswers;
@@ -64,7 +64,7 @@ LinkTime Summarize(int from, std::vector<double> times_us) {
 }
 
 int RoundOfLink(int from, int ranks) {
-  // A ring of odd size needs a third round.
+  // In a ring with an odd number of ranks, the last link needs a third round.
   if (ranks % 2 == 1 && from == ranks - 1) return 2;
   return from % 2;
 }
@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<LinkTime>> MeasureLinks(Collective& collective,
   if (ranks == 1) return links;
   LinkTime mine{collective.rank(), 0, 0};
   for (int round = 0; round < 3; ++round) {
-    // All ranks begin a round together.
+    // This makes all ranks begin the round together.
     float word = 0;
     absl::Status s =
         collective.AllReduce(absl::MakeSpan(&word, 1), Reduction::kMax);

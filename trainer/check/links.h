@@ -1,9 +1,9 @@
 // MeasureLinks: measures the latency of a small message on each link between
-// neighbours on the ring of all ranks, so that one bad cable shows up.
+// neighbours in the ring of all ranks, so that a bad cable is found.
 //
-// A rank takes part in one round trip at a time: the links of one round share
-// no rank. The latency is half the round trip, measured by the clock of the
-// rank that began it.
+// A rank takes part in one round trip at a time, because the links of one round
+// share no rank. The latency is half of the round trip's time, measured by the
+// clock of the rank that began it.
 //
 // Thread rule: one thread. All ranks of the world call it with the same count.
 #ifndef ROLLCALL_TRAINER_CHECK_LINKS_H_
@@ -23,15 +23,16 @@ struct LinkTime {
   double p99_us = 0;
 };
 
-// The times are of half round trips. Sorts them; there must be at least one.
+// The times are those of half round trips. This sorts them; there must be at
+// least one.
 LinkTime Summarize(int from, std::vector<double> times_us);
 
 // The round in which the link from this rank is measured: 0 to 2.
 int RoundOfLink(int from, int ranks);
 
-// The links by rank, the same on all ranks. Two ranks have one link, one rank
-// has none. UNIMPLEMENTED: this collective cannot send backward. Other errors
-// are the collective's.
+// The links by rank; all ranks get the same result. A world of two ranks has
+// one link, and a world of one rank has none. UNIMPLEMENTED: this collective
+// cannot send backward. Other errors are the collective's.
 absl::StatusOr<std::vector<LinkTime>> MeasureLinks(Collective& collective,
                                                    int trips);
 

@@ -1,8 +1,8 @@
 // CheckMemory: the buffers that the check sends and sums.
 //
-// A device's collective must be measured on that device's memory, and has
-// finished only when the device has. HostMemory is for the CPU; RankDevice has
-// the device's.
+// A device's collective must be measured on that device's memory, and it has
+// finished only when the device has finished. HostMemory is the CPU's memory;
+// RankDevice has the memory of a device.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECK_MEMORY_H_
@@ -25,7 +25,7 @@ class CheckMemory {
   // Returns a buffer for `values` values, valid until the next call for this
   // `which` (0 or 1). RESOURCE_EXHAUSTED: not enough memory.
   virtual absl::StatusOr<absl::Span<float>> Room(int which, size_t values) = 0;
-  // Copy between host memory and a buffer of the same size.
+  // These copy between host memory and a buffer of the same size.
   virtual absl::Status Put(absl::Span<const float> host,
                            absl::Span<float> room) = 0;
   virtual absl::Status Get(absl::Span<const float> room,

@@ -6,13 +6,13 @@ namespace rollcall {
 namespace {
 
 constexpr uint32_t kValueMax = 15;
-// The largest sum is a whole number that a float holds exactly.
+// The largest sum is a whole number that a float represents exactly.
 static_assert(uint64_t{kValueMax} * Limits::nodes_max *
                   Limits::ranks_per_node_max <
               uint64_t{1} << 24);
 
-// Spreads its input over 32 bits. Any such function will do, as long as it is
-// the same on every machine.
+// Spreads its input over 32 bits. Any function that does this and is the same
+// on every machine could be used.
 uint32_t Scatter(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;

@@ -1,10 +1,10 @@
-// Pattern: values whose results are known exactly, so that a wrong element is
-// found, whatever moved or summed it.
+// Pattern: values whose results are known exactly, so that every wrong element
+// is found, whatever moved or summed it.
 //
-// Each rank has small whole numbers, whose sum over the largest world is exact
-// in a float in any order. They repeat after a prime number of elements, so
-// that a shift by a chunk or a page is found. They depend on the seed, so that
-// values left over from an earlier row are found.
+// Each rank has small whole numbers, so that the sum over the largest world is
+// exact in a float in any order. The numbers repeat after a prime number of
+// elements, so that a shift by a chunk or a page is found. They depend on the
+// seed, so that values left over from an earlier row are found.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_CHECK_PATTERN_H_
@@ -29,12 +29,12 @@ Period PatternSum(int ranks, uint32_t seed);
 // Fills `values` with the pattern from element `first` on.
 void FillPattern(const Period& period, size_t first, absl::Span<float> values);
 
-// No pattern contains it, so an element that was not written is found.
+// No pattern contains this value, so an element that was not written is found.
 inline constexpr float kUnwritten = -1;
 
 struct WrongValues {
   uint64_t count = 0;
-  // Of the first wrong element.
+  // The index and values of the first wrong element.
   uint64_t index = 0;
   float expected = 0, found = 0;
 };

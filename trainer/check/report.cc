@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// With more links than this, only the slowest are listed.
+// If there are more links than this, only the slowest are listed.
 constexpr size_t kLinksMax = 64;
 
 using Json = nlohmann::ordered_json;

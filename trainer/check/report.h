@@ -1,7 +1,7 @@
 // CheckReport: prints a check's findings, as a table in nccl-tests' format or
 // as JSON, one object per line.
 //
-// Pure except for `say`, which gets each line without its line end.
+// Pure except for `say`, which is called with each line, without its newline.
 #ifndef ROLLCALL_TRAINER_CHECK_REPORT_H_
 #define ROLLCALL_TRAINER_CHECK_REPORT_H_
 
@@ -31,7 +31,7 @@ class CheckReport {
   std::optional<CollectiveKind> told_;  // The kind of the table's latest row.
 };
 
-// "Socket"; if ranks differ, "IB on 6 ranks, Socket on 2".
+// "Socket"; if the ranks' transports differ, "IB on 6 ranks, Socket on 2".
 std::string TransportsOf(const Findings& findings);
 
 }  // namespace rollcall

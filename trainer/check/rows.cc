@@ -10,7 +10,8 @@
 namespace rollcall {
 namespace {
 
-// Values per copy between host memory and the collective's memory.
+// The number of values per copy between host memory and the collective's
+// memory.
 constexpr size_t kBlock = 1 << 18;
 
 absl::Span<char> Bytes(absl::Span<float> values) {
@@ -41,7 +42,8 @@ class Operation {
     return absl::OkStatus();
   }
 
-  // Runs it `times` times. Returns once it has finished on this rank.
+  // Runs the collective `times` times. Returns once it has finished on this
+  // rank.
   absl::Status Run(int times) {
     for (int i = 0; i < times; ++i) {
       if (absl::Status s = RunOnce(); !s.ok()) return s;
@@ -55,8 +57,8 @@ class Operation {
     return Write(zeros, 0, out_);
   }
 
-  // Runs it once over a pattern. Returns the wrong values of its result on this
-  // rank.
+  // Runs the collective once over a pattern. Returns the wrong values in this
+  // rank's result.
   absl::StatusOr<WrongValues> Verify() {
     const int rank = collective_.rank();
     absl::Status status =
@@ -153,7 +155,8 @@ class Operation {
   std::vector<float> block_;
 };
 
-// The maximum over all ranks. All ranks leave this call at about the same time.
+// The maximum over all ranks. All ranks return from this call at about the same
+// time.
 absl::StatusOr<double> MaxOverRanks(Collective& collective, double value) {
   float max = static_cast<float>(value);
   absl::Status s =
@@ -169,14 +172,14 @@ absl::StatusOr<double> Time(Collective& collective, Operation& operation,
   if (!aligned.ok()) return aligned;
   const absl::Time begun = MonotonicNow();
   if (absl::Status s = operation.Run(times); !s.ok()) return s;
-  // If nothing is moved, the clock may not have advanced.
+  // If no bytes are moved, the clock may not have advanced.
   const absl::Duration took =
       std::max(MonotonicNow() - begun, absl::Nanoseconds(1));
   return MaxOverRanks(collective, absl::ToDoubleMicroseconds(took) / times);
 }
 
-// The number of runs that fit into the budget if one takes `one_us`. The same
-// on all ranks, since `one_us` is.
+// The number of runs that fit into the budget if one run takes `one_us`. All
+// ranks get the same number, because they have the same `one_us`.
 int Affordable(const RowPlan& plan, double one_us) {
   const double room = absl::ToDoubleMicroseconds(plan.budget) / one_us;
   return room < plan.iterations ? std::max(1, static_cast<int>(room))
@@ -218,8 +221,8 @@ absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
   Operation operation(collective, memory, plan);
   if (absl::Status s = operation.Prepare(); !s.ok()) return s;
   if (absl::Status s = operation.Zero(); !s.ok()) return s;
-  // The first run sets up connections, so its time says nothing about the next
-  // ones.
+  // The first run sets up connections, so its time does not predict that of
+  // later runs.
   if (absl::Status s = operation.Run(1); !s.ok()) return s;
   const absl::StatusOr<double> one = Time(collective, operation, 1);
   if (!one.ok()) return one.status();

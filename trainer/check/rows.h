@@ -1,8 +1,9 @@
 // MeasureRow: measures one row of the check's table: times a collective at one
 // size and verifies its result.
 //
-// The timed runs move zeros, since a sum in place would grow without end. The
-// verified run moves a pattern, into memory that held no part of it.
+// The timed runs move zeros, because repeated sums in place would grow without
+// limit. The verified run moves a pattern into memory that contains no part of
+// it.
 //
 // Thread rule: one thread. All ranks of the world call it with the same plan.
 #ifndef ROLLCALL_TRAINER_CHECK_ROWS_H_
@@ -24,7 +25,8 @@ struct RowPlan {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   RowSize size;
   int warmup = 1;
-  // As many as fit into `budget`, at least one.
+  // The number of timed runs; fewer if they do not fit into `budget`, but at
+  // least one.
   int iterations = 20;
   absl::Duration budget = absl::Seconds(2);
   uint32_t seed = 0;
@@ -36,7 +38,7 @@ struct WrongOnRank {
   WrongValues values;
 };
 
-// The same on all ranks.
+// A row of the table; all ranks have the same.
 struct Row {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   RowSize size;
@@ -51,7 +53,7 @@ struct Row {
   }
 };
 
-// Errors: the collective's and the memory's.
+// Errors are those of the collective and of the memory.
 absl::StatusOr<Row> MeasureRow(Collective& collective, CheckMemory& memory,
                                const RowPlan& plan);
 

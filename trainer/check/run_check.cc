@@ -30,11 +30,12 @@ uint64_t HashOf(const std::string& text) {
   return hash;
 }
 
-// Ranks with different options would call different functions and wait forever.
+// Fails if the ranks' options differ, because such ranks would call different
+// functions and wait forever.
 absl::Status CheckAllEqual(Collective& collective, const std::string& text) {
   const uint64_t hash = HashOf(text);
-  // Numbers that a float holds exactly. The minimum is the negated maximum of
-  // the negated values.
+  // Each piece is a number that a float represents exactly. The minimum is the
+  // negated maximum of the negated values.
   std::vector<float> pieces;
   for (int shift = 0; shift < 64; shift += 16) {
     const float piece = (hash >> shift) & 0xffff;
@@ -87,7 +88,7 @@ absl::Status MeasureRows(const CheckOptions& options, size_t max_bytes,
       RowPlan plan;
       plan.kind = kind;
       plan.size = RowSizeOf(kind, bytes, collective.size());
-      // In a large world, several small sizes may become the same size.
+      // In a large world, several small sizes may be rounded to the same size.
       if (plan.size.bytes == last) continue;
       last = plan.size.bytes;
       plan.warmup = options.warmup;
@@ -147,8 +148,8 @@ absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
   if (report != nullptr) report->TellLinks(findings);
   Verdict verdict = Judge(findings, options.thresholds);
   if (report != nullptr) report->End(findings, verdict);
-  // A rank can judge differently if its data were wrong but looked right. The
-  // most severe level counts on all ranks.
+  // If a rank's data were wrong without being noticed, its verdict may differ.
+  // So all ranks take the most severe level.
   float highest = static_cast<float>(verdict.level);
   status = collective.AllReduce(absl::MakeSpan(&highest, 1), Reduction::kMax);
   if (!status.ok()) return status;

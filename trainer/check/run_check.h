@@ -1,6 +1,6 @@
 // RunCheck: checks one world, from the first row to the verdict.
 //
-// It attaches to no agent and ends no process: check_worlds.h does.
+// It attaches to no agent and ends no process; check_worlds.h does that.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
@@ -18,7 +18,7 @@
 
 namespace rollcall {
 
-// The world under check, as the verdict names it.
+// The description of the checked world for the verdict.
 struct CheckedWorld {
   std::vector<CheckedNode> nodes;
   bool one_machine = true;
@@ -26,10 +26,10 @@ struct CheckedWorld {
   std::function<bool()> noticed = [] { return false; };
 };
 
-// Every rank calls it with the same options and world; rank 0 prints the
-// report. The verdict is the same on all ranks. FAILED_PRECONDITION: the ranks'
-// options differ. CANCELLED: some rank was asked to stop, and all ranks have
-// stopped at the same row. Otherwise the collective's errors: this world cannot
+// Every rank must call it with the same options and world; rank 0 prints the
+// report. All ranks get the same verdict. FAILED_PRECONDITION: the ranks'
+// options differ. CANCELLED: a rank was asked to stop, and all ranks have
+// stopped at the same row. Other errors are the collective's: this world cannot
 // be checked.
 absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
                                  Collective& collective, CheckMemory& memory,

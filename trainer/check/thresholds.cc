@@ -16,10 +16,10 @@ absl::Status Wrong(absl::string_view name, absl::string_view what) {
       absl::StrCat("thresholds ", name, ": ", what));
 }
 
-// A value as a message shows it; a long value is cut.
+// The text of a value in a message; a long text is cut.
 std::string Shown(const ThresholdsJson& value) {
   constexpr size_t kMax = 60;
-  // ASCII, so that it can be cut anywhere; invalid text is replaced.
+  // ASCII, so that the text can be cut anywhere. Invalid text is replaced.
   std::string text =
       value.dump(-1, ' ', true, ThresholdsJson::error_handler_t::replace);
   if (text.size() > kMax) text = absl::StrCat(text.substr(0, kMax), "...");
@@ -69,7 +69,8 @@ absl::StatusOr<RequiredNet> ParseRequiredNet(absl::string_view text) {
                        return absl::ascii_isprint(c) && c != '+' && c != '/';
                      });
   const std::string lower = absl::AsciiStrToLower(text);
-  // No network of NCCL has such a name; what was meant is in the message.
+  // NCCL has no network with such a name; the error message suggests the right
+  // one.
   const bool meant_otherwise =
       lower == "tcp" || lower == "infiniband" || lower == "roce";
   if (named && !meant_otherwise) return lower;

@@ -14,19 +14,19 @@
 namespace rollcall {
 namespace {
 
-// Of several similar findings, this many are named.
+// The most similar findings that one sentence names.
 constexpr size_t kNamedMax = 8;
-// A link is no outlier unless it is this much above the median: below that,
-// scheduling noise explains it.
+// A link is an outlier only if it is this much above the median; smaller
+// differences can be scheduling noise.
 constexpr double kOutlierMinUs = 20;
 
 constexpr char kSocket[] = "Socket";
-// NcclLog's name of a transport that no log has named.
+// NcclLog returns this name as long as the log has named no transport.
 constexpr char kUnknownNet[] = "NCCL";
 
 // The networks in a transport such as "IB/GDRDMA+NVLS+P2P": {"IB"}. Empty: the
-// rank talks only within its node. CollNet is no network of its own: it sums in
-// the switches of one that is named beside it.
+// rank communicates only within its node. CollNet is not counted, because it
+// sums in the switches of another network that is listed too.
 std::vector<std::string> NetworksOf(absl::string_view transport) {
   std::vector<std::string> networks;
   for (absl::string_view way : absl::StrSplit(transport, '+')) {
@@ -39,11 +39,11 @@ std::vector<std::string> NetworksOf(absl::string_view transport) {
 }
 
 bool IsNet(absl::string_view name, absl::string_view required) {
-  // Those of NVIDIA's own plugin: IBext, IBext_v8.
+  // The names that NVIDIA's own plugin uses: IBext, IBext_v8.
   if (required == "ib" && absl::StartsWithIgnoreCase(name, "IBext")) {
     return true;
   }
-  // The names of two generations of Amazon's plugin.
+  // The names that two generations of Amazon's plugin use.
   if (required == "efa") {
     return absl::EqualsIgnoreCase(name, "AWS Libfabric") ||
            absl::EqualsIgnoreCase(name, "Libfabric");
@@ -72,7 +72,7 @@ class Judgement {
  private:
   void Say(VerdictLevel level, std::string reason) {
     verdict_.level = std::max(verdict_.level, level);
-    // Reasons of the same level keep their order.
+    // Reasons of the same level stay in their order.
     auto at = verdict_.reasons.end();
     if (level == VerdictLevel::kFatal) {
       at = verdict_.reasons.begin() + fatal_++;
@@ -95,7 +95,7 @@ class Judgement {
     }
   }
 
-  // A network requirement cannot be tested without a network.
+  // A network requirement cannot be checked if there is no network.
   void JudgeAlone() {
     const bool demanded =
         thresholds_.require_net.value_or(kAnyNet) != kAnyNet ||
@@ -125,7 +125,8 @@ class Judgement {
     }
   }
 
-  // A node with a faster network fell back to TCP, and no flag allows that.
+  // Reports a node that has a faster network but fell back to TCP, if no flag
+  // allows that.
   void JudgeFallback() {
     if (findings_.one_machine) return;
     for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
@@ -244,7 +245,7 @@ class Judgement {
            NodeOf(findings_, (link.from + 1) % findings_.ranks);
   }
 
-  // The slowest first.
+  // Names the links, the slowest first.
   std::string Named(std::vector<const LinkTime*> links) const {
     std::stable_sort(links.begin(), links.end(),
                      [](const LinkTime* a, const LinkTime* b) {
@@ -343,8 +344,8 @@ SlowestLink FindSlowest(const Findings& findings, bool between_nodes) {
     }
   }
   if (medians.empty()) return slowest;
-  // The lower median: with two links, one of them can stand out; with four,
-  // both links of one node can.
+  // The lower median is used, so that one of two links can be an outlier, and
+  // so can both links of one node among four.
   const auto middle = medians.begin() + (medians.size() - 1) / 2;
   std::nth_element(medians.begin(), middle, medians.end());
   slowest.median_us = *middle;

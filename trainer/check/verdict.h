@@ -14,7 +14,7 @@
 
 namespace rollcall {
 
-// The part of a node's row of the world that the verdict needs.
+// The part of a node's entry in the world that the verdict needs.
 struct CheckedNode {
   std::string name;
   int first_rank = 0;
@@ -25,14 +25,15 @@ struct CheckedNode {
 
 struct Findings {
   int ranks = 1;
-  // By node rank, and so by first rank; empty: one rank without an agent.
+  // By node rank, which is also the order of first ranks; empty: one rank
+  // without an agent.
   std::vector<CheckedNode> nodes;
-  // All nodes are on one machine, so nothing uses its network.
+  // All nodes are on one machine, so no traffic uses its network.
   bool one_machine = true;
   std::vector<std::string> transports;  // By rank.
   std::vector<Row> rows;
   std::vector<LinkTime> links;
-  // Why no links were measured; empty if they were, or if there are none.
+  // Why no links were measured; empty: they were measured, or there are none.
   std::string links_unmeasured;
 };
 
@@ -52,19 +53,19 @@ struct Verdict {
 
 Verdict Judge(const Findings& findings, const Thresholds& thresholds);
 
-// The node that a rank runs on; null if it is not known.
+// The node that a rank runs on; null: it is not known.
 const CheckedNode* NodeOf(const Findings& findings, int rank);
-// "rank 2 on node-b".
+// A text such as "rank 2 on node-b".
 std::string RankIn(const Findings& findings, int rank);
-// "rank 1 on a - rank 2 on b".
+// A text such as "rank 1 on a - rank 2 on b".
 std::string LinkIn(const Findings& findings, const LinkTime& link);
 
-// The slowest link, and the median of similar links: links between nodes and
-// links within a node are not compared with each other. `link` is null if there
-// is none.
+// The slowest link, and the median of similar links: links between nodes are
+// compared only with each other, and so are links within a node. `link` is null
+// if there is none.
 struct SlowestLink {
   const LinkTime* link = nullptr;
-  double median_us = 0;  // Over all similar links.
+  double median_us = 0;  // The median over all similar links.
   double times() const { return link->median_us / median_us; }
 };
 SlowestLink FindSlowest(const Findings& findings, bool between_nodes);

@@ -29,7 +29,8 @@ absl::Status InFile(const std::string& folder, const char* name,
                       absl::StrCat(folder, "/", name, ": ", status.message()));
 }
 
-// Creates one file, calls `fill` to write it, and adds it to the manifest.
+// Creates one file, calls `fill` to write its contents, and adds it to the
+// manifest.
 template <typename Fill>
 absl::Status WriteFile(const DiskCalls& calls, const std::string& folder,
                        const char* name, Manifest* manifest, Fill fill) {
@@ -100,8 +101,8 @@ absl::StatusOr<TrainState> ReadTrainState(const std::string& folder,
                  absl::StrCat(state->step)));
 }
 
-// Verifies every file except trainer_state.json: size and hash, and for tensor
-// files the tensors' names and shapes.
+// Verifies the size and hash of any file except trainer_state.json, and in
+// tensor files also the tensors' names and shapes.
 absl::Status VerifyFile(const std::string& folder, const ManifestFile& expected,
                         const GptLayout& layout) {
   absl::StatusOr<HashedReader> file = HashedReader::Open(folder, expected);

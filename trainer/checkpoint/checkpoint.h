@@ -1,7 +1,7 @@
-// A checkpoint: one folder, its files, and what they must contain.
+// A checkpoint: one folder with these files:
 //
 //   model.safetensors      weights: Hugging Face's names and shapes of GPT-2
-//   config.json            what transformers must know to load them
+//   config.json            what transformers needs to load the weights
 //   optimizer.safetensors  moments: `exp_avg.NAME` and `exp_avg_sq.NAME`
 //   trainer_state.json     TrainState
 //   manifest.json          size and SHA-256 of each of these; written last
@@ -25,31 +25,34 @@
 namespace rollcall {
 
 inline constexpr char kManifestFile[] = "manifest.json";
-// All other files; a manifest must list them.
+// The other files; a manifest must list all of them.
 inline constexpr const char* kCheckpointFiles[] = {
     "model.safetensors", "config.json", "optimizer.safetensors",
     "trainer_state.json"};
 
-// In host memory, each of GptLayout::size floats in the layout's order.
+// The model's tensors in host memory. Each vector has GptLayout::size floats in
+// the layout's order.
 struct StateTensors {
   std::vector<float> weights;
   std::vector<float> first, second;  // The optimizer's moments.
 
-  // RESOURCE_EXHAUSTED: memory. The current contents stay.
+  // RESOURCE_EXHAUSTED: not enough memory. After an error the contents are
+  // unchanged.
   absl::Status Resize(size_t parameters);
 };
 
-// A checkpoint that verified: every file had the size and hash of its manifest.
+// A checkpoint that has been verified: every file had the size and hash of its
+// manifest.
 struct FoundCheckpoint {
   std::string path;  // The folder.
   TrainState state;
   Manifest manifest;
 };
 
-// Writes all files into `folder`, which exists and is empty. They are on the
-// disk when it returns. INVALID_ARGUMENT: a state that could not be read back,
-// or tensors whose size is not the model's. Otherwise the file and the system's
-// reason.
+// Writes all files into `folder`, which must exist and be empty. When it
+// returns, the files are safe on the disk. INVALID_ARGUMENT: `state` could not
+// be read back, or the size of `tensors` is not the model's. Other errors have
+// the file and the system's reason.
 absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
                                          const std::string& folder,
                                          const TrainState& state,
@@ -58,20 +61,22 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
 // Reads manifest.json only.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
-// NOT_FOUND: there is none. DATA_LOSS: it does not verify: the message names
-// the file, the field, what was expected and what was found.
+// NOT_FOUND: there is no checkpoint. DATA_LOSS: it does not verify; the message
+// has the file, the field, what was expected and what was found.
 // FAILED_PRECONDITION: a newer rollcall wrote it.
 absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder);
 
-// The same, and FAILED_PRECONDITION if it is of another model than `expected`;
-// the message names the field.
+// VerifyCheckpoint with `expected` verifies as above. Both functions return
+// FAILED_PRECONDITION if the checkpoint's model differs from `expected`; the
+// message names the field.
 absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder,
                                                  const GptConfig& expected);
 absl::Status CheckModel(const FoundCheckpoint& found,
                         const GptConfig& expected);
 
 // Reads the tensors, and verifies again that they match the manifest. After an
-// error the contents of `tensors` are undefined. RESOURCE_EXHAUSTED: memory.
+// error the contents of `tensors` are undefined. RESOURCE_EXHAUSTED: not enough
+// memory.
 absl::Status LoadCheckpoint(const FoundCheckpoint& found,
                             StateTensors* tensors);
 

@@ -19,12 +19,12 @@ struct CheckpointName {
   CheckpointKind kind = CheckpointKind::kWhole;
 };
 
-// Eight digits, or more if the step needs them: so entries must be sorted by
-// number, not by name.
+// Eight digits, or more for a larger step. So entries must be sorted by number,
+// not by name.
 std::string FormatCheckpointName(int64_t step,
                                  CheckpointKind kind = CheckpointKind::kWhole);
 
-// nullopt: not one of the store's names.
+// nullopt: `name` is not one of the store's names.
 std::optional<CheckpointName> ParseCheckpointName(absl::string_view name);
 
 }  // namespace rollcall

@@ -11,10 +11,10 @@
 namespace rollcall {
 namespace {
 
-// Lowers the calling thread's priority, for the processor and for the disk. A
-// failure only means that steps are disturbed more.
+// Lowers the calling thread's priority for the processor and the disk. If this
+// fails, saves disturb the steps more.
 void LowerPriority() {
-  // Values of <linux/ioprio.h>, which not every build machine has.
+  // Values from <linux/ioprio.h>, which some build machines do not have.
   constexpr int kWhoProcess = 1;
   constexpr int kBestEffort = 2;
   constexpr int kClassShift = 13;
@@ -58,7 +58,8 @@ absl::StatusOr<CheckpointSaver::Begun> CheckpointSaver::Begin(
 
   MutexLock lock(mutex_);
   if (!status.ok()) {
-    outcome_ = std::move(begun.before);  // Not reported yet.
+    outcome_ = std::move(begun.before);  // It was not returned, so Ended or
+                                         // Wait returns it later.
     return status;
   }
   saving_ = true;

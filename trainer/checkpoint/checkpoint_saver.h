@@ -1,12 +1,12 @@
 // CheckpointSaver: saves checkpoints on its own thread, so that a training step
 // waits only for a copy of the state.
 //
-// One save runs at a time, in the order in which they were begun, and none is
-// dropped: Begin waits for the save in progress.
+// One save runs at a time. Saves run in the order in which they were begun, and
+// none is dropped: Begin waits for the save in progress.
 //
 // The thread asks the system for the lowest I/O priority.
 //
-// Thread rule: Begin, Ended and Wait from one thread.
+// Thread rule: call Begin, Ended and Wait from one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_SAVER_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_SAVER_H_
 
@@ -29,22 +29,22 @@ class CheckpointSaver {
   using Outcome = absl::StatusOr<SavedCheckpoint>;
 
   struct Begun {
-    absl::Duration waited;  // For the save before this one.
+    absl::Duration waited;  // The time of waiting for the previous save.
     absl::Duration copied;  // The snapshot's time.
-    // The result of the save before this one, if it was not returned yet.
+    // The result of the previous save, if it was not returned yet.
     std::optional<Outcome> before;
   };
 
-  // `store` must outlive it; nothing else may use it.
+  // `store` must outlive this object, and nothing else may use it.
   explicit CheckpointSaver(CheckpointStore& store);
   // Waits for the save in progress.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // Calls `fill` now, on this thread, with buffers that are reused from save to
-  // save; then saves their contents in the background. Returns the error of
-  // `fill`; nothing is saved then.
+  // Calls `fill` on this thread, with buffers that all saves share, and then
+  // saves their contents in the background. If `fill` fails, its error is
+  // returned and nothing is saved.
   absl::StatusOr<Begun> Begin(
       const TrainState& state,
       const std::function<absl::Status(StateTensors&)>& fill);
@@ -53,7 +53,7 @@ class CheckpointSaver {
   // running, its result was returned, or there was no save. Does not wait.
   std::optional<Outcome> Ended();
 
-  // The same, but waits for the save in progress.
+  // Waits for the save in progress, and returns the result as Ended does.
   std::optional<Outcome> Wait();
 
  private:
@@ -61,7 +61,8 @@ class CheckpointSaver {
   void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   CheckpointStore& store_;
-  // From Begin to the end of the save the thread's, otherwise the caller's.
+  // While `saving_` is true, only the saver's thread uses these two; otherwise
+  // only the thread that calls Begin.
   TrainState state_;
   StateTensors room_;
 
@@ -70,7 +71,7 @@ class CheckpointSaver {
   bool saving_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<Outcome> outcome_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // Last: it uses all members above.
+  std::thread thread_;  // Declared last: it uses all members above.
 };
 
 }  // namespace rollcall

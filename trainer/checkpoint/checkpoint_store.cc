@@ -74,8 +74,8 @@ struct Entry {
   CheckpointName means;
 };
 
-// The store's own entries: the newest step first; of one step, the whole one
-// first.
+// The store's own entries, the newest step first. Of the entries of one step,
+// the whole checkpoint comes first.
 std::vector<Entry> Sorted(const std::vector<std::string>& names) {
   std::vector<Entry> entries;
   for (const std::string& name : names) {
@@ -91,7 +91,7 @@ std::vector<Entry> Sorted(const std::vector<std::string>& names) {
   return entries;
 }
 
-// Warns if `latest` is wrong. Nothing relies on its contents.
+// Warns if the file `latest` is wrong. No code relies on its contents.
 void CheckLatest(const std::string& folder,
                  const std::vector<std::string>& names,
                  std::vector<std::string>* skipped) {
@@ -133,7 +133,7 @@ absl::StatusOr<std::unique_ptr<CheckpointStore>> CheckpointStore::Open(
                      ": expected a folder, found something else; give "
                      "another one for checkpoints"));
   }
-  // A process that may not write here may still read.
+  // A process that has no permission to write here may still read.
   const int lock = open(absl::StrCat(folder, "/", kLock).c_str(),
                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   return std::unique_ptr<CheckpointStore>(
@@ -151,8 +151,7 @@ CheckpointStore::~CheckpointStore() {
   if (lock_ >= 0) close(lock_);
 }
 
-// --- Reading
-// -------------------------------------------------------------------
+// --- Reading -----------------------------------------------------------------
 
 absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointStore::Newest(
     const GptConfig& expected, std::vector<std::string>* skipped) const {
@@ -177,8 +176,7 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointStore::Newest(
   return std::optional<FoundCheckpoint>();
 }
 
-// --- Saving
-// --------------------------------------------------------------------
+// --- Saving ------------------------------------------------------------------
 
 absl::StatusOr<SavedCheckpoint> CheckpointStore::Save(
     const TrainState& state, const StateTensors& tensors) {
@@ -220,11 +218,12 @@ absl::StatusOr<SavedCheckpoint> CheckpointStore::Save(
 absl::StatusOr<Manifest> CheckpointStore::Write(
     const std::string& partial, const TrainState& state,
     const StateTensors& tensors) const {
-  // Left by an unfinished save.
+  // The folder of an unfinished save.
   if (Exists(partial)) {
     if (absl::Status s = RemovePartial(partial); !s.ok()) return s;
   }
-  // Replaced by an earlier save of this step that did not finish.
+  // An earlier save of this step moved the old checkpoint to `replaced`, and
+  // stopped before it removed it.
   const std::string replaced =
       FormatCheckpointName(state.step, CheckpointKind::kReplaced);
   if (LooksWhole(FormatCheckpointName(state.step)) && LooksWhole(replaced)) {
@@ -284,8 +283,7 @@ absl::Status CheckpointStore::SwitchLatest(const std::string& name) const {
   return SystemSays(folder_, "cannot be synced");
 }
 
-// --- Removing
-// ------------------------------------------------------------------
+// --- Removing ----------------------------------------------------------------
 
 void CheckpointStore::Sweep(const std::string& saved,
                             std::vector<std::string>* warnings) const {
@@ -329,8 +327,8 @@ bool CheckpointStore::LooksWhole(const std::string& name) const {
   return true;
 }
 
-// It is renamed to an unfinished one first, so that a folder with a whole one's
-// name is never half removed.
+// Renames the folder to a partial name first, so that a half removed checkpoint
+// never has the name of a whole one.
 absl::Status CheckpointStore::RemoveWhole(const std::string& name,
                                           int64_t step) const {
   const std::string partial =
@@ -344,7 +342,8 @@ absl::Status CheckpointStore::RemoveWhole(const std::string& name,
   return RemovePartial(partial);
 }
 
-// Unknown files stay, and so does their folder.
+// A folder with unknown files stays, and so do these files. This is reported as
+// an error.
 absl::Status CheckpointStore::RemovePartial(const std::string& path) const {
   const absl::StatusOr<std::vector<std::string>> names = List(path);
   if (!names.ok()) return names.status();

@@ -8,8 +8,8 @@
 //   .lock                   held by the process that saves
 //
 // Invariants, whenever the process or the machine stops: a folder named
-// step-NUMBER was complete on the disk before it got that name. Once there was
-// a whole checkpoint, there always is one. The store never removes an entry
+// step-NUMBER was complete on the disk before it got that name. Once the store
+// has a whole checkpoint, it always has one. The store never removes an entry
 // that it does not know or cannot verify.
 //
 // It does not decide when to save, and does not keep what it has loaded.
@@ -36,8 +36,9 @@ namespace rollcall {
 struct SavedCheckpoint {
   std::string path;
   uint64_t bytes = 0;
-  // Failures after the checkpoint was safe: `latest` not switched, an old one
-  // not removed. For the log; nothing is lost.
+  // Failures after the checkpoint was safe: `latest` could not be switched, or
+  // an old checkpoint could not be removed. They are for the log; nothing is
+  // lost.
   std::vector<std::string> warnings;
 };
 
@@ -46,7 +47,8 @@ class CheckpointStore {
   static constexpr int kKeepLast = 3;
 
   // Creates `folder` and its missing parents. FAILED_PRECONDITION: the path is
-  // not a folder. Otherwise the system's reason. `keep_last` is at least 1.
+  // not a folder. Other errors have the system's reason. `keep_last` is at
+  // least 1.
   static absl::StatusOr<std::unique_ptr<CheckpointStore>> Open(
       const std::string& folder, int keep_last = kKeepLast,
       DiskCalls calls = DiskCalls::System());
@@ -54,25 +56,26 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
-  // Writes a checkpoint. Once it is safe, removes unfinished ones and all whole
-  // ones except the newest `keep_last`. Replaces a checkpoint of the same step.
-  // After an error everything is as before, and the message names the file, the
-  // step and the system's reason; safe to retry. RESOURCE_EXHAUSTED: the disk
-  // is full. UNAVAILABLE: another process is saving there. INVALID_ARGUMENT:
-  // the size of the tensors is not the model's.
+  // Writes a checkpoint, and replaces one of the same step. Once the checkpoint
+  // is safe, removes partial ones and all whole ones except the newest
+  // `keep_last`. After an error everything is as before, and the message has
+  // the file, the step and the system's reason; safe to retry.
+  // RESOURCE_EXHAUSTED: the disk is full. UNAVAILABLE: another process is
+  // saving in this folder. INVALID_ARGUMENT: the size of `tensors` is not the
+  // model's.
   absl::StatusOr<SavedCheckpoint> Save(const TrainState& state,
                                        const StateTensors& tensors);
 
   // The checkpoint of the highest step that verifies; nullopt: there is none.
-  // Adds a line to `skipped` for each newer one that does not verify: file,
-  // field, what was expected and what was found. FAILED_PRECONDITION: the
-  // newest one that verifies is of another model than `expected`; the message
-  // names the field.
+  // For each newer checkpoint that does not verify, adds a line to `skipped`:
+  // file, field, what was expected and what was found. FAILED_PRECONDITION: the
+  // newest checkpoint that verifies has another model than `expected`; the
+  // message names the field.
   absl::StatusOr<std::optional<FoundCheckpoint>> Newest(
       const GptConfig& expected, std::vector<std::string>* skipped) const;
 
-  // The highest step of all folders with a whole one's name; 0: there is none.
-  // Not verified.
+  // The highest step of all folders with a whole checkpoint's name; 0: there is
+  // none. The folders are not verified.
   int64_t HighestStep() const;
 
   const std::string& folder() const { return folder_; }
@@ -86,15 +89,17 @@ class CheckpointStore {
   absl::StatusOr<Manifest> Write(const std::string& partial,
                                  const TrainState& state,
                                  const StateTensors& tensors) const;
-  // Makes `name` free. Returns the new name of what was there, or "".
+  // Moves an existing entry `name` away. Returns its new path, or "" if there
+  // was none.
   absl::StatusOr<std::string> SetAside(const std::string& name) const;
   absl::Status PutInPlace(const std::string& partial,
                           const std::string& name) const;
   absl::Status SwitchLatest(const std::string& name) const;
-  // Removes unfinished ones, and whole ones beyond keep_last_, but not `saved`.
+  // Removes partial checkpoints, and whole ones beyond keep_last_, but not
+  // `saved`.
   void Sweep(const std::string& saved,
              std::vector<std::string>* warnings) const;
-  // Whether it looks like a checkpoint, with nothing else in its folder.
+  // Whether the folder looks like a complete checkpoint and has no other files.
   bool LooksWhole(const std::string& name) const;
   absl::Status RemoveWhole(const std::string& name, int64_t step) const;
   absl::Status RemovePartial(const std::string& path) const;
@@ -102,7 +107,8 @@ class CheckpointStore {
   const std::string folder_;
   const int keep_last_;
   const DiskCalls calls_;
-  const int lock_;  // A file descriptor; below 0: it could not be opened.
+  const int lock_;  // A file descriptor; negative: the lock file could not be
+                    // opened.
 };
 
 }  // namespace rollcall

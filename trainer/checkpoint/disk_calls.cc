@@ -17,7 +17,7 @@ int SyncFolder(const std::string& path) {
   const int error = errno;
   close(folder);
   errno = error;
-  // Some file systems cannot sync a folder and need not.
+  // Some file systems cannot sync a folder, and do not need to.
   return result != 0 && error == EINVAL ? 0 : result;
 }
 

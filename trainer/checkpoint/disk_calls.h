@@ -1,8 +1,8 @@
-// DiskCalls: the system calls by which a checkpoint changes the disk, so that a
-// test can end the process at, or within, any of them.
+// DiskCalls: the system calls by which a checkpoint changes the disk. A test
+// can end the process before or during any of them.
 //
-// Each returns what its system call returns, and sets errno. Reading changes
-// nothing, so files are read without it.
+// Each returns what its system call returns, and sets errno. Files are read
+// without it, because reading changes nothing.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
 #define ROLLCALL_TRAINER_CHECKPOINT_DISK_CALLS_H_
 

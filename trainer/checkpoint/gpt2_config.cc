@@ -5,7 +5,7 @@
 namespace rollcall {
 
 std::string FormatGpt2Config(const GptConfig& config) {
-  // The end-of-text token, only in GPT-2's vocabulary.
+  // The end-of-text token, which only GPT-2's vocabulary has.
   constexpr int kEndOfText = 50256;
   nlohmann::ordered_json json = {
       {"model_type", "gpt2"},

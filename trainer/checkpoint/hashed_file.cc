@@ -14,8 +14,8 @@
 namespace rollcall {
 namespace {
 
-// Pieces of this size are hashed while they are in a cache, and a full disk is
-// noticed early.
+// The bytes per write. Pieces of this size are hashed while they are in the
+// processor's cache, and a full disk is noticed early.
 constexpr size_t kPieceBytes = 4 << 20;
 
 absl::Status SystemSays(const std::string& path, const char* doing) {
@@ -59,8 +59,7 @@ absl::Status ReadAll(int file, const std::string& path, char* to,
 
 }  // namespace
 
-// --- Sha256Stream
-// --------------------------------------------------------------
+// --- Sha256Stream ------------------------------------------------------------
 
 Sha256Stream::Sha256Stream()
     : context_(EVP_MD_CTX_new()),
@@ -83,8 +82,7 @@ absl::StatusOr<std::string> Sha256Stream::Finish() {
       absl::string_view(reinterpret_cast<const char*>(digest), size));
 }
 
-// --- HashedWriter
-// --------------------------------------------------------------
+// --- HashedWriter ------------------------------------------------------------
 
 absl::StatusOr<HashedWriter> HashedWriter::Create(const DiskCalls& calls,
                                                   const std::string& folder,
@@ -117,7 +115,7 @@ absl::Status HashedWriter::Write(absl::string_view bytes) {
     const ssize_t wrote =
         calls_.write(file_, bytes.data(), std::min(bytes.size(), kPieceBytes));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote == 0) errno = EIO;  // No error and no progress.
+    if (wrote == 0) errno = EIO;  // The call made no progress and set no error.
     if (wrote <= 0) {
       return SystemSays(
           path_,
@@ -132,7 +130,7 @@ absl::Status HashedWriter::Write(absl::string_view bytes) {
 
 absl::StatusOr<ManifestFile> HashedWriter::Finish() {
   if (calls_.sync(file_) != 0) return SystemSays(path_, "cannot be synced");
-  // A network file system may report only now that the disk is full.
+  // A network file system may report only at close that the disk is full.
   if (close(std::exchange(file_, -1)) != 0) {
     return SystemSays(path_, "cannot be closed");
   }
@@ -142,8 +140,7 @@ absl::StatusOr<ManifestFile> HashedWriter::Finish() {
   return written_;
 }
 
-// --- HashedReader
-// --------------------------------------------------------------
+// --- HashedReader ------------------------------------------------------------
 
 absl::StatusOr<HashedReader> HashedReader::Open(const std::string& folder,
                                                 const ManifestFile& expected) {

@@ -1,5 +1,5 @@
-// One file of a checkpoint, written or read from start to end, and hashed on
-// the way.
+// HashedWriter and HashedReader: write or read one file of a checkpoint from
+// start to end, and compute its hash.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_HASHED_FILE_H_
@@ -24,7 +24,7 @@ class Sha256Stream {
  public:
   Sha256Stream();
   void Add(absl::string_view bytes);
-  // 64 hex digits; to be called once. RESOURCE_EXHAUSTED: OpenSSL had no
+  // Returns 64 hex digits; call it once. RESOURCE_EXHAUSTED: OpenSSL had no
   // memory.
   absl::StatusOr<std::string> Finish();
 
@@ -36,8 +36,8 @@ class Sha256Stream {
   bool good_;
 };
 
-// Errors name the path and the system's reason. After an error the file stays;
-// the caller removes it.
+// Errors name the path and have the system's reason. After an error the file
+// stays; the caller removes it.
 class HashedWriter {
  public:
   // Creates FOLDER/NAME, and truncates an existing file.
@@ -49,7 +49,7 @@ class HashedWriter {
   ~HashedWriter();
 
   absl::Status Write(absl::string_view bytes);
-  // The file is on the disk when it returns.
+  // When it returns, the file is safe on the disk.
   absl::StatusOr<ManifestFile> Finish();
 
  private:
@@ -64,7 +64,7 @@ class HashedWriter {
 };
 
 // Errors name the path. DATA_LOSS: the file does not match `expected`; the
-// message names the field. Otherwise the system's reason.
+// message names the field. Other errors have the system's reason.
 class HashedReader {
  public:
   // Opens the file and checks its size.
@@ -76,7 +76,7 @@ class HashedReader {
 
   // Reads exactly the next `bytes` bytes.
   absl::Status Read(char* to, size_t bytes);
-  // Reads the rest and compares the hash.
+  // Reads the rest of the file and compares the hash.
   absl::Status Finish();
 
   const std::string& path() const { return path_; }
@@ -93,8 +93,8 @@ class HashedReader {
   Sha256Stream hash_;
 };
 
-// Reads a whole small file. DATA_LOSS: longer than `bytes_max`. Otherwise the
-// system's reason.
+// Reads a whole small file. DATA_LOSS: it is longer than `bytes_max`. Other
+// errors have the system's reason.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           size_t bytes_max);
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kDepthMax = 8;
 
-// Counts brackets outside of strings. This runs before the parser, whose memory
-// grows with every bracket.
+// Whether brackets outside of strings are nested too deeply. This runs before
+// the parser, because the parser's memory grows with every bracket.
 bool TooDeep(absl::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -159,7 +159,7 @@ void JsonFields::Take(const char* field, float& to) {
   double value = 0;
   Take(field, value);
   if (!status_.ok()) return;
-  // A value beyond the range of a float is invalid, and its conversion would be
+  // Checked because the conversion of a value outside a float's range is
   // undefined behaviour.
   if (std::abs(value) > 3.4028234663852886e38) {
     Wrong(field, "a number that a float holds", absl::StrCat(value));

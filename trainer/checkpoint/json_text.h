@@ -1,5 +1,5 @@
-// Strict JSON for a checkpoint's files: no key twice, no deep nesting, and
-// every field of the required kind and within its bounds.
+// Strict JSON for a checkpoint's files: no key occurs twice, nesting is
+// limited, and every field has the required kind and is within its bounds.
 //
 // Pure, and safe for arbitrary input.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_JSON_TEXT_H_
@@ -18,27 +18,27 @@ namespace rollcall {
 
 using Json = nlohmann::json;
 
-// DATA_LOSS: not JSON, an object that has a key twice, or nesting more than
-// eight deep. Uses memory in proportion to the text.
+// DATA_LOSS: the text is not JSON, an object has a key twice, or nesting is
+// more than eight deep. The memory is proportional to the text's length.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
-// For messages: text of a file, on one line and not too long.
+// A text of a file for messages, on one line and shortened.
 std::string Excerpt(absl::string_view text);
 
 // DATA_LOSS: "FIELD: expected ..., found ...".
 absl::Status WrongField(absl::string_view field, absl::string_view expected,
                         absl::string_view found);
 
-// Reads the fields of one object, one after the other. Keeps the first missing
-// or wrong field as the error; after it, nothing more is read.
+// Reads the fields of one object, one after the other. The first missing or
+// wrong field becomes the error; after it, nothing more is read.
 class JsonFields {
  public:
-  // `prefix` is put before a field's name in messages, as in "model.". `json`
+  // In messages `prefix` stands before a field's name, as in "model.". `json`
   // must outlive this.
   explicit JsonFields(const Json& json, std::string prefix = "");
 
-  // Reads "version"; must be the first call. FAILED_PRECONDITION: it is not
-  // `known`.
+  // Reads "version"; must be the first call. FAILED_PRECONDITION: the version
+  // is not `known`.
   absl::Status TakeVersion(int known);
   template <typename Integer>
   void Take(const char* field, int64_t min, int64_t max, Integer& to) {
@@ -55,7 +55,7 @@ class JsonFields {
   const Json* TakeObject(const char* field);
   const Json* TakeArray(const char* field, size_t max);
 
-  // Must be the last call: an error if a field was not taken.
+  // Must be the last call. A field that was not taken is an error.
   absl::Status Finish();
   void Fail(absl::Status status) { status_.Update(status); }
   bool ok() const { return status_.ok(); }

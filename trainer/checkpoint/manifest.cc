@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kNameBytesMax = 255;
 
-// Whether this is the name of a file in the same folder.
+// Whether `name` is a plain file name, without a folder.
 bool IsFileName(absl::string_view name) {
   if (name.empty() || name == "." || name == "..") return false;
   for (const char c : name) {

@@ -23,7 +23,7 @@ struct Manifest {
   int64_t step = 0;
   std::vector<ManifestFile> files;
 
-  // Null: there is no file of that name.
+  // Null: no file has that name.
   const ManifestFile* Find(absl::string_view name) const;
 
   static constexpr int kVersion = 1;
@@ -33,8 +33,9 @@ struct Manifest {
 
 std::string FormatManifest(const Manifest& manifest);
 
-// FAILED_PRECONDITION: written by a newer version, which is named. DATA_LOSS:
-// not a manifest, or damaged: the field, what was expected and what was found.
+// FAILED_PRECONDITION: a newer version wrote it; the message names the version.
+// DATA_LOSS: it is not a manifest, or it is damaged; the message has the field,
+// what was expected and what was found.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text);
 
 }  // namespace rollcall

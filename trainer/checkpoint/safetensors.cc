@@ -23,7 +23,7 @@ constexpr Dtype kDtypes[] = {
     {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
     {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
-// Bytes per element; 0: unknown dtype.
+// Bytes per element; 0: the dtype is unknown.
 uint64_t ElementBytes(const std::string& dtype) {
   for (const Dtype& known : kDtypes) {
     if (dtype == known.name) return known.bytes;
@@ -31,7 +31,8 @@ uint64_t ElementBytes(const std::string& dtype) {
   return 0;
 }
 
-// Bytes of all elements; false: more than 64 bits can hold.
+// Sets `bytes` to the bytes of all elements; false: the number does not fit
+// into 64 bits.
 bool ShapeBytes(const std::vector<uint64_t>& shape, uint64_t element,
                 uint64_t* bytes) {
   *bytes = element;
@@ -128,7 +129,8 @@ std::string FormatSafeTensors(absl::Span<const SafeTensor> tensors) {
   nlohmann::ordered_json header;
   header[kMetadata] = {{"format", "pt"}};
   for (const SafeTensor& tensor : tensors) {
-    // Appended directly: a search for each key would take quadratic time.
+    // Appended without a search for the key, which would take quadratic time in
+    // total.
     header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
         tensor.name,
         nlohmann::ordered_json{{"dtype", tensor.dtype},
@@ -188,7 +190,7 @@ absl::StatusOr<std::vector<SafeTensor>> ParseSafeTensors(
     if (!tensor.ok()) return tensor.status();
     tensors.push_back(*std::move(tensor));
   }
-  // An empty tensor comes before the one that begins at the same offset.
+  // An empty tensor must come before the tensor that begins at the same offset.
   std::sort(tensors.begin(), tensors.end(),
             [](const SafeTensor& a, const SafeTensor& b) {
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

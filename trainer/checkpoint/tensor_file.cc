@@ -37,13 +37,14 @@ absl::Status CheckTensor(const SafeTensor& found, const Tensor& expected) {
                     absl::StrCat("[", absl::StrJoin(found.shape, ", "), "]"));
 }
 
-// For a tensor of the file: its array, and the tensor within that array.
+// The array to which a tensor of the file belongs, and the tensor's place in
+// it.
 struct Place {
   size_t array;
   const Tensor* tensor;
 };
 
-// In the order of the data.
+// The tensors in the order of their data.
 absl::StatusOr<std::vector<Place>> ReadHeader(
     const GptLayout& layout, const std::vector<std::string>& prefixes,
     HashedReader& file) {
@@ -102,7 +103,7 @@ absl::Status WriteTensors(const GptLayout& layout,
   absl::Status status = file.Write(FormatSafeTensors(tensors));
   for (const TensorArray<const float>& array : arrays) {
     if (!status.ok()) return status;
-    // The layout's tensors are contiguous, like those of the file.
+    // The layout's tensors are contiguous, like the file's.
     status = file.Write({reinterpret_cast<const char*>(array.values.data()),
                          array.values.size() * sizeof(float)});
   }

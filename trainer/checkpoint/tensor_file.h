@@ -19,22 +19,22 @@ namespace rollcall {
 template <typename Float>
 struct TensorArray {
   std::string prefix;
-  absl::Span<Float> values;  // Layout::size of them; empty: header only.
+  absl::Span<Float> values;  // Layout::size values; empty: header only.
 };
 
-// Writes the whole file; the caller calls Finish.
+// Writes the file's contents; the caller must call Finish.
 absl::Status WriteTensors(const GptLayout& layout,
                           absl::Span<const TensorArray<const float>> arrays,
                           HashedWriter& file);
 
-// Reads only the header and checks that it has exactly these tensors, in F32
-// and with the layout's shapes. DATA_LOSS: the tensor, the field, what was
-// expected and what was found.
+// Reads only the header and checks that it has exactly these tensors, with
+// dtype F32 and the layout's shapes. DATA_LOSS: the message has the tensor, the
+// field, what was expected and what was found.
 absl::Status CheckTensors(const GptLayout& layout,
                           const std::vector<std::string>& prefixes,
                           HashedReader& file);
 
-// The same, and reads the values, in any order.
+// Does the same and also reads the values. The tensors may be in any order.
 absl::Status ReadTensors(const GptLayout& layout,
                          absl::Span<const TensorArray<float>> arrays,
                          HashedReader& file);

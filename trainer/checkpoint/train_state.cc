@@ -10,12 +10,13 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// More than any run has, and small enough that sums do not overflow.
+// Larger than the counts of any run, and small enough that sums do not
+// overflow.
 constexpr int64_t kCountMax = int64_t{1} << 53;
 constexpr size_t kBackendBytesMax = 64;
 
-// A float as a double: it is then written with enough digits to read back the
-// same bits.
+// A float as a double, because it is then written with enough digits to read
+// the same bits back.
 OrderedJson Exact(float value) { return static_cast<double>(value); }
 
 OrderedJson Format(const GptConfig& model) {

@@ -1,5 +1,5 @@
-// TrainState: the state of a training without its tensors: the contents of a
-// checkpoint's trainer_state.json.
+// TrainState: the state of a training run without its tensors; the contents of
+// a checkpoint's trainer_state.json.
 //
 // Pure: text in, text out. Numbers read back with the same bits.
 #ifndef ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
@@ -19,11 +19,11 @@ namespace rollcall {
 
 struct TrainState {
   int64_t step = 0;  // Steps done.
-  double loss = 0;   // Of the last one.
+  double loss = 0;   // The loss of the last step.
   DataPosition position;
   AdamWPowers powers;
 
-  // The run's options. A resumed run may have others, except for the model.
+  // The run's options. A resumed run may change them, except for the model.
   GptConfig model;
   AdamWConfig optimizer;
   uint64_t seed = 0;
@@ -33,9 +33,9 @@ struct TrainState {
   int64_t steps = 1;  // Total.
   uint64_t data_fingerprint = 0;
 
-  // Where it was saved; nothing depends on it.
+  // The world that saved it. This is only information.
   int64_t world_size = 1;
-  std::string backend;  // As Backend::name().
+  std::string backend;  // The value of Backend::name().
 
   static constexpr int kVersion = 1;
   static constexpr size_t kTextBytesMax = 64 << 10;
@@ -43,12 +43,13 @@ struct TrainState {
 
 std::string FormatTrainState(const TrainState& state);
 
-// FAILED_PRECONDITION: written by a newer version, which is named. DATA_LOSS:
-// not a training state, or damaged: the field, what was expected and what was
-// found.
+// FAILED_PRECONDITION: a newer version wrote it; the message names the version.
+// DATA_LOSS: it is not a training state, or it is damaged; the message has the
+// field, what was expected and what was found.
 absl::StatusOr<TrainState> ParseTrainState(absl::string_view text);
 
-// FAILED_PRECONDITION: the models differ; the message names the first field.
+// FAILED_PRECONDITION: the models differ; the message names the first field
+// that differs.
 absl::Status SameModel(const GptConfig& expected, const GptConfig& found);
 
 }  // namespace rollcall

@@ -11,8 +11,8 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kPiece = Limits::exchange_value_bytes_max;
-constexpr size_t kHeader =
-    8;  // Length of the blob's size in hex, before its first piece.
+constexpr size_t kHeader = 8;  // The first piece begins with the blob's size in
+                               // hex, in this many bytes.
 
 absl::Status NotABlob(absl::string_view key, size_t rank) {
   return absl::InternalError(absl::StrCat(
@@ -20,7 +20,7 @@ absl::Status NotABlob(absl::string_view key, size_t rank) {
       " gave is not a piece of a blob of at most ", kBlobBytesMax, " bytes"));
 }
 
-// The sizes, header included, that the first pieces announce.
+// The sizes that the first pieces announce, including the header.
 absl::StatusOr<std::vector<size_t>> ReadSizes(
     absl::string_view key, const std::vector<std::string>& first) {
   std::vector<size_t> sizes(first.size());

@@ -1,6 +1,6 @@
-// ExchangeBlobs: an exchange of values of any size, built on an exchange of
-// small values. Each value is cut into pieces; the number of rounds is that of
-// the longest value.
+// ExchangeBlobs: exchanges values of any size by means of an exchange of small
+// values. Each value is cut into pieces, and the longest value determines the
+// number of rounds.
 //
 // Everything that peers send is bounded and checked.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_BLOB_EXCHANGE_H_
@@ -24,7 +24,7 @@ inline constexpr size_t kBlobBytesMax = 16 << 20;
 
 // Every rank must call it with the same key; the rounds use the keys KEY/0,
 // KEY/1, ... Errors: the exchange's own; INVALID_ARGUMENT: `blob` is over
-// kBlobBytesMax; INTERNAL: a rank sent something that is not a piece of a blob.
+// kBlobBytesMax; INTERNAL: a rank sent a value that is not a piece of a blob.
 absl::StatusOr<std::vector<std::string>> ExchangeBlobs(const Exchange& exchange,
                                                        absl::string_view key,
                                                        absl::string_view blob);

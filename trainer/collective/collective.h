@@ -2,10 +2,10 @@
 //
 // Every rank must call the same functions in the same order with the same
 // sizes. After a failure the communicator is unusable and the buffers may be
-// partly changed: the caller exits, or enters another world. ABORTED: the
+// partly changed, so the caller must exit or enter another world. ABORTED: the
 // world is over (interruption.h). UNAVAILABLE: a peer is gone.
-// DEADLINE_EXCEEDED: a peer stayed silent. The latter two name the peer if it
-// is known.
+// DEADLINE_EXCEEDED: a peer has sent nothing within the timeout. The latter two
+// name the peer if it is known.
 //
 // Buffers are in host memory; a device's collective also takes that device's
 // memory.
@@ -24,9 +24,9 @@ namespace rollcall {
 
 enum class Reduction { kSum, kMax };
 
-// The collectives that this rank has entered and left last, by their numbers in
-// this world (1, 2, ...). The numbers are equal on ranks that are equally far.
-// Used to find the rank that stalls.
+// The numbers (1, 2, ...) of the collectives of this world that this rank has
+// entered and left last. A collective has the same number on all ranks, so the
+// numbers show which rank stalls.
 struct CollectiveSeen {
   uint64_t entered = 0;
   uint64_t left = 0;
@@ -39,37 +39,38 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Replaces `values` on every rank with their reduction over all ranks. The
-  // result is bitwise equal on all ranks.
+  // Replaces `values` on every rank by their reduction over all ranks. All
+  // ranks get bitwise equal results.
   virtual absl::Status AllReduce(absl::Span<float> values,
                                  Reduction reduction) = 0;
 
-  // Begins a sum over all ranks and returns. `values` must stay untouched until
-  // Wait. Sums run in the order in which they were begun, before the work of
-  // any later call.
+  // Begins a sum over all ranks and returns. `values` must not be used until
+  // Wait returns. Sums run in the order in which they were begun, before the
+  // work of any later call.
   virtual absl::Status BeginSum(absl::Span<float> values) = 0;
-  // Waits for all sums that were begun. On a device: until its stream may go
-  // on.
+  // Waits for all sums that were begun. On a device, later work in the model's
+  // stream also runs after them.
   virtual absl::Status Wait() = 0;
 
-  // Replaces `bytes` on every rank with those of rank `root`.
+  // Replaces `bytes` on every rank by those of rank `root`.
   virtual absl::Status Broadcast(absl::Span<char> bytes, int root) = 0;
 
-  // `all` receives size() pieces of mine.size() bytes, by rank, on every rank.
+  // Every rank gives `mine`. `all` receives the pieces of all ranks, by rank;
+  // it has size() pieces of mine.size() bytes.
   virtual absl::Status AllGather(absl::Span<const char> mine,
                                  absl::Span<char> all) = 0;
   // `all` holds size() pieces of mine.size() values. `mine` becomes the sum
   // over all ranks of this rank's piece. `all` may be overwritten.
   virtual absl::Status ReduceScatter(absl::Span<float> all,
                                      absl::Span<float> mine) = 0;
-  // Sends `out` to the next rank and receives `in` from the previous one, at
-  // the same time; after the last rank comes rank 0. Either may be empty if it
-  // is empty on the other end too.
+  // Sends `out` to the next rank and receives `in` from the previous rank, at
+  // the same time. Rank 0 follows the last rank. A buffer may be empty if the
+  // other side's buffer is empty too.
   virtual absl::Status SendReceive(absl::Span<const char> out,
                                    absl::Span<char> in) = 0;
-  // The same in the other direction: `out` to the previous rank, `in` from the
-  // next one. UNIMPLEMENTED: this collective cannot send backward; it stays
-  // usable.
+  // Does the same in the other direction: sends `out` to the previous rank and
+  // receives `in` from the next. UNIMPLEMENTED: this collective cannot send
+  // backward; it stays usable.
   virtual absl::Status SendReceiveBack(absl::Span<const char> out,
                                        absl::Span<char> in) {
     (void)out, (void)in;
@@ -77,15 +78,15 @@ class Collective {
                                     " cannot send to the previous rank");
   }
 
-  // The transport that the bytes really use, for a person: "Socket", "IB",
+  // The transport that carries the bytes, as a text for users: "Socket", "IB",
   // "single".
   virtual std::string transport() const = 0;
 
-  // From any thread.
+  // May be called from any thread.
   virtual CollectiveSeen seen() const = 0;
 
-  // The last call. When it returns, every rank has received everything it waits
-  // for, so no rank still needs another rank's connection.
+  // Must be the last call. When it returns, every rank has received everything
+  // it waits for, so no rank still needs another rank's connection.
   virtual absl::Status Finish() = 0;
 };
 

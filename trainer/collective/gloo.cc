@@ -40,7 +40,7 @@ class GlooCollective final : public Collective {
         summing_([this](absl::Span<float> values) { return Sum(values); }) {}
   ~GlooCollective() override {
     if (options_.interruption) options_.interruption->Wakes(nullptr);
-    // Sums that were begun but not waited for are dropped.
+    // Sums that were begun, but not waited for, are dropped.
     ring_->Interrupt();
   }
 
@@ -54,8 +54,8 @@ class GlooCollective final : public Collective {
   }
   absl::Status Wait() override { return summing_.Wait(); }
 
-  // Each chunk is reduced once, rank by rank. The last of those ranks has the
-  // result and passes it on, so all ranks get equal bits.
+  // Each chunk is reduced once, rank by rank. The rank that adds its values
+  // last has the result and passes it on, so all ranks get the same bits.
   absl::Status AllReduce(absl::Span<float> values,
                          Reduction reduction) override {
     if (absl::Status s = Wait(); !s.ok()) return s;
@@ -65,10 +65,10 @@ class GlooCollective final : public Collective {
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
     if (absl::Status s = Wait(); !s.ok()) return s;
     Enter();
-    // Distance from the root along the ring.
+    // The distance from the root along the ring.
     const int distance = (rank() - root + size()) % size();
     const bool receives = distance > 0, sends = distance < size() - 1;
-    // Each piece is passed on while the next one comes in.
+    // Each piece is passed on while the next one arrives.
     absl::Span<char> out;
     for (size_t at = 0; at < bytes.size() || !out.empty(); at += kPieceBytes) {
       const absl::Span<char> piece = at < bytes.size()
@@ -128,8 +128,8 @@ class GlooCollective final : public Collective {
 
   absl::Status Finish() override {
     if (absl::Status s = Wait(); !s.ok()) return s;
-    // Uses the exchange, not Gloo: the last messages of a barrier over the
-    // connections could themselves be cut off.
+    // Uses the exchange, because the last messages of a barrier over Gloo's
+    // connections could be lost when the connections close.
     return options_.exchange("gloo/finish", "").status();
   }
 
@@ -204,7 +204,7 @@ class GlooCollective final : public Collective {
   std::vector<float> incoming_;
   std::atomic<uint64_t> entered_{0};
   std::atomic<uint64_t> left_{0};
-  SumQueue summing_;  // Last: its thread uses all members above.
+  SumQueue summing_;  // Declared last: its thread uses all members above.
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
-// GlooCollective: the ranks' CPU collective, over a ring of TCP connections
-// between their nodes' addresses, by Gloo. The ranks find each other through an
-// Exchange.
+// GlooCollective: the collective of CPU ranks, by Gloo. It uses a ring of TCP
+// connections between the addresses of the ranks' nodes. The ranks find each
+// other through an Exchange.
 //
 // While it connects, Gloo listens on one port per neighbour and accepts any
-// connection: it has no authentication, like NCCL. A dead peer is noticed when
-// its connections break, a stopped peer after `timeout`, an interruption at
+// connection; like NCCL, it has no authentication. A dead peer is noticed when
+// its connections break, a stopped peer after `timeout`, and an interruption at
 // once.
 //
 // Thread rule: one thread at a time. Gloo's exceptions are caught here.
@@ -26,20 +26,20 @@ namespace rollcall {
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  // This node's address as its peers reach it. Never a name: a hosts file may
-  // map a name to loopback.
+  // The address at which peers reach this node. It is never a name, because a
+  // hosts file may map a name to loopback.
   std::string address;
   absl::Duration timeout = absl::Seconds(30);
   Exchange exchange;
-  // How messages name a rank, for example "rank 2 on node-b".
+  // The name of a rank in messages, for example "rank 2 on node-b".
   std::function<std::string(int rank)> name;
   // Ends blocked calls; may be null. Shared with the thread that raises it.
   std::shared_ptr<Interruption> interruption;
 };
 
 // Connects each rank with its neighbours. `size` is at least 2. UNAVAILABLE: a
-// peer could not be reached. ABORTED: interrupted. Otherwise the exchange's own
-// error. Not to be retried within a generation.
+// peer could not be reached. ABORTED: interrupted. Other errors are the
+// exchange's own. Do not retry within a generation.
 absl::StatusOr<std::unique_ptr<Collective>> ConnectGloo(GlooOptions options);
 
 }  // namespace rollcall

@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-// Gloo's messages begin with a source location.
+// Removes the source location with which Gloo's messages begin.
 absl::string_view WithoutLocation(absl::string_view message) {
   if (!absl::StartsWith(message, "[/") && !absl::StartsWith(message, "[.")) {
     return message;
@@ -60,9 +60,9 @@ absl::Status GlooRing::Connect() {
       if (interrupted_) return absl::AbortedError("the world has ended");
       connecting_ = true;
     }
-    // Both ends must connect at the same time. Ranks with an even number
-    // connect to the right first, the others to the left: otherwise all would
-    // wait for the next rank along the ring.
+    // Both ends must connect at the same time. So even ranks connect to the
+    // right first, and odd ranks to the left. If all began with the same side,
+    // each would wait for the next rank in the ring.
     const bool right_first = options_.rank % 2 == 0;
     for (const bool to_the_right : {right_first, !right_first}) {
       if (!to_the_right && left() == right()) continue;
@@ -129,7 +129,7 @@ absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
     Buffer sending, receiving;
     std::vector<Buffer> held;
     if (!out.empty()) {
-      // Gloo takes no const pointer; it only reads this buffer.
+      // Gloo's parameter is not const, but Gloo only reads this buffer.
       sending = context_->createUnboundBuffer(const_cast<char*>(out.data()),
                                               out.size());
       held.push_back(sending);
@@ -154,8 +154,8 @@ absl::Status GlooRing::PassOn(Way& way, absl::Span<const char> out,
 absl::Status GlooRing::Hold(const std::vector<Buffer>& buffers) {
   std::vector<Buffer> before;  // Destroyed after the lock is released.
   MutexLock lock(mutex_);
-  // Interrupt may still hold these buffers. While one of them lives, incoming
-  // data is written to memory that the caller is about to reuse.
+  // Interrupt may still hold these buffers. As long as one of them exists,
+  // incoming data is written to memory that the caller will reuse.
   while (waking_ > 0) woken_.Wait(mutex_);
   before.swap(held_);
   if (interrupted_) return absl::AbortedError("the world has ended");
@@ -194,7 +194,7 @@ void GlooRing::Interrupt() {
     try {
       context_->getPair(peer)->close();
     } catch (const std::exception&) {
-      // The buffer has failed by itself, which woke its waiter.
+      // The buffer has failed already, and its failure woke its waiter.
     }
   }
 }
@@ -214,9 +214,9 @@ absl::Status GlooRing::Failure(absl::string_view what) {
       "); a rank is stopped or far behind: see --collective-timeout"));
 }
 
-// Neighbours whose connection broke before this failure. A broken connection
-// refuses to queue a message. On an intact one this queues a message that
-// nobody reads, which does no harm: a failure ends the ring.
+// The neighbours whose connection broke before this failure. On a broken
+// connection, queuing a message fails. On an intact one it queues a message
+// that no rank reads; this does no harm, because a failure ends the ring.
 std::vector<std::string> GlooRing::GonePeers() {
   std::vector<std::string> gone;
   char word = 0;
@@ -226,7 +226,8 @@ std::vector<std::string> GlooRing::GonePeers() {
     try {
       context_->getPair(peer)->send(buffer.get(), kUnreadTag, 0, sizeof(word));
     } catch (const std::exception& e) {
-      // After a timeout Gloo closes all its own pairs.
+      // After a timeout Gloo closes all of its own pairs, so this does not show
+      // a broken connection.
       if (absl::StrContains(e.what(), "Application timeout")) continue;
       gone.push_back(options_.name(peer));
     }

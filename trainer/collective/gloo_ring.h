@@ -1,13 +1,13 @@
 // GlooRing: a rank's connections, by Gloo, to its two neighbours on the ring of
 // all ranks. Another thread can end its waits.
 //
-// Gloo's own collectives cannot be woken: closing the connections does not
-// wake a waiter. Here every wait is on a known buffer, so that Interrupt can
-// reach it. While connecting, Interrupt closes the connections, which does end
-// that wait.
+// Gloo's own collectives cannot be woken, because closing the connections does
+// not wake a waiter. Here every wait is on a known buffer, so that Interrupt
+// can wake it. While the ring connects, Interrupt closes the connections, which
+// does end that wait.
 //
-// Thread rule: Interrupt from any thread; everything else from one thread.
-// Gloo's exceptions are caught here.
+// Thread rule: Interrupt may be called from any thread, everything else from
+// one thread. Gloo's exceptions are caught here.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_GLOO_RING_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_GLOO_RING_H_
 
@@ -31,7 +31,8 @@ namespace rollcall {
 
 class GlooRing {
  public:
-  // Shared with the thread that may interrupt it. `options.size` is at least 2.
+  // The ring is shared with the thread that may interrupt it. `options.size` is
+  // at least 2.
   static std::shared_ptr<GlooRing> Make(const GlooOptions& options);
   ~GlooRing();
 
@@ -39,22 +40,23 @@ class GlooRing {
   // ConnectGloo.
   absl::Status Connect();
 
-  // Sends `out` to the right and receives `in` from the left, at the same time;
-  // either may be empty, on both sides. Errors: see Collective; after an error
-  // nothing more may be passed.
+  // Sends `out` to the right and receives `in` from the left, at the same time.
+  // A buffer may be empty if the other side's buffer is empty too. For errors
+  // see Collective; after an error, do not call it again.
   absl::Status Pass(absl::Span<const char> out, absl::Span<char> in);
-  // The same in the other direction: to the left, from the right.
+  // Does the same in the other direction: sends to the left, receives from the
+  // right.
   absl::Status PassBack(absl::Span<const char> out, absl::Span<char> in);
 
-  // Ends blocked calls, now and from now on, with ABORTED.
+  // Makes blocked and later calls fail with ABORTED.
   void Interrupt();
 
  private:
   using Buffer = std::shared_ptr<gloo::transport::UnboundBuffer>;
 
-  // One direction. Each count matches its counterpart on the other side. The
-  // messages have their own tags, since both directions may
-  // use the same connection.
+  // One direction of the ring. Each count equals its counterpart on the other
+  // side. Each direction has its own tags, because both may use the same
+  // connection.
   struct Way {
     int to, from;
     uint64_t tags;
@@ -84,11 +86,11 @@ class GlooRing {
 
   mutable Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  // True while connecting; then `held_` has the buffers in use.
+  // True while the ring connects; after that, `held_` has the buffers in use.
   bool connecting_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Buffer> held_ ABSL_GUARDED_BY(mutex_);
-  // How many threads are waking those buffers, and the condition that one is
-  // done.
+  // The number of threads that wake those buffers, and the condition that one
+  // of them is done.
   int waking_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar woken_;
 };

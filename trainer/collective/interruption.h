@@ -1,8 +1,8 @@
 // Interruption: tells a rank that waits for its peers that the world is over.
 //
-// It is raised once, by the thread that hears of the end (a gRPC thread). The
-// training thread reads it as one atomic load; a blocked call registers a
-// function that wakes it.
+// It is raised once, by the thread that learns of the end. The training thread
+// reads it with one atomic load. A blocked call registers a function that wakes
+// it.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_INTERRUPTION_H_
@@ -30,9 +30,9 @@ class Interruption {
     if (wake) wake();
   }
 
-  // Registers `wake`, to be called when this is raised, or now if it has been
-  // raised already. `wake` must own what it touches: it may still run after
-  // another function has replaced it.
+  // Registers `wake`, which is called when this is raised, or now if it is
+  // already raised. `wake` must own what it uses, because it may still run
+  // after another function has replaced it.
   void Wakes(std::function<void()> wake) {
     bool now = false;
     {

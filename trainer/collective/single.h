@@ -1,4 +1,4 @@
-// SingleCollective: a world of one rank, in which nothing has to be sent. What
+// SingleCollective: a world of one rank, in which nothing is sent. Buffers that
 // it copies (AllGather, ReduceScatter, SendReceive) must be in host memory.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_SINGLE_H_

@@ -1,11 +1,11 @@
-// SumQueue: sums that run one after the other on a second thread, while the
-// caller works on.
+// SumQueue: runs sums one after the other on a second thread, while the caller
+// continues.
 //
-// After a failed sum all queued and all later sums are dropped: the collective
-// is unusable.
+// After a failed sum, all queued and all later sums are dropped, because the
+// collective is unusable.
 //
-// Thread rule: Begin and Wait from one thread. The destructor waits for the
-// running sum; to end that early, interrupt it first.
+// Thread rule: call Begin and Wait from one thread. The destructor waits for
+// the running sum; to end that sum early, interrupt the collective first.
 #ifndef ROLLCALL_TRAINER_COLLECTIVE_SUM_QUEUE_H_
 #define ROLLCALL_TRAINER_COLLECTIVE_SUM_QUEUE_H_
 
@@ -26,7 +26,7 @@ class SumQueue {
   explicit SumQueue(Sum sum);
   ~SumQueue();
 
-  // Returns at once. Errors: those of an earlier sum.
+  // Returns at once. An error is that of an earlier sum.
   absl::Status Begin(absl::Span<float> values);
   // Waits until all sums are done or one has failed.
   absl::Status Wait();

@@ -10,8 +10,8 @@
 namespace rollcall {
 namespace {
 
-// Limit of cached plans: a model has some twenty kinds of products per batch
-// size.
+// The most plans that are cached. A model has about twenty kinds of products
+// per batch size.
 constexpr size_t kPlansMax = 256;
 constexpr int64_t kAlignMax = 256;
 
@@ -127,7 +127,8 @@ void Blas::Drop(Plan& plan) {
   }
 }
 
-// The bias and the GELU input are part of the operation's description.
+// cuBLASLt stores the pointers to the bias and to GELU's input in the
+// operation's description, so they are set for each product.
 absl::Status Blas::SetPointers(const Product& p, const Plan& plan) {
   absl::Status status;
   const auto set = [&](cublasLtMatmulDescAttributes_t which,
@@ -143,8 +144,8 @@ absl::Status Blas::SetPointers(const Product& p, const Plan& plan) {
   return status;
 }
 
-// Matrices are row-major here and column-major in cuBLASLt, so everything is
-// transposed and the two factors are swapped.
+// Matrices are row-major here and column-major in cuBLASLt, so every matrix is
+// seen as transposed, and the two factors are swapped.
 absl::Status Blas::MakePlan(const Product& p, Plan* plan) {
   absl::Status status =
       Check(library_.operation_create(&plan->operation, CUBLAS_COMPUTE_32F,

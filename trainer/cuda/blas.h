@@ -1,8 +1,9 @@
 // Blas: products of bf16 matrices by cuBLASLt.
 //
-// cuBLASLt is opened at run time. It is asked once per kind of product for an
-// algorithm. If it has none with the wanted epilogue (bias, GELU), the product
-// is computed without it, and one of our kernels applies it.
+// cuBLASLt is opened at run time. For each kind of product it is asked once for
+// an algorithm. If it has none with the requested epilogue (bias, GELU), the
+// product is computed without the epilogue, which one of our kernels then
+// applies.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CUDA_BLAS_H_
@@ -43,7 +44,8 @@ struct BlasLibrary {
 
 class Blas final : public Products {
  public:
-  // `workspace` is device memory of kWorkspaceBytes. Errors: BlasLibrary's.
+  // `workspace` is device memory of kWorkspaceBytes. Errors: those of
+  // BlasLibrary::Open; INTERNAL: cublasLtCreate failed.
   static absl::StatusOr<std::unique_ptr<Blas>> Create(cuda::Stream stream,
                                                       void* workspace);
   ~Blas() override;

@@ -21,7 +21,8 @@ namespace {
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kWarp = 32;
 
-// How many fibers have reached a barrier, and how often all of them have.
+// The number of fibers that wait at a barrier, and how often all of them have
+// reached it.
 struct Barrier {
   int expected = 0;
   int here = 0;
@@ -39,10 +40,10 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   bool ended = false;
   void* sanitizer = nullptr;
-  std::vector<Copy> copies;  // Begun, not awaited.
+  std::vector<Copy> copies;  // Copies that were begun, but not waited for.
 };
 
-// The running block: its fibers, and who has reached which barrier.
+// The running block: its fibers, and the barriers that they wait at.
 struct Block {
   std::vector<Fiber> fibers;
   Barrier all;
@@ -53,13 +54,13 @@ struct Block {
   const void* outside_stack = nullptr;
   size_t outside_stack_bytes = 0;
   const std::function<void()>* body = nullptr;
-  uint64_t moves = 0;  // Barriers reached and fibers ended.
+  uint64_t moves = 0;  // Counts reached barriers and ended fibers.
 };
 Block* running = nullptr;
 
 Fiber& Current() { return running->fibers[place.thread.x]; }
 
-// Tells a sanitizer of a switch of stacks.
+// Tells a sanitizer that the stack is about to be switched.
 void BeforeSwitch([[maybe_unused]] void** own, [[maybe_unused]] const void* to,
                   [[maybe_unused]] size_t bytes,
                   [[maybe_unused]] void* to_fiber) {
@@ -116,7 +117,7 @@ void Resume(int thread) {
 }
 
 void RunBlock(Block& block, int threads, size_t shared) {
-  // All bits set is NaN as float, double and bf16.
+  // With all bits set, a float, a double and a bf16 are NaN.
   std::vector<unsigned char> memory(shared + 32, 0xff);
   const size_t skip = (32 - reinterpret_cast<uintptr_t>(memory.data()) % 32);
   memory.resize(skip % 32 + shared, 0xff);

@@ -1,13 +1,13 @@
-// The part of CUDA that the kernels use, on the CPU: for tests of their
-// arithmetic, barriers and bounds on machines without a GPU.
+// Emulates on the CPU the part of CUDA that the kernels use. Tests use it to
+// check the kernels' arithmetic, barriers and bounds on machines without a GPU.
 //
-// A block's threads are fibers that take turns: each runs up to a barrier (of
-// its block or its warp) that the others have not reached. They run in
-// ascending or descending order (emulation::downwards): if a barrier is
-// missing, one of the two orders shows it. Shared memory has exactly the
-// requested size and starts as NaN. bf16 rounds as on the device. Tile
-// products are summed in fp32, in order. A copy in the background is made when
-// its thread waits for it.
+// A block's threads are fibers that take turns. Each fiber runs up to a barrier
+// (of its block or its warp) that the others have not reached. The fibers run
+// in ascending or descending order (emulation::downwards); a missing barrier
+// shows in one of the two orders. Shared memory has exactly the requested size
+// and is initialized with NaN. bf16 rounds as on the device. Tile products are
+// summed in fp32, in order. A background copy is made when its thread waits for
+// it.
 //
 // Time, streams and separate device memory are not emulated.
 //
@@ -50,13 +50,14 @@ inline bool downwards = false;
 // message if a block's threads wait for each other forever.
 void Run(dim3 blocks, int threads, size_t shared,
          const std::function<void()>& body);
-// Wait until all threads of the block, or of this warp, are here.
+// These wait until all threads of the block, or of this warp, have called them.
 void AwaitBlock();
 void AwaitWarp();
-// This warp's common memory: kLaneBytes per lane.
+// The memory that this warp's lanes share: kLaneBytes per lane.
 constexpr unsigned kLaneBytes = 24;
 unsigned char* WarpRoom();
-// Notes a copy of this thread, of zeros if `from` is null; makes all of them.
+// CopyLater records a copy for this thread, of zeros if `from` is null; CopyNow
+// makes all recorded copies.
 void CopyLater(void* to, const void* from, size_t bytes);
 void CopyNow();
 
@@ -72,8 +73,8 @@ inline void __syncwarp() { emulation::AwaitWarp(); }
 
 namespace emulation {
 
-// Gives `mine` to the other lanes of this warp, and calls `use` with a function
-// that returns a lane's value.
+// Publishes `mine` to the other lanes of this warp, and calls `use` with a
+// function that returns the value of a given lane.
 template <typename T, typename Use>
 void WithWarp(const T& mine, const Use& use) {
   static_assert(sizeof(T) <= kLaneBytes);
@@ -138,7 +139,7 @@ inline float Exp2(float x) { return std::exp2(x); }
 
 namespace emulation {
 
-// Half 0 or 1 of a pair.
+// The lower (0) or upper (1) half of a pair.
 inline float Half(uint32_t pair, int which) {
   return ToFloat({static_cast<uint16_t>(pair >> 16 * which)});
 }

@@ -1,13 +1,15 @@
-// The language of the kernels: CUDA when nvcc compiles them, emulation.h when
-// any other C++ compiler does.
+// The language of the kernels: CUDA if nvcc compiles them, emulation.h if
+// another C++ compiler does.
 //
-// It adds only what both must spell in the same way: conversions of Bf16, a
-// block's shared memory as one array, products of small tiles, copies in the
-// background, sums over a warp and a block, and a launch that is a plain call.
+// It adds only what both must write in the same way: conversions of Bf16, a
+// block's shared memory as one array, products of small tiles, background
+// copies, sums over a warp and a block, and a launch that is a plain function
+// call.
 //
-// Tiles are those of PTX's mma.m16n8k16 and ldmatrix. Lane t of a warp holds,
-// of a sum of 16 x 8, the columns 2 (t % 4) and the next, of rows t / 4 and 8
-// more: sum[0], sum[1] and sum[2], sum[3].
+// Tiles have the layout of PTX's mma.m16n8k16 and ldmatrix. Of a 16 x 8 sum,
+// lane t of a warp holds four elements: sum[0] and sum[1] are row t / 4,
+// columns 2 (t % 4) and 2 (t % 4) + 1; sum[2] and sum[3] are the same columns
+// of row t / 4 + 8.
 #ifndef ROLLCALL_TRAINER_CUDA_KERNEL_LANGUAGE_H_
 #define ROLLCALL_TRAINER_CUDA_KERNEL_LANGUAGE_H_
 
@@ -16,7 +18,7 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 
-// Before a loop over an array of registers.
+// Placed before a loop over an array of registers.
 #define ROLLCALL_UNROLL _Pragma("unroll")
 
 namespace rollcall::cuda {
@@ -45,9 +47,9 @@ __device__ inline unsigned SharedAddress(const void* shared) {
   return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
 
-// Four 8 x 8 matrices from shared memory: lane t gives the address of row t % 8
-// of matrix t / 8, 16 bytes. Lane t gets, of row t / 4 of each matrix, columns
-// 2 (t % 4) and the next.
+// Loads four 8 x 8 matrices from shared memory. Lane t gives the address of row
+// t % 8 of matrix t / 8; a row has 16 bytes. Lane t receives columns 2 (t % 4)
+// and 2 (t % 4) + 1 of row t / 4 of each matrix.
 __device__ inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -55,8 +57,8 @@ __device__ inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
       : "r"(SharedAddress(row))
       : "memory");
 }
-// The same, each matrix transposed: of column t / 4, rows 2 (t % 4) and the
-// next.
+// Loads them transposed: lane t receives rows 2 (t % 4) and 2 (t % 4) + 1 of
+// column t / 4 of each matrix.
 __device__ inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -65,8 +67,9 @@ __device__ inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
       : "memory");
 }
 
-// sum[16, 8] += a[16, 16] * b[16, 8]. a: the matrices of rows 0 and 8 of
-// columns 0, then of columns 8. b: transposed matrices of rows 0 and 8.
+// sum[16, 8] += a[16, 16] * b[16, 8]. a: the matrices that begin at (row 0,
+// column 0), (8, 0), (0, 8) and (8, 8). b: the transposed matrices that begin
+// at rows 0 and 8.
 __device__ inline void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4],
                                    uint32_t b0, uint32_t b8) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -75,8 +78,8 @@ __device__ inline void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b8));
 }
 
-// Starts a copy of kBytes (4 or 16) into shared memory, or of zeros if `from`
-// is null.
+// Starts a copy of kBytes (4 or 16) into shared memory; if `from` is null,
+// fills with zeros.
 template <int kBytes>
 __device__ inline void CopyAsync(void* shared, const void* from) {
   const void* const source = from == nullptr ? shared : from;
@@ -93,11 +96,11 @@ __device__ inline void CopyAsync(void* shared, const void* from) {
                  : "memory");
   }
 }
-// Waits until this thread's copies are there.
+// Waits until this thread's copies have arrived.
 __device__ inline void AwaitCopies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
-// 2^x to about 2^-22 of it; 0 below 2^-126.
+// 2^x with a relative error of about 2^-22; 0 if the result is below 2^-126.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -168,9 +171,9 @@ struct Max {
   }
 };
 
-// Folds all threads' values, always in the same order; every thread gets the
-// result. `room` is shared and holds one value per warp. Blocks consist of
-// whole warps.
+// Combines the values of all threads by `fold`, always in the same order; every
+// thread gets the result. `room` is shared memory for one value per warp.
+// Blocks must consist of whole warps.
 template <typename T, typename Fold>
 __device__ T BlockFold(T value, T* room, Fold fold) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2) {

@@ -12,16 +12,16 @@
 namespace rollcall {
 namespace {
 
-// Time between two polls: doubles each time.
+// The pause between two polls begins at kPauseMin and doubles each time.
 constexpr absl::Duration kPauseMin = absl::Microseconds(20);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
-// How often a wait passes NCCL's warnings on.
+// How often NCCL's warnings are passed on during a wait.
 constexpr absl::Duration kLogEach = absl::Seconds(1);
 
-// These mean that a peer, or the way to it, has failed; an internal error does
-// too, since NCCL's proxy returns it when the connection to another process of
-// the host closes. The others are this rank's own: another attempt in another
-// world would fail again.
+// System, internal and remote errors mean that a peer, or the connection to it,
+// has failed. An internal error is among them, because NCCL's proxy returns it
+// when the connection to another process of the host closes. All other errors
+// are this rank's own, and would occur again in another world.
 absl::StatusCode NcclStatusCode(int code) {
   return code == nccl::kSystemError || code == nccl::kInternalError ||
                  code == nccl::kRemoteError
@@ -29,7 +29,8 @@ absl::StatusCode NcclStatusCode(int code) {
              : absl::StatusCode::kInternal;
 }
 
-// A sleep that an interruption ends. Shared with the thread that raises it.
+// A sleep that an interruption ends early. Shared with the thread that raises
+// it.
 class Nap {
  public:
   void Take(absl::Duration time) {
@@ -97,7 +98,8 @@ class NcclCollective final : public Collective {
   absl::Status BeginSum(absl::Span<float> values) override {
     if (!failed_.ok()) return failed_;
     if (!streams_.IsOnDevice(values.data())) {
-      // Rare and small: done like any other collective, in the same order.
+      // This is rare and the data is small, so it runs like any other
+      // collective, in the same order.
       return AllReduce(values, Reduction::kSum);
     }
     sums_begun_ = true;
@@ -159,8 +161,8 @@ class NcclCollective final : public Collective {
   }
 
   CollectiveSeen seen() const override {
-    // A device that is stuck before a collective has not entered it, although
-    // the host has put it into the stream.
+    // If the device is stuck before a collective, it has not entered it, even
+    // if the host has already put the collective into the stream.
     CollectiveSeen seen;
     seen.left = Since(Counter::kLeft);
     seen.entered = std::max(Since(Counter::kEntered), seen.left);
@@ -178,15 +180,16 @@ class NcclCollective final : public Collective {
   }
 
  private:
-  // The buffers that a collective reads and writes; the first is empty if they
-  // are the same.
+  // The buffers that a collective reads and writes. `from` is empty if `to` is
+  // also the input.
   struct Pieces {
     absl::Span<const char> from;
     absl::Span<char> to;
   };
 
-  // What the device has counted for this communicator. Less than before: it has
-  // not come to the end of an earlier one's work yet.
+  // The device's count for this communicator. If the counter is below the value
+  // at the communicator's begin, the device is still at an earlier
+  // communicator's work.
   uint64_t Since(Counter counter) const {
     const uint64_t before = begun_before_[static_cast<int>(counter)];
     return std::max(streams_.Counted(counter), before) - before;
@@ -221,8 +224,8 @@ class NcclCollective final : public Collective {
     });
   }
 
-  // Puts a collective into the stream for peers, after the work that it needs.
-  // `put` calls NCCL.
+  // Puts a collective into the communication stream, after the work that it
+  // needs. `put` calls NCCL.
   template <typename Put>
   absl::Status Start(const char* what, const Put& put) {
     absl::Status status = streams_.CommunicationAfterCompute();
@@ -233,8 +236,8 @@ class NcclCollective final : public Collective {
     return status.ok() ? status : Fail(status);
   }
 
-  // Runs one collective to its end, after everything that was begun. `start`
-  // puts it into the stream and returns NCCL's code.
+  // Runs one collective to its end, after all collectives that were begun.
+  // `start` puts it into the stream and returns NCCL's code.
   template <typename Start>
   absl::Status Run(const char* what, const Pieces& pieces, const Start& start) {
     if (absl::Status s = Wait(); !s.ok()) return s;
@@ -258,13 +261,13 @@ class NcclCollective final : public Collective {
   template <typename Start>
   absl::Status ThroughRoom(const char* what, const Pieces& pieces,
                            const Start& start) {
-    // The second buffer has an alignment that suits every type of NCCL.
+    // The second buffer is aligned for every data type of NCCL.
     constexpr size_t kAlign = 256;
     const size_t skip = (pieces.from.size() + kAlign - 1) / kAlign * kAlign;
     const absl::StatusOr<char*> room = streams_.Room(skip + pieces.to.size());
     if (!room.ok()) return Fail(room.status());
     char* const to = *room + skip;
-    // If there is only one buffer, it is also the input.
+    // If there is only one buffer, it is the input too.
     absl::Status status = pieces.from.empty()
                               ? streams_.CopyIn(to, pieces.to)
                               : streams_.CopyIn(*room, pieces.from);
@@ -275,8 +278,8 @@ class NcclCollective final : public Collective {
     return status.ok() ? status : Fail(status);
   }
 
-  // Polls until NCCL has accepted the call: at initialization, at the end, and
-  // at the first use of a connection NCCL works in the background.
+  // Polls until NCCL has accepted the call. NCCL works in the background at
+  // initialization, at the end, and at the first use of a connection.
   absl::Status AwaitNccl(int code, const char* what) {
     if (code != nccl::kSuccess && code != nccl::kInProgress) {
       return NcclError(code, what);
@@ -292,7 +295,7 @@ class NcclCollective final : public Collective {
     }
   }
 
-  // Polls until the device has done all work in the stream for peers. The
+  // Polls until the device has done all work in the communication stream. The
   // timeout starts when the device reaches that work.
   absl::Status AwaitDevice(const char* what) {
     Watch watch(options_.timeout);
@@ -324,7 +327,7 @@ class NcclCollective final : public Collective {
     absl::Duration pause = kPauseMin;
   };
 
-  // Sleeps a little, or returns the reason to stop waiting.
+  // Sleeps for a short time, or returns the reason to stop waiting.
   absl::Status Pause(Watch& watch, const char* what) {
     if (options_.interruption != nullptr && options_.interruption->raised()) {
       return Fail(absl::AbortedError(
@@ -345,8 +348,8 @@ class NcclCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  // NCCL's error as a status. NCCL seldom names a lost peer; its last error
-  // does if NCCL knows.
+  // NCCL's error as a status. NCCL rarely knows which peer is lost; if it does,
+  // its last error names the peer.
   absl::Status NcclError(int code, const char* what) {
     if (options_.interruption != nullptr && options_.interruption->raised()) {
       return Fail(absl::AbortedError(
@@ -363,7 +366,7 @@ class NcclCollective final : public Collective {
             code == nccl::kRemoteError ? "; a peer has failed first" : "")));
   }
 
-  // The communicator is unusable: its work on the device ends.
+  // Makes the communicator unusable and ends its work on the device.
   absl::Status Fail(absl::Status why) {
     failed_ = why;
     ReadLog();
@@ -390,9 +393,9 @@ class NcclCollective final : public Collective {
   const std::shared_ptr<Nap> nap_ = std::make_shared<Nap>();
   NcclLibrary::Communicator communicator_ = nullptr;
   absl::Status failed_;
-  // The counters of the streams when this communicator began.
+  // The values of the streams' counters when this communicator began.
   const std::array<uint64_t, 2> begun_before_;
-  bool sums_begun_ = false;  // Since the last Wait.
+  bool sums_begun_ = false;  // Sums were begun since the last Wait.
   absl::Time log_due_ = absl::InfinitePast();
 };
 

@@ -31,7 +31,8 @@ absl::StatusOr<nccl::UniqueId> IdFrom(absl::string_view bytes,
   return id;
 }
 
-// What a rank sends to all others: its version, and its id if it makes one.
+// The value that a rank sends to all others: its version of NCCL, and an id if
+// this rank makes one.
 absl::StatusOr<std::string> Mine(const NcclLibrary& library, int rank) {
   const auto version = static_cast<uint32_t>(library.version);
   std::string value(reinterpret_cast<const char*>(&version), sizeof(version));

@@ -1,8 +1,9 @@
-// AgreeOnNcclIds: the ids with which all ranks of a world initialize NCCL.
+// AgreeOnNcclIds: agrees on the ids with which all ranks of a world initialize
+// NCCL.
 //
-// One id per 128 ranks. The rank that makes an id is the root of those ranks
-// and must live until they are initialized. An id is a secret and is valid for
-// one communicator.
+// There is one id per 128 ranks. The rank that makes an id is the root of the
+// bootstrap with that id, and its process must exist until those ranks are
+// initialized. An id is a secret and is valid for one communicator.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_IDS_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_IDS_H_
 

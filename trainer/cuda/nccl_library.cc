@@ -11,7 +11,7 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// From this version on, communicators can be non-blocking and can be aborted
+// Since this version, communicators can be non-blocking and can be aborted
 // during initialization.
 constexpr int kVersionMin = 21400;
 

@@ -1,5 +1,5 @@
 // NcclLibrary: the functions of NCCL that are used. They are declared here, so
-// that the build does not need NCCL's header, and opened at run time.
+// that the build does not need NCCL's header, and are opened at run time.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_LIBRARY_H_
 
@@ -34,8 +34,8 @@ inline constexpr int kFloat = 7;
 inline constexpr int kSum = 0;
 inline constexpr int kMax = 2;
 
-// The part of ncclConfig_t that NCCL 2.14 had. The library reads `size` bytes
-// of it and uses its own defaults for the rest.
+// The part of ncclConfig_t that NCCL 2.14 has. The library reads `size` bytes
+// of it and uses its defaults for later fields.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -46,8 +46,9 @@ struct Config {
 }  // namespace nccl
 
 struct NcclLibrary {
-  // Opens the first library found: `path` if not empty, then the places where
-  // an agent would look. FAILED_PRECONDITION: not found, or too old.
+  // Opens the first library that is found: `path` if it is not empty, else at
+  // the places where an agent looks. FAILED_PRECONDITION: not found, or too
+  // old.
   static absl::StatusOr<NcclLibrary> Open(const std::string& path);
 
   using Communicator = nccl::Communicator*;
@@ -61,7 +62,7 @@ struct NcclLibrary {
   const char* (*last_error)(Communicator) = nullptr;
   int (*init)(Communicator*, int ranks, nccl::UniqueId, int rank,
               nccl::Config*) = nullptr;
-  // Null before 2.23: then there is only one id.
+  // Null before 2.23, which supports only one id.
   int (*init_scalable)(Communicator*, int ranks, int rank, int ids,
                        nccl::UniqueId*, nccl::Config*) = nullptr;
   int (*async_error)(Communicator, int*) = nullptr;

@@ -18,11 +18,12 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
-// Maximum number of transports; a log that names more is not NCCL's.
+// The most transports that are stored. A log with more is not NCCL's.
 constexpr size_t kUsedMax = 16;
 constexpr size_t kNameMax = 64;
 
-// "Socket/0", "IB/3/GDRDMA", "AWS Libfabric/0/GDRDMA".
+// The network's name from texts such as "Socket/0", "IB/3/GDRDMA", "AWS
+// Libfabric/0/GDRDMA".
 std::string NetworkOf(absl::string_view way) {
   const absl::string_view name = way.substr(0, way.find('/'));
   return absl::StrCat(name.substr(0, kNameMax),
@@ -125,7 +126,7 @@ void NcclLog::ReadOn() {
     if (taken == 0 && static_cast<size_t>(got) == buffer.size()) taken = got;
     if (taken == 0) return;
     read_ += static_cast<int64_t>(taken);
-    // Frees the memory of what was read; NCCL appends after it.
+    // Frees the memory of the part that was read; NCCL appends after it.
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, read_);
   }
 }

@@ -1,8 +1,8 @@
-// NcclLog: catches NCCL's log in memory and finds in it which transport NCCL
+// NcclLog: receives NCCL's log in memory and finds in it which transport NCCL
 // uses.
 //
-// NCCL has no function that tells which network it chose; only its log does.
-// NCCL reads the log's path once per process, at its first call.
+// NCCL has no function that returns the network it chose; only its log has
+// that. NCCL reads the log's path once per process, at its first call.
 #ifndef ROLLCALL_TRAINER_CUDA_NCCL_LOG_H_
 #define ROLLCALL_TRAINER_CUDA_NCCL_LOG_H_
 
@@ -15,10 +15,10 @@
 
 namespace rollcall {
 
-// What the log has said so far. Pure.
+// The transports that the log has named so far. Pure.
 struct NcclTransports {
-  // The network for other nodes, whether or not there are any: "Socket", "IB",
-  // or a plugin's name. Empty: not logged yet.
+  // The network to other nodes, even if there are none: "Socket", "IB", or a
+  // plugin's name. Empty: not logged yet.
   std::string network;
   // The transports of the channels: "Socket", "IB", "IB/GDRDMA" (directly from
   // the GPU), "P2P", "SHM", "NVLS", "CollNet".
@@ -27,17 +27,17 @@ struct NcclTransports {
   // Parses more of the log. An incomplete last line is left for the next call.
   // Returns the number of bytes parsed.
   size_t Read(absl::string_view text);
-  // Networks first: "IB/GDRDMA+P2P". Before any channel is connected: the
-  // chosen network. Before that: "NCCL".
+  // The transports, networks first: "IB/GDRDMA+P2P". Before any channel is
+  // connected: the chosen network. Before the network is logged: "NCCL".
   std::string ToString() const;
 };
 
 class NcclLog {
  public:
-  // Must precede NCCL's first call, and other threads that read the
-  // environment. Null if the log is the user's (NCCL_DEBUG_FILE is set, or
-  // NCCL_DEBUG to more than WARN), or if the system has no such memory. If
-  // NCCL_DEBUG is WARN, warnings are passed on to stderr as they are read.
+  // Call it before NCCL's first call, and before other threads read the
+  // environment. Null: the user has set the log (NCCL_DEBUG_FILE, or NCCL_DEBUG
+  // above WARN), or the system cannot make a file in memory. If NCCL_DEBUG is
+  // WARN, warnings are passed on to stderr as they are read.
   static std::unique_ptr<NcclLog> Catch();
   ~NcclLog();
   NcclLog(const NcclLog&) = delete;
@@ -46,8 +46,8 @@ class NcclLog {
   // The transport, from everything that NCCL has logged in this process so far.
   // One thread at a time.
   std::string Transport();
-  // Reads what NCCL has logged, and passes its warnings on if they are wanted.
-  // One thread at a time.
+  // Reads the new part of NCCL's log, and passes warnings on to stderr if
+  // NCCL_DEBUG is WARN. One thread at a time.
   void ReadOn();
   // Forgets the transports, for a new communicator.
   void Forget() {

@@ -16,18 +16,18 @@
 
 namespace rollcall {
 
-// What is applied to a product before it is rounded.
+// The operation that is applied to a product before it is rounded.
 enum class Epilogue {
   kNone,
   kBias,
-  kBiasGelu,      // Keeps the input of GELU in `before`.
-  kGeluBackward,  // Times the slope of GELU at `before`.
+  kBiasGelu,      // Stores the input of GELU in `before`.
+  kGeluBackward,  // Multiplies by the slope of GELU at `before`.
 };
 
 // out[m,n] = op(a)[m,k] * op(b)[k,n] (+ add), all row-major; `..._stride` is
-// the distance between rows as stored. `out` is bf16 or floats; `add` has the
-// type of `out` and may be `out`. With an epilogue, rows of `out` and `before`
-// are n apart.
+// the distance between rows in memory. `out` is bf16, or float if `floats`.
+// `add` has the type of `out` and may be `out`. With an epilogue, the rows of
+// `out` and `before` must be n apart.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   const cuda::Bf16* a = nullptr;
@@ -42,7 +42,7 @@ struct Product {
   cuda::Bf16* before = nullptr;
 };
 
-// Device memory for the implementation.
+// The size of the device memory that the implementation may use.
 inline constexpr size_t kWorkspaceBytes = 32 << 20;
 
 class Products {
@@ -50,16 +50,16 @@ class Products {
   virtual ~Products() = default;
 
   // Puts the product into the stream. UNIMPLEMENTED: it cannot be computed.
-  // INTERNAL: it failed.
+  // INTERNAL: a call failed.
   virtual absl::Status Multiply(const Product& product) = 0;
 };
 
-// Computes the product without its epilogue by `products`, and the epilogue by
-// kernels.
+// Computes the product without its epilogue by `products`, and then the
+// epilogue by kernels.
 absl::Status MultiplyInSteps(Products& products, cuda::Stream stream,
                              const Product& product);
 
-// INTERNAL: a kernel did not start; the message has its purpose and the error.
+// INTERNAL: a kernel did not start; the message has `purpose` and the error.
 absl::Status KernelStatus(int error, absl::string_view purpose);
 
 }  // namespace rollcall

@@ -5,7 +5,7 @@
 namespace rollcall::cuda {
 namespace {
 
-constexpr size_t kCopyAlign = 128;  // Elements: 256 bytes.
+constexpr size_t kCopyAlign = 128;  // In elements: 256 bytes.
 constexpr int kVocabularyStep = 128;
 
 size_t Up(size_t value, size_t step) {

@@ -21,9 +21,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tokens are read in the byte order of a shard");
 
-// Opens a regular file, or says why that failed.
+// Opens a regular file; an error has the reason.
 absl::StatusOr<int> OpenFile(const std::string& path, uint64_t* bytes) {
-  // Non-blocking, so that a FIFO is reported and not waited for.
+  // Non-blocking, so that a FIFO is reported instead of blocking the call.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return absl::ErrnoToStatus(
@@ -160,7 +160,8 @@ absl::Status Dataset::ReadTokens(const File& file, uint64_t first,
         at + (wrong - out.begin()) * sizeof(Token), ": token: expected below ",
         kShardVocabulary, ", found ", *wrong));
   }
-  // The bytes are read into the second half of `out` and widened from there.
+  // The bytes are read into the second half of `out`, and then widened to
+  // tokens.
   char* const bytes = reinterpret_cast<char*>(out.data()) + out.size();
   absl::Status status = ReadBytes(file.descriptor, file.path, file.bytes, first,
                                   bytes, out.size());

@@ -6,13 +6,13 @@
 // token, all little-endian. A shard is recognized by its first number, not by
 // its name. The two kinds cannot be mixed.
 //
-// Files are opened once, are cached only in the system's page cache, and are
-// read at the positions that a sample needs. They are read by pread, not
-// mapped: if a file has shrunk, a mapping gives zeros up to the end of the
-// page and then SIGBUS, however recently the size was checked, while pread
-// returns how much it read. A file's size is its size when it was opened.
+// Files are opened once and read at the positions that a sample needs; only the
+// system's page cache caches them. They are read by pread instead of being
+// mapped: if a file has shrunk, pread returns how much it read. A mapping would
+// give zeros up to the end of the page and then SIGBUS, even if the size was
+// checked just before. A file's size is its size when it was opened.
 //
-// Thread rule: Read and Fingerprint from any thread.
+// Thread rule: Read and Fingerprint may be called from any thread.
 #ifndef ROLLCALL_TRAINER_DATA_DATASET_H_
 #define ROLLCALL_TRAINER_DATA_DATASET_H_
 
@@ -33,8 +33,8 @@ class Dataset {
  public:
   // Opens the files in this order. NOT_FOUND, PERMISSION_DENIED, ...: the
   // system's error. INVALID_ARGUMENT: not a regular file, a shard that is
-  // damaged or of an unsupported kind, or files of both kinds; the message
-  // names the file, the field, what was expected and what was found.
+  // damaged or of an unsupported kind, or files of both kinds; the message has
+  // the file, the field, what was expected and what was found.
   static absl::StatusOr<Dataset> Open(const std::vector<std::string>& paths);
 
   Dataset(Dataset&& other) noexcept;
@@ -46,14 +46,14 @@ class Dataset {
   int vocabulary() const;
   absl::string_view unit() const;  // "bytes" or "tokens".
 
-  // Fills `out` with the tokens from `offset` on; the range must lie within
-  // tokens(). DATA_LOSS: a file has shrunk, cannot be read, or holds a token
-  // outside the vocabulary; the message names the file and the position.
+  // Fills `out` with the tokens from `offset` on; the range must be within
+  // tokens(). DATA_LOSS: a file has shrunk, cannot be read, or contains a token
+  // outside the vocabulary; the message has the file and the position.
   absl::Status Read(uint64_t offset, absl::Span<Token> out) const;
 
-  // A number that is equal for datasets of the same files, and almost certainly
-  // different for others. Computed from the sizes and from the bytes at the
-  // start and end of each file.
+  // A number that is equal for datasets with the same files, and almost
+  // certainly differs for other files. It is computed from the size of each
+  // file and the bytes at its start and end.
   absl::StatusOr<uint64_t> Fingerprint() const;
 
  private:
@@ -61,8 +61,8 @@ class Dataset {
     std::string path;
     int descriptor;
     uint64_t bytes;
-    uint64_t begin;   // Of its first token, in the dataset.
-    uint64_t tokens;  // In this file.
+    uint64_t begin;   // The position of its first token in the dataset.
+    uint64_t tokens;  // The number of tokens in this file.
   };
 
   Dataset() = default;

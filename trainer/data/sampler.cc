@@ -8,8 +8,8 @@
 namespace rollcall {
 namespace {
 
-// Where the share of `rank` in a batch begins. Shares differ by one sample at
-// most.
+// The index in a batch at which the share of `rank` begins. Shares differ by at
+// most one sample.
 uint64_t ShareBegin(uint64_t batch, int rank, int ranks) {
   return batch * rank / ranks;
 }
@@ -59,9 +59,9 @@ DataPosition Sampler::Ahead(const DataPosition& position,
           cursor % samples_};
 }
 
-// A Feistel network permutes the smallest square power of two that holds all
-// samples. A result outside the samples is permuted again until it is inside:
-// about four times on average at most.
+// A Feistel network permutes the smallest power of four that is at least the
+// number of samples. A result that is not a sample is permuted again until it
+// is one; on average this takes at most about four rounds.
 uint64_t Sampler::At(uint64_t epoch, uint64_t position) const {
   CHECK_LT(position, samples_);
   constexpr int kRounds = 4;

@@ -1,16 +1,16 @@
-// Sampler: the samples of a step, and which of them are this rank's.
+// Sampler: the samples of a step, and this rank's share of them.
 //
-// A dataset of n tokens has floor((n - 1) / context) samples: sample i is the
-// `context` tokens from i * context on, each with the token after it as its
-// target. Every epoch is a permutation of all samples, drawn from the seed and
-// the epoch. The epochs, one after the other, are one stream. A step takes the
-// next `batch` samples of the stream and cuts them into one contiguous share
-// per rank. The caller keeps the position in the stream. So every sample comes
-// once per epoch, even if the number of ranks or the batch changes within the
-// epoch.
+// A dataset of n tokens has floor((n - 1) / context) samples. Sample i is the
+// `context` tokens from i * context on; the target of each token is the token
+// after it. Every epoch is a permutation of all samples, which depends on the
+// seed and the epoch. The epochs, one after the other, form one stream. A step
+// takes the next `batch` samples of the stream and divides them into one
+// contiguous share per rank. The caller keeps the position in the stream. So
+// every sample occurs once per epoch, even if the number of ranks or the batch
+// changes within the epoch.
 //
-// Pure: a function of its arguments. It stores nothing per sample, so its
-// memory does not depend on the dataset's size.
+// Pure: the result depends only on the arguments. Nothing is stored per sample,
+// so the memory does not depend on the dataset's size.
 #ifndef ROLLCALL_TRAINER_DATA_SAMPLER_H_
 #define ROLLCALL_TRAINER_DATA_SAMPLER_H_
 
@@ -19,7 +19,8 @@
 
 namespace rollcall {
 
-// How far a training is in its data: `cursor` samples of `epoch` are done.
+// The position of a training run in its data: `cursor` samples of `epoch` are
+// done.
 struct DataPosition {
   uint64_t epoch = 0;
   uint64_t cursor = 0;
@@ -32,19 +33,20 @@ class Sampler {
   // `samples` and `batch` are at least 1.
   Sampler(uint64_t seed, uint64_t samples, uint64_t batch);
 
-  // Number of samples in a dataset; 0: it is too short for one.
+  // The number of samples in a dataset; 0: it is too short for one sample.
   static uint64_t CountSamples(uint64_t tokens, uint64_t context);
 
-  // How many samples of a batch are `rank`'s, and the maximum over all ranks.
+  // The number of samples in `rank`'s share of a batch, and the maximum over
+  // all ranks.
   static uint64_t ShareSize(uint64_t batch, int rank, int ranks);
   static uint64_t ShareSizeMax(uint64_t batch, int ranks);
 
   // The samples of `rank` in the step that begins at `position`. A batch that
-  // reaches the end of an epoch continues in the next one. A cursor beyond the
-  // end of its epoch is carried over into the next epochs.
+  // reaches the end of an epoch continues in the next epoch. If the cursor is
+  // beyond the end of its epoch, the excess counts in the next epochs.
   std::vector<uint64_t> Share(const DataPosition& position, int rank,
                               int ranks) const;
-  // Where the next step begins.
+  // The position at which the next step begins.
   DataPosition After(const DataPosition& position) const;
 
   // The sample at `position` of `epoch`.

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kMagic = 20240520;
 constexpr uint32_t kVersion = 1;
 
-// Other llm.c files that begin with a number of this kind.
+// Other kinds of llm.c files, by the number with which they begin.
 struct Foreign {
   uint32_t magic;
   const char* what;

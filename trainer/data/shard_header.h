@@ -23,10 +23,11 @@ struct DataHeader {
   uint64_t tokens = 0;
 };
 
-// `head` is the first kShardHeaderBytes of a file of `bytes`, or the whole file
-// if it is shorter. `named_shard`: the file's name ends like a shard's, so the
-// file must be one. INVALID_ARGUMENT: another kind of llm.c file, or a damaged
-// shard; the message names the field, what was expected and what was found.
+// `head` has the first kShardHeaderBytes of a file of `bytes` bytes, or the
+// whole file if it is shorter. `named_shard`: the file's name ends like a
+// shard's, so the file must be a shard. INVALID_ARGUMENT: another kind of llm.c
+// file, or a damaged shard; the message has the field, what was expected and
+// what was found.
 absl::StatusOr<DataHeader> ReadDataHeader(absl::string_view head,
                                           uint64_t bytes, bool named_shard);
 
