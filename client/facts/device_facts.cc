@@ -185,7 +185,7 @@ v1::Facts AskGpus(
     const DeviceFactsOptions& options,
     const std::function<void(const v1::Facts&, absl::string_view)>& report) {
   v1::Facts facts;
-  // Without a GPU there is nothing to ask NVML about.
+  // Without a GPU, NVML is not asked.
   const bool shown = CountGpus(options.sysroot, facts);
   if (options.nvml_library.empty() && !shown) {
     SayWhyNoGpu(options.sysroot, facts);

@@ -87,7 +87,7 @@ void DaemonChild::Adopt(KnownProcess daemon, int port) {
   pid_ = daemon.pid();
   port_ = port;
   listened_ = true;
-  // It has listened before; since when is unknown.
+  // An adopted daemon has listened for an unknown time.
   listens_since_ = MonotonicNow();
   adopted_ = std::move(daemon);
 }

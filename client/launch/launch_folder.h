@@ -64,7 +64,7 @@ std::vector<std::string> LaunchFoldersOf(const std::string& job);
 
 // NOT_FOUND: no job runs with this state, and no launcher has left one.
 absl::StatusOr<RunningJob> ReadRunningJob(const std::string& folder);
-// All jobs whose state is below these folders and that run, by name.
+// The running jobs whose state is below these folders, sorted by name.
 std::vector<RunningJob> RunningJobs(const std::vector<std::string>& roots);
 
 // Whether a process is a daemon that this binary started.

@@ -49,11 +49,11 @@ class Supervisor {
   // grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
-  // What happens to agents that do not end.
+  // The times of what happens to agents that do not end.
   struct Overdue {
-    absl::Time term_at = absl::InfiniteFuture();  // They get SIGTERM,
-    absl::Time kill_at = absl::InfiniteFuture();  // then SIGKILL.
-    // The user is told which agents are waited for.
+    absl::Time term_at = absl::InfiniteFuture();  // When they get SIGTERM.
+    absl::Time kill_at = absl::InfiniteFuture();  // When they get SIGKILL.
+    // When the user is told which agents are waited for.
     absl::Time tell_at = absl::InfiniteFuture();
     bool killed = false;
   };

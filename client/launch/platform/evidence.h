@@ -1,5 +1,5 @@
 // Evidence: what one source (a platform's variables, ROLLCALL_* variables or
-// flags) says about this node's place in the run, and how it is known.
+// flags) gives for this node's place in the run, and how it is known.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_LAUNCH_PLATFORM_EVIDENCE_H_
@@ -29,7 +29,7 @@ struct Evidence {
   // 0 is the launcher's node. Node ranks of the world may differ, because the
   // daemon assigns seats.
   Known<uint32_t> node_rank;
-  // Whether this node launches, if the platform says so without a rank.
+  // Whether this node launches, if the platform tells it without a rank.
   Known<bool> launches;
   // In the syntax of --nodes: N or MIN:MAX.
   Known<std::string> nodes;

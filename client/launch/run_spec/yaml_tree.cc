@@ -176,7 +176,7 @@ class TreeBuilder : public YAML::EventHandler {
   size_t ignored_ = 0;
 };
 
-// Why the text as a whole cannot be YAML for us; nullopt: it can.
+// An error of the text as a whole (its size or its bytes); nullopt: none.
 std::optional<YamlError> CheckText(absl::string_view text) {
   if (text.size() > kYamlBytesMax) {
     return YamlError{

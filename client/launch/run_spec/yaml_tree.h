@@ -40,14 +40,14 @@ struct YamlNode {
   enum class Kind { kNull, kText, kList, kMap };
   Kind kind = Kind::kNull;
   TextPlace place;
-  // Only of kText: the text as written.
+  // Only for kText: the text as written.
   std::string text;
-  // Only of kText: the text is in quotes or a block, so it is not a number or
+  // Only for kText: the text is in quotes or a block, so it is not a number or
   // bool.
   bool quoted = false;
   // The entries of kList, or the values of kMap.
   std::vector<YamlNode> children;
-  // Only of kMap: the keys in their order, one for each value. A key may occur
+  // Only for kMap: the keys in their order, one for each value. A key may occur
   // twice.
   std::vector<YamlNode> keys;
 };
