@@ -61,8 +61,7 @@ size_t ThreadsFor(const Invocation& invocation) {
 }
 
 // Reports output that could not be written (a full disk, for example). A closed
-// pipe (`
-//  head`) is not an error.
+// pipe (`| head`) is not an error.
 int CheckPrinted() {
   const bool failed = std::ferror(stdout) != 0;
   // stdio does not keep the errno of an earlier write, so it writes again.

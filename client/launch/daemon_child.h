@@ -178,7 +178,7 @@ class DaemonChild {
   // The HTTP port and its URL; 0 and empty: not known.
   int http_port_ = 0;
   std::string http_url_;
-  bool listened_ = false;  // True for any daemon of this launcher.
+  bool listened_ = false;  // Whether any daemon of this launcher has.
   // Since when the running daemon has listened.
   absl::Time listens_since_ = absl::InfiniteFuture();
   std::string partial_;

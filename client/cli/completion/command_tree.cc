@@ -12,9 +12,8 @@
 namespace rollcall {
 namespace {
 
-// The lower-case alternatives of a type such as "N
-// auto" or "boundary
-// never". Upper-case ones are placeholders for values and are left out.
+// The lower-case alternatives of a type such as "N|auto" or "boundary|never".
+// Upper-case ones are placeholders for values and are left out.
 std::vector<std::string> WordsOf(const std::string& type) {
   std::vector<std::string> words = absl::StrSplit(type, '|', absl::SkipEmpty());
   words.erase(std::remove_if(words.begin(), words.end(),

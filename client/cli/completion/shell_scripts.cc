@@ -31,8 +31,7 @@ _rollcall_jobs() {
 )sh";
 
 // %COMMANDS% is replaced by lines `PATH) flags='...' words='...' ;;`, and
-// %VALUES% by lines `FLAG
-// FLAG) ... ;;` that fill COMPREPLY and return.
+// %VALUES% by lines `FLAG|FLAG) ... ;;` that fill COMPREPLY and return.
 constexpr char kBash[] = R"sh(
 _rollcall_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current"); }
 _rollcall_files() {

@@ -254,7 +254,7 @@ struct TokenFlags {
 struct DoctorFlags {
   // The daemon whose clock is compared with this node's clock; may be unset.
   WhereFlags where;
-  // Folders that a run would write to, in addition to the default ones.
+  // Folders that a run would write to, in addition to the agent's run folder.
   std::vector<std::string> folders;
   bool all = false;
   bool json = false;
