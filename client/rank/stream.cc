@@ -54,8 +54,8 @@ RankStream::RankStream(const std::string& path, const v1::RankHello& hello,
     MutexLock lock(mutex_);
     *first_.emplace_back().mutable_hello() = hello;
   }
-  // This thread blocks all signals, so that the training process's handlers run
-  // on its own threads.
+  // The new thread inherits a mask that blocks all signals, so that the
+  // training process's handlers run on its own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
