@@ -1,14 +1,17 @@
-// train_steps MODEL SEQUENCES STEPS [cuda]: for each line on stdin, executes
-// STEPS steps (gradients and update) and prints the seconds that they took. On
+// train_steps MODEL SEQUENCES[/MICRO_BATCH] STEPS [cuda]: for each line on
+// stdin, executes STEPS steps (gradients and update) and prints the seconds
+// that they took, with MICRO_BATCH sequences at once (default: all of them). On
 // the CPU with random bytes, where OPENBLAS_NUM_THREADS sets the number of
 // threads; with `cuda` on the first GPU, with random tokens of GPT-2.
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "daemon/base/check.h"
 #include "daemon/base/clock.h"
 #include "trainer/cuda/cuda.h"
@@ -20,9 +23,9 @@
 namespace rollcall {
 namespace {
 
-int Run(Backend* backend, int sequences, int steps) {
+int Run(Backend* backend, int sequences, int micro_batch, int steps) {
   const GptConfig& config = backend->config();
-  if (absl::Status s = backend->Reserve(sequences); !s.ok()) {
+  if (absl::Status s = backend->Reserve(micro_batch); !s.ok()) {
     std::fprintf(stderr, "train_steps: %s\n", s.ToString().c_str());
     return 1;
   }
@@ -51,7 +54,8 @@ int Run(Backend* backend, int sequences, int steps) {
   return 0;
 }
 
-int RunOnGpu(const GptConfig& config, int sequences, int steps) {
+int RunOnGpu(const GptConfig& config, int sequences, int micro_batch,
+             int steps) {
   const auto device = CudaDevice::Choose(0);
   absl::Status status = device.status();
   if (status.ok()) {
@@ -59,7 +63,7 @@ int RunOnGpu(const GptConfig& config, int sequences, int steps) {
     if (backend.ok()) {
       std::fprintf(stderr, "train_steps: %s\n",
                    (*device)->description().c_str());
-      return Run(backend->get(), sequences, steps);
+      return Run(backend->get(), sequences, micro_batch, steps);
     }
     status = backend.status();
   }
@@ -72,21 +76,27 @@ int RunOnGpu(const GptConfig& config, int sequences, int steps) {
 
 int main(int argc, char** argv) {
   rollcall::ChooseOpenBlasKernels(argv);
-  int sequences = 0, steps = 0;
+  int sequences = 0, micro_batch = 0, steps = 0;
   const bool cuda = argc == 5 && argv[4] == std::string("cuda");
-  if ((argc == 4 || cuda) && absl::SimpleAtoi(argv[2], &sequences) &&
-      sequences > 0 && absl::SimpleAtoi(argv[3], &steps) && steps > 0) {
+  const std::pair<std::string, std::string> sizes =
+      absl::StrSplit(argc > 2 ? argv[2] : "", absl::MaxSplits('/', 1));
+  if ((argc == 4 || cuda) && absl::SimpleAtoi(sizes.first, &sequences) &&
+      sequences > 0 &&
+      absl::SimpleAtoi(sizes.second.empty() ? sizes.first : sizes.second,
+                       &micro_batch) &&
+      micro_batch > 0 && absl::SimpleAtoi(argv[3], &steps) && steps > 0) {
     const auto config = rollcall::ConfigOf(
         argv[1], cuda ? rollcall::kGpt2Vocabulary : rollcall::kByteVocabulary);
     if (config.ok() && cuda) {
-      return rollcall::RunOnGpu(*config, sequences, steps);
+      return rollcall::RunOnGpu(*config, sequences, micro_batch, steps);
     }
     if (config.ok()) {
       return rollcall::Run(
           rollcall::MakeCpuBackend(*config, rollcall::AdamWConfig())->get(),
-          sequences, steps);
+          sequences, micro_batch, steps);
     }
   }
-  std::fprintf(stderr, "train_steps MODEL SEQUENCES STEPS [cuda]\n");
+  std::fprintf(stderr,
+               "train_steps MODEL SEQUENCES[/MICRO_BATCH] STEPS [cuda]\n");
   return 2;
 }

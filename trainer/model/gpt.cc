@@ -7,12 +7,19 @@
 #include "trainer/model/layers.h"
 
 namespace rollcall {
+namespace {
+
+int RoundUp(int value, int step) { return (value + step - 1) / step * step; }
+
+}  // namespace
 
 template <typename T>
 Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t extras)
     : config_(config),
       layout_(config),
-      rows_max_(sequences_max * config.context),
+      unit_(UnitSequences(config) * config.context),
+      rows_max_(RoundUp(std::max(sequences_max, 1), UnitSequences(config)) *
+                config.context),
       weights_(layout_.size),
       gradients_(layout_.size + extras),
       blocks_(config.layers) {
@@ -42,9 +49,15 @@ Gpt<T>::Gpt(const GptConfig& config, int sequences_max, size_t extras)
 }
 
 template <typename T>
+int Gpt<T>::UnitSequences(const GptConfig& config) {
+  return (kUnitRows + config.context - 1) / config.context;
+}
+
+template <typename T>
 double Gpt<T>::MemoryBytes(const GptConfig& config, int sequences_max) {
   const double c = config.width;
-  const double rows = double(sequences_max) * config.context;
+  const double rows =
+      double(RoundUp(sequences_max, UnitSequences(config))) * config.context;
   const double weights =
       c * (config.vocabulary + config.context) + 12 * c * c * config.layers;
   const double block = 20 * c + double(config.heads) * config.context;
@@ -54,43 +67,65 @@ double Gpt<T>::MemoryBytes(const GptConfig& config, int sequences_max) {
 }
 
 template <typename T>
-int Gpt<T>::Rows(absl::Span<const Token> tokens,
-                 absl::Span<const Token> targets) const {
+int64_t Gpt<T>::Rows(absl::Span<const Token> tokens,
+                     absl::Span<const Token> targets) const {
   CHECK_EQ(tokens.size(), targets.size());
-  CHECK_LE(tokens.size(), static_cast<size_t>(rows_max_));
   CHECK_EQ(tokens.size() % config_.context, 0u);
-  return static_cast<int>(tokens.size());
+  return static_cast<int64_t>(tokens.size());
+}
+
+template <typename T>
+template <typename F>
+void Gpt<T>::EachMicroBatch(int64_t rows, const F& work) const {
+  for (int64_t first = 0; first < rows; first += rows_max_) {
+    work(first, static_cast<int>(std::min<int64_t>(rows_max_, rows - first)));
+  }
+}
+
+template <typename T>
+template <typename F>
+void Gpt<T>::EachUnit(int rows, const F& work) const {
+  for (int first = 0; first < rows; first += unit_) {
+    work(first, std::min(unit_, rows - first));
+  }
 }
 
 template <typename T>
 double Gpt<T>::Loss(absl::Span<const Token> tokens,
                     absl::Span<const Token> targets) {
-  const int rows = Rows(tokens, targets);
   TakeThreads();
-  Forward(tokens.data(), rows);
-  return CrossEntropy(logits_.data(), targets.data(), T(0), rows,
-                      config_.vocabulary, &pool_);
+  double loss = 0;
+  EachMicroBatch(Rows(tokens, targets), [&](int64_t first, int rows) {
+    Forward(tokens.data() + first, rows);
+    loss = CrossEntropy(logits_.data(), targets.data() + first, T(0), rows,
+                        config_.vocabulary, &pool_, loss);
+  });
+  return loss;
 }
 
 template <typename T>
 double Gpt<T>::LossAndGradients(absl::Span<const Token> tokens,
                                 absl::Span<const Token> targets, T scale,
                                 const Watch& watch) {
-  const int rows = Rows(tokens, targets);
+  const int64_t all = Rows(tokens, targets);
   TakeThreads();
   pool_.Split(gradients_.size(), 16384, [&](int64_t begin, int64_t end, int) {
     std::fill(gradients_.begin() + begin, gradients_.begin() + end, T(0));
   });
-  if (rows == 0) {
+  if (all == 0) {
     if (watch.before_backward) watch.before_backward(0);
     if (watch.block_done) watch.block_done(0);
     return 0;
   }
-  Forward(tokens.data(), rows);
-  const double loss = CrossEntropy(logits_.data(), targets.data(), scale, rows,
-                                   config_.vocabulary, &pool_);
-  if (watch.before_backward) watch.before_backward(loss);
-  Backward(tokens.data(), rows, watch);
+  double loss = 0;
+  EachMicroBatch(all, [&](int64_t first, int rows) {
+    Forward(tokens.data() + first, rows);
+    loss = CrossEntropy(logits_.data(), targets.data() + first, scale, rows,
+                        config_.vocabulary, &pool_, loss);
+    const bool last = first + rows == all;
+    if (last && watch.before_backward) watch.before_backward(loss);
+    Backward(tokens.data() + first, rows, last ? &watch : nullptr);
+  });
   return loss;
 }
 
@@ -112,9 +147,22 @@ void Gpt<T>::Forward(const Token* tokens, int rows) {
   }
   LayerNormForward(norm_.data(), mean_.data(), rstd_.data(), x,
                    W(layout_.norm_gain), W(layout_.norm_bias), rows, c, &pool_);
-  Gemm(Transpose::kNo, Transpose::kYes, rows, config_.vocabulary, c, T(1),
-       norm_.data(), c, W(layout_.token_table), c, T(0), logits_.data(),
-       config_.vocabulary);
+  const int64_t v = config_.vocabulary;
+  EachUnit(rows, [&](int64_t first, int count) {
+    Gemm(Transpose::kNo, Transpose::kYes, count, v, c, T(1),
+         norm_.data() + first * c, c, W(layout_.token_table), c, T(0),
+         logits_.data() + first * v, v);
+  });
+}
+
+template <typename T>
+void Gpt<T>::Linear(T* out, const T* in, size_t weight, size_t bias, int rows,
+                    int from, int to, const T* more) {
+  EachUnit(rows, [&](int64_t first, int count) {
+    LinearForward(out + first * to, in + first * from, W(weight), W(bias),
+                  count, from, to,
+                  more == nullptr ? nullptr : more + first * to, &pool_);
+  });
 }
 
 template <typename T>
@@ -124,33 +172,33 @@ void Gpt<T>::ForwardBlock(const BlockLayout& at, const T* in, Block& b,
   const size_t narrow = size_t(rows) * c;
   LayerNormForward(b.norm1.data(), b.mean1.data(), b.rstd1.data(), in,
                    W(at.norm1_gain), W(at.norm1_bias), rows, c, &pool_);
-  LinearForward(b.qkv.data(), b.norm1.data(), W(at.qkv_weight), W(at.qkv_bias),
-                rows, c, 3 * c, nullptr, &pool_);
+  Linear(b.qkv.data(), b.norm1.data(), at.qkv_weight, at.qkv_bias, rows, c,
+         3 * c, nullptr);
   AttentionForward(b.attention_out.data(), b.attention_weights.data(),
                    b.qkv.data(), rows / config_.context, config_.context, c,
                    config_.heads, &pool_);
-  LinearForward(b.residual.data(), b.attention_out.data(), W(at.merge_weight),
-                W(at.merge_bias), rows, c, c, in, &pool_);
+  Linear(b.residual.data(), b.attention_out.data(), at.merge_weight,
+         at.merge_bias, rows, c, c, in);
 
   LayerNormForward(b.norm2.data(), b.mean2.data(), b.rstd2.data(),
                    b.residual.data(), W(at.norm2_gain), W(at.norm2_bias), rows,
                    c, &pool_);
-  LinearForward(b.up.data(), b.norm2.data(), W(at.up_weight), W(at.up_bias),
-                rows, c, 4 * c, nullptr, &pool_);
+  Linear(b.up.data(), b.norm2.data(), at.up_weight, at.up_bias, rows, c, 4 * c,
+         nullptr);
   GeluForward(b.active.data(), b.tanhs.data(), b.up.data(), 4 * narrow, &pool_);
-  LinearForward(b.out.data(), b.active.data(), W(at.down_weight),
-                W(at.down_bias), rows, 4 * c, c, b.residual.data(), &pool_);
+  Linear(b.out.data(), b.active.data(), at.down_weight, at.down_bias, rows,
+         4 * c, c, b.residual.data());
 }
 
 template <typename T>
-void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
+void Gpt<T>::Backward(const Token* tokens, int rows, const Watch* watch) {
   const int c = config_.width;
-  const int v = config_.vocabulary;
-  // The output matrix is the token table, so its gradient has two parts.
-  Gemm(Transpose::kNo, Transpose::kNo, rows, c, v, T(1), logits_.data(), v,
-       W(layout_.token_table), c, T(0), dnarrow_.data(), c);
-  Gemm(Transpose::kYes, Transpose::kNo, v, c, rows, T(1), logits_.data(), v,
-       norm_.data(), c, T(1), G(layout_.token_table), c);
+  const int64_t v = config_.vocabulary;
+  EachUnit(rows, [&](int64_t first, int count) {
+    Gemm(Transpose::kNo, Transpose::kNo, count, c, v, T(1),
+         logits_.data() + first * v, v, W(layout_.token_table), c, T(0),
+         dnarrow_.data() + first * c, c);
+  });
   std::fill_n(dresidual_.begin(), size_t(rows) * c, T(0));
   LayerNormBackward(dresidual_.data(), G(layout_.norm_gain),
                     G(layout_.norm_bias), dnarrow_.data(),
@@ -159,10 +207,27 @@ void Gpt<T>::Backward(const Token* tokens, int rows, const Watch& watch) {
   for (int i = config_.layers - 1; i >= 0; --i) {
     const T* in = i > 0 ? blocks_[i - 1].out.data() : embedded_.data();
     BackwardBlock(layout_.blocks[i], in, blocks_[i], rows);
-    if (watch.block_done) watch.block_done(i);
+    if (watch != nullptr && watch->block_done) watch->block_done(i);
   }
-  EmbedBackward(G(layout_.token_table), G(layout_.position_table), tokens,
-                dresidual_.data(), rows, config_.context, c);
+  // The output matrix is the token table, so its gradient has two parts. Both
+  // are added unit by unit: a later unit may be in another micro-batch.
+  EachUnit(rows, [&](int64_t first, int count) {
+    Gemm(Transpose::kYes, Transpose::kNo, v, c, count, T(1),
+         logits_.data() + first * v, v, norm_.data() + first * c, c, T(1),
+         G(layout_.token_table), c);
+    EmbedBackward(G(layout_.token_table), G(layout_.position_table),
+                  tokens + first, dresidual_.data() + first * c, count,
+                  config_.context, c);
+  });
+}
+
+template <typename T>
+void Gpt<T>::LinearBack(T* din, const T* dout, const T* in, size_t weight,
+                        size_t bias, int rows, int from, int to) {
+  EachUnit(rows, [&](int64_t first, int count) {
+    LinearBackward(din + first * from, G(weight), G(bias), dout + first * to,
+                   in + first * from, W(weight), count, from, to, &pool_);
+  });
 }
 
 // On entry dresidual_ holds the gradient of the block's output, on return that
@@ -173,25 +238,23 @@ void Gpt<T>::BackwardBlock(const BlockLayout& at, const T* in, Block& b,
   const int c = config_.width;
   const size_t narrow = size_t(rows) * c;
   T* dresidual = dresidual_.data();
-  LinearBackward(dwide_.data(), G(at.down_weight), G(at.down_bias), dresidual,
-                 b.active.data(), W(at.down_weight), rows, 4 * c, c, &pool_);
+  LinearBack(dwide_.data(), dresidual, b.active.data(), at.down_weight,
+             at.down_bias, rows, 4 * c, c);
   GeluBackward(dwide_.data(), b.up.data(), b.tanhs.data(), 4 * narrow, &pool_);
-  LinearBackward(dnarrow_.data(), G(at.up_weight), G(at.up_bias), dwide_.data(),
-                 b.norm2.data(), W(at.up_weight), rows, c, 4 * c, &pool_);
+  LinearBack(dnarrow_.data(), dwide_.data(), b.norm2.data(), at.up_weight,
+             at.up_bias, rows, c, 4 * c);
   LayerNormBackward(dresidual, G(at.norm2_gain), G(at.norm2_bias),
                     dnarrow_.data(), b.residual.data(), W(at.norm2_gain),
                     b.mean2.data(), b.rstd2.data(), rows, c, &pool_);
 
-  LinearBackward(dattention_out_.data(), G(at.merge_weight), G(at.merge_bias),
-                 dresidual, b.attention_out.data(), W(at.merge_weight), rows, c,
-                 c, &pool_);
+  LinearBack(dattention_out_.data(), dresidual, b.attention_out.data(),
+             at.merge_weight, at.merge_bias, rows, c, c);
   AttentionBackward(dwide_.data(), dscores_.data(), dattention_out_.data(),
                     b.qkv.data(), b.attention_weights.data(),
                     rows / config_.context, config_.context, c, config_.heads,
                     &pool_);
-  LinearBackward(dnarrow_.data(), G(at.qkv_weight), G(at.qkv_bias),
-                 dwide_.data(), b.norm1.data(), W(at.qkv_weight), rows, c,
-                 3 * c, &pool_);
+  LinearBack(dnarrow_.data(), dwide_.data(), b.norm1.data(), at.qkv_weight,
+             at.qkv_bias, rows, c, 3 * c);
   LayerNormBackward(dresidual, G(at.norm1_gain), G(at.norm1_bias),
                     dnarrow_.data(), in, W(at.norm1_gain), b.mean1.data(),
                     b.rstd1.data(), rows, c, &pool_);

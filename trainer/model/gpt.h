@@ -6,6 +6,10 @@
 //
 // Thread rule: one thread. It has worker threads of its own, as many as
 // OpenBLAS is set to use. For float (training) and double (tests).
+//
+// A batch of any size is computed in micro-batches that fit the activations,
+// and gives the same bits whatever their size: matrix products always take one
+// unit of sequences, and every sum over rows is in the order of the rows.
 #ifndef ROLLCALL_TRAINER_MODEL_GPT_H_
 #define ROLLCALL_TRAINER_MODEL_GPT_H_
 
@@ -23,11 +27,17 @@ namespace rollcall {
 template <typename T>
 class Gpt {
  public:
-  // `config` must be valid. Allocates MemoryBytes for batches of up to
-  // `sequences_max` sequences. `extras`: number of values after the gradients.
+  // `config` must be valid. Allocates MemoryBytes for micro-batches of up to
+  // `sequences_max` sequences, rounded up to whole units. `extras`: number of
+  // values after the gradients.
   Gpt(const GptConfig& config, int sequences_max, size_t extras = 0);
 
+  // Sequences in one unit: about kUnitRows positions. More would not make the
+  // products faster.
+  static constexpr int kUnitRows = 1024;
+  static int UnitSequences(const GptConfig& config);
   // A double, since a careless configuration exceeds every integer type.
+  // 0 sequences: of weights and gradients alone.
   static double MemoryBytes(const GptConfig& config, int sequences_max);
 
   const GptConfig& config() const { return config_; }
@@ -45,9 +55,10 @@ class Gpt {
   double Loss(absl::Span<const Token> tokens, absl::Span<const Token> targets);
 
   // The same, and stores d(scale * loss)/d(weights) in gradients(). Calls
-  // `before_backward` with the loss before the backward pass, and `block_done`
-  // with i when the gradients of block i, of all later blocks and of the final
-  // norm are complete. i = 0 comes before the tables' gradients.
+  // `before_backward` with the loss before the last micro-batch's backward
+  // pass, and `block_done` with i when the gradients of block i, of all later
+  // blocks and of the final norm are complete. i = 0 comes before the tables'
+  // gradients.
   struct Watch {
     std::function<void(double loss)> before_backward;
     std::function<void(int block)> block_done;
@@ -69,21 +80,33 @@ class Gpt {
     std::vector<T> out;                  // width
   };
 
-  int Rows(absl::Span<const Token> tokens,
-           absl::Span<const Token> targets) const;
+  int64_t Rows(absl::Span<const Token> tokens,
+               absl::Span<const Token> targets) const;
+  // Calls `work(first, count)` for each micro-batch of `rows`, in order.
+  template <typename F>
+  void EachMicroBatch(int64_t rows, const F& work) const;
+  // The same for each unit of a micro-batch.
+  template <typename F>
+  void EachUnit(int rows, const F& work) const;
   // As many as OpenBLAS uses.
   void TakeThreads();
   void Forward(const Token* tokens, int rows);
   void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
-  void Backward(const Token* tokens, int rows, const Watch& watch);
+  void Backward(const Token* tokens, int rows, const Watch* watch);
   void BackwardBlock(const BlockLayout& at, const T* in, Block& block,
                      int rows);
+  // layers.h's, unit by unit.
+  void Linear(T* out, const T* in, size_t weight, size_t bias, int rows,
+              int from, int to, const T* more);
+  void LinearBack(T* din, const T* dout, const T* in, size_t weight,
+                  size_t bias, int rows, int from, int to);
   const T* W(size_t offset) const { return weights_.data() + offset; }
   T* G(size_t offset) { return gradients_.data() + offset; }
 
   const GptConfig config_;
   const GptLayout layout_;
-  const int rows_max_;
+  const int unit_;      // Rows.
+  const int rows_max_;  // A multiple of unit_.
   ThreadPool pool_;
   std::vector<T> weights_, gradients_;
 

@@ -225,7 +225,7 @@ size_t AttentionScratch(int64_t context, int threads) {
 
 template <typename T>
 double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
-                    int64_t vocabulary, ThreadPool* pool) {
+                    int64_t vocabulary, ThreadPool* pool, double before) {
   // Summed in the order of the rows, whichever thread computed them.
   std::vector<double> losses(rows);
   Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
@@ -234,7 +234,7 @@ double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                                                targets[r], scale, vocabulary);
     }
   });
-  return std::accumulate(losses.begin(), losses.end(), 0.0);
+  return std::accumulate(losses.begin(), losses.end(), before);
 }
 
 #define ROLLCALL_INSTANCES(T)                                                  \
@@ -259,7 +259,7 @@ double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                                      int64_t, int64_t, int64_t, int64_t,       \
                                      ThreadPool*);                             \
   template double CrossEntropy<T>(T*, const Token*, T, int64_t, int64_t,       \
-                                  ThreadPool*);
+                                  ThreadPool*, double);
 
 ROLLCALL_INSTANCES(float)
 ROLLCALL_INSTANCES(double)

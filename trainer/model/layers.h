@@ -83,11 +83,13 @@ inline constexpr int kAttentionAlone = 128;
 size_t AttentionScratch(int64_t context, int threads);
 
 // Softmax cross-entropy, summed over rows. Replaces `logits` with their
-// gradient times `scale` and returns the sum of -log p(target), as a double so
-// that a long sum stays precise. scale 0: only the loss is computed.
+// gradient times `scale` and returns `before` plus the sum of -log p(target),
+// added row by row, as a double so that a long sum stays precise. scale 0: only
+// the loss is computed.
 template <typename T>
 double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
-                    int64_t vocabulary, ThreadPool* pool = nullptr);
+                    int64_t vocabulary, ThreadPool* pool = nullptr,
+                    double before = 0);
 
 }  // namespace rollcall
 
