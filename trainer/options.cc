@@ -57,6 +57,14 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
   app.add_option("--batch", o->batch, "Samples a step, split over all ranks")
       ->type_name("N")
       ->check(Within(1, TrainOptions::kBatchMax));
+  app.add_option("--micro-batch", o->micro_batch,
+                 "Samples that a rank computes at once; default: as many of "
+                 "its share as fit in memory")
+      ->type_name("N")
+      ->check(Within(1, TrainOptions::kBatchMax));
+  app.add_option("--memory-max", o->memory_max, "")
+      ->group("")
+      ->check(Within(1, 1e18));
   app.add_option("--lr", o->learning_rate, "Learning rate at its peak")
       ->type_name("N")
       ->check(Within(1e-9, 10));

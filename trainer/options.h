@@ -28,7 +28,9 @@ struct TrainOptions {
   GptConfig model;
   AdamWConfig optimizer;
   int64_t steps = 200;
-  int batch = 16;  // Samples per step, over all ranks.
+  int batch = 16;         // Samples per step, over all ranks.
+  int micro_batch = 0;    // Samples that a rank computes at once; 0: what fits.
+  double memory_max = 0;  // Of a rank, in bytes, for tests; 0: no limit.
   float learning_rate = 3e-3f;
   int64_t warmup = 20;
   uint64_t seed = 1;

@@ -81,13 +81,7 @@ absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<StoredState>& stored) {
   collective_ = &collective;
   world_size_ = collective.size();
-  // The memory depends on the rank's share of the batch, and so on the number
-  // of ranks.
-  const uint64_t share =
-      Sampler::ShareSizeMax(options_.batch, collective.size());
-  if (absl::Status s = backend_->Reserve(static_cast<int>(share)); !s.ok()) {
-    return s;
-  }
+  if (absl::Status s = ReserveMemory(); !s.ok()) return s;
   const std::string settings = Settings(options_);
   absl::Status status =
       Agree({{"the flags differ; give every node the same",
@@ -118,6 +112,28 @@ absl::Status TrainLoop::Enter(Collective& collective,
        {"the weights differ; run the same rollcall-train on every node",
         *weights}},
       source);
+}
+
+// The memory depends on the rank's share of the batch, and so on the number of
+// ranks.
+absl::Status TrainLoop::ReserveMemory() {
+  MemoryWishes wishes;
+  wishes.share =
+      static_cast<int>(Sampler::ShareSizeMax(options_.batch, world_size_));
+  wishes.micro_batch = options_.micro_batch;
+  wishes.most = options_.memory_max;
+  const absl::StatusOr<double> room = backend_->RoomForActivations(ranks_here_);
+  if (!room.ok()) return room.status();
+  MemoryFacts facts;
+  facts.state = backend_->StateBytes();
+  facts.room = *room;
+  facts.activations = [this](int sequences) {
+    return backend_->ActivationBytes(sequences);
+  };
+  const absl::StatusOr<MemoryPlan> plan = PlanMemory(wishes, facts);
+  if (!plan.ok()) return plan.status();
+  if (tell_) tell_(*plan);
+  return backend_->Reserve(plan->micro_batch);
 }
 
 absl::StatusOr<uint64_t> TrainLoop::WeightsFingerprint() {

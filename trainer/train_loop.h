@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,7 @@
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
 #include "trainer/model/backend.h"
+#include "trainer/model/memory_plan.h"
 #include "trainer/options.h"
 #include "trainer/step_result.h"
 
@@ -56,6 +58,14 @@ class TrainLoop {
   // person must fix.
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
       TrainOptions options, const MakeBackend& make = MakeCpuBackend);
+
+  // Called in Enter with what this rank needs in that world, before it takes
+  // that memory.
+  void WhenPlanned(std::function<void(const MemoryPlan&)> tell) {
+    tell_ = std::move(tell);
+  }
+  // How many ranks share this machine's memory.
+  void set_ranks_here(int ranks) { ranks_here_ = ranks; }
 
   // Enters a world. Checks that all ranks agree on settings and data. Then
   // takes over the state of `source`; without a source, the newest state that
@@ -98,6 +108,7 @@ class TrainLoop {
   TrainLoop(const TrainOptions& options, Dataset dataset, uint64_t data,
             std::unique_ptr<Backend> backend);
 
+  absl::Status ReserveMemory();
   absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);
   absl::StatusOr<std::optional<TrainSource>> FindStored(
@@ -117,6 +128,8 @@ class TrainLoop {
   Collective* collective_ =
       nullptr;  // Of the world it is in; gone between two.
   int world_size_ = 1;
+  int ranks_here_ = 1;
+  std::function<void(const MemoryPlan&)> tell_;
   int64_t steps_done_ = 0;
   DataPosition position_;  // Where the next step's batch begins.
   double loss_ = 0;        // Of the last step.

@@ -145,6 +145,9 @@ absl::Status Training::MakeLoop() {
       });
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
+  loop_->WhenPlanned([](const MemoryPlan& plan) {
+    std::fprintf(stderr, "rollcall-train: %s\n", plan.ToString().c_str());
+  });
   return absl::OkStatus();
 }
 
@@ -154,6 +157,7 @@ absl::Status Training::TrainInWorld() {
   if (loop_ == nullptr) {
     if (absl::Status s = MakeLoop(); !s.ok()) return s;
   }
+  if (rank_ != nullptr) loop_->set_ranks_here(rank_->ranks_here());
   absl::StatusOr<std::unique_ptr<Collective>> collective =
       Connect(options_, rank_, *device_);
   if (!collective.ok()) return collective.status();

@@ -247,26 +247,76 @@ class Elastic(E2E):
         self.assertEqual(list(changed), list(range(first, steps + 1)))
 
         # The same by a checkpoint: three take the steps before, two go on.
-        kept = self.stage.path("kept")
-        command += ["--checkpoints", kept, "--save-every", str(first - 1),
-                    "--keep-last", "1000"]
-        flags = ["--name", "w0", "--max-restarts", "0", "--local-workers"]
-        three = self.launch([*flags, "2"], command)
-        self.assert_code(three, 0)
-        for path in glob.glob(os.path.join(kept, "step-*")):
-            if not path.endswith(f"step-{first - 1:08d}"):
-                shutil.rmtree(path)
-        two = self.launch([*flags, "1"], command)
-        self.assert_code(two, 0)
-        self.assertEqual(self.exact_losses(two, 1, r"w0/0"), changed)
+        self.assertEqual(self.losses_by_checkpoint(command, 3, 2, first),
+                         changed)
 
         # One alone sums in another order: near, and no more.
-        alone = self.stage.run([w for w in command[:command.index(
-            "--checkpoints")]])
+        alone = self.stage.run(command)
         self.assertEqual(alone.code, 0)
         straight = self.exact_losses(alone, 0)
         for step, loss in changed.items():
             self.assertAlmostEqual(loss / straight[step], 1, delta=5e-3)
+
+    def losses_by_checkpoint(self, command, before, after, first):
+        """Of `after` ranks from step `first` on, which `before` ranks took the
+        steps up to."""
+        kept = self.stage.path("kept")
+        command = [*command, "--checkpoints", kept, "--save-every",
+                   str(first - 1), "--keep-last", "1000"]
+        flags = ["--name", "w0", "--max-restarts", "0", "--local-workers"]
+        self.assert_code(self.launch([*flags, str(before - 1)], command), 0)
+        for path in glob.glob(os.path.join(kept, "step-*")):
+            if not path.endswith(f"step-{first - 1:08d}"):
+                shutil.rmtree(path)
+        left = self.launch([*flags, str(after - 1)], command)
+        self.assert_code(left, 0)
+        return self.exact_losses(left, 1, r"w0/0")
+
+    def test_a_full_world_that_shrinks_trains_on_in_micro_batches(self):
+        # Two samples a rank in a world of four, and four in a world of two.
+        steps = 60
+
+        def train(steps, batch, *flags):
+            return [TRAIN, "--data", *TEXT, "--device", "cpu", "--layers", "1",
+                    "--heads", "2", "--width", "32", "--context", "512",
+                    "--log-json", "--log-all-ranks", "--steps", str(steps),
+                    "--batch", str(batch), *flags]
+
+        needs = re.compile(r"this rank needs ([\d.]+) GB for .* ([\d.]+) GB for "
+                           r"activations of (\d+) of its (\d+) samples at once")
+        one_step = self.stage.run(train(1, 2))
+        self.assertEqual(one_step.code, 0)
+        told = [m for line in one_step.err() for m in [needs.search(line)] if m]
+        self.assertEqual([m.group(3, 4) for m in told], [("2", "2")])
+        state, activations = (float(x) * 1e9 for x in told[0].group(1, 2))
+        limit = ["--memory-max", str(int(state + 1.2 * activations))]
+        full = train(steps, 8, *limit)
+
+        # All four at once do not fit.
+        refused = self.stage.run(train(1, 4, *limit, "--micro-batch", "4"))
+        self.assertNotEqual(refused.code, 0)
+        refused.await_line("RESOURCE_EXHAUSTED")
+
+        launcher = self.launch(["--nodes", "1:2", "--max-restarts", "0",
+                                "--nproc-per-node", "2", "--name", "w0"], full)
+        lost = self.join(self.join_string(launcher),
+                         ["--name", "w1", "--nproc-per-node", "2"], full)
+        for agent in (launcher, lost):
+            agent.await_line(r'"step":10,.*"generation":1,')
+        before = self.ranks(launcher)
+        lost.signal(signal.SIGKILL)
+        launcher.await_line(r'"step":\d+,.*"generation":2,')
+        self.assert_lived_on([launcher], [before])
+        self.assert_code(launcher, 0)
+        told = [m.group(3, 4) for line in launcher.out() + launcher.err()
+                for m in [needs.search(line)] if m]
+        self.assertEqual(sorted(told), [("2", "2")] * 2 + [("2", "4")] * 2)
+        changed = self.exact_losses(launcher, 2)
+        first = min(changed)
+        self.assertEqual(list(changed), list(range(first, steps + 1)))
+        # Without a limit, the four samples at once give the same bits.
+        self.assertEqual(
+            self.losses_by_checkpoint(train(steps, 8), 4, 2, first), changed)
 
     def exact_losses(self, agent, generation, rank=r""):
         """Of one generation, by step, all digits."""

@@ -79,6 +79,21 @@ class CudaBackend final : public Backend {
   const GptConfig& config() const override { return config_; }
   const GptLayout& layout() const override { return layout_; }
 
+  double StateBytes() const override {
+    return static_cast<double>(state_memory_.bytes());
+  }
+  double ActivationBytes(int sequences) const override {
+    GptActivations counted;
+    Arena arena;
+    counted.Place(config_, int64_t{sequences} * config_.context, arena);
+    return static_cast<double>(arena.bytes());
+  }
+  absl::StatusOr<double> RoomForActivations(int) override {
+    const absl::StatusOr<size_t> free = device_.FreeBytes();
+    if (!free.ok()) return free.status();
+    return double(*free) + double(activation_memory_.bytes()) - kSpareBytes;
+  }
+
   absl::Status Reserve(int sequences) override {
     if (sequences == sequences_) return absl::OkStatus();
     const int64_t rows = int64_t{sequences} * config_.context;
@@ -141,24 +156,15 @@ class CudaBackend final : public Backend {
       return status;
     };
     absl::Status status = tokens.empty() ? NoGradients(stop) : absl::OkStatus();
-    if (!tokens.empty()) {
-      GptPasses::Step step;
-      step.rows = Rows(tokens, targets);
-      step.scale = scale;
-      step.stop = stop;
-      step.block_done = finish_to;
-      index_.Sort(tokens);
-      step.words = static_cast<int64_t>(index_.places.size());
-      status = UploadBatch(tokens, targets);
-      status.Update(
-          Upload(activations_.order, index_.order.data(), tokens.size()));
-      status.Update(
-          Upload(activations_.places, index_.places.data(), step.words));
-      if (status.ok()) {
-        status = GptPasses(config_, layout_, state_, stream_, *products_)
-                     .LossAndGradients(activations_, step);
-      }
-    }
+    GptPasses::Step step;
+    step.scale = scale;
+    step.stop = stop;
+    const auto pass = [&](const Batch& batch, bool first, bool last) {
+      step.add = !first;
+      if (last) step.block_done = finish_to;
+      return Gradients(batch, step);
+    };
+    status.Update(EachMicroBatch({tokens, targets}, pass));
     if (!status.ok()) return status;
     return finish_to(Bucket::kTables);
   }
@@ -195,12 +201,13 @@ class CudaBackend final : public Backend {
   absl::StatusOr<double> Loss(absl::Span<const Token> tokens,
                               absl::Span<const Token> targets) override {
     if (tokens.empty()) return 0.0;
-    const int64_t rows = Rows(tokens, targets);
-    absl::Status status = UploadBatch(tokens, targets);
-    if (status.ok()) {
-      status = GptPasses(config_, layout_, state_, stream_, *products_)
-                   .Loss(activations_, rows);
-    }
+    absl::Status status = EachMicroBatch(
+        {tokens, targets}, [&](const Batch& batch, bool first, bool) {
+          absl::Status uploaded = UploadBatch(batch);
+          if (!uploaded.ok()) return uploaded;
+          return GptPasses(config_, layout_, state_, stream_, *products_)
+              .Loss(activations_, batch.rows(), !first);
+        });
     double loss = 0;
     status.Update(Download(&loss, state_.sum, 1, "the loss"));
     if (!status.ok()) return status;
@@ -235,12 +242,41 @@ class CudaBackend final : public Backend {
   AdamWPowers& powers() override { return powers_; }
 
  private:
-  int64_t Rows(absl::Span<const Token> tokens,
-               absl::Span<const Token> targets) const {
-    CHECK_EQ(tokens.size(), targets.size());
-    CHECK_EQ(tokens.size() % config_.context, 0u);
-    CHECK_LE(tokens.size(), size_t(sequences_) * config_.context);
-    return static_cast<int64_t>(tokens.size());
+  struct Batch {
+    absl::Span<const Token> tokens, targets;
+    int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
+  };
+
+  // Calls `pass(micro-batch, is first, is last)` for each micro-batch of as
+  // many sequences as were reserved, up to an error.
+  template <typename Pass>
+  absl::Status EachMicroBatch(const Batch& all, const Pass& pass) const {
+    CHECK_EQ(all.tokens.size(), all.targets.size());
+    CHECK_EQ(all.tokens.size() % config_.context, 0u);
+    CHECK(sequences_ > 0 || all.tokens.empty());
+    const size_t size = size_t(sequences_) * config_.context;
+    for (size_t at = 0; at < all.tokens.size(); at += size) {
+      const Batch batch = {all.tokens.subspan(at, size),
+                           all.targets.subspan(at, size)};
+      absl::Status status =
+          pass(batch, at == 0, at + size >= all.tokens.size());
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Gradients(const Batch& batch, GptPasses::Step& step) {
+    step.rows = batch.rows();
+    index_.Sort(batch.tokens);
+    step.words = static_cast<int64_t>(index_.places.size());
+    absl::Status status = UploadBatch(batch);
+    status.Update(
+        Upload(activations_.order, index_.order.data(), batch.tokens.size()));
+    status.Update(
+        Upload(activations_.places, index_.places.data(), step.words));
+    if (!status.ok()) return status;
+    return GptPasses(config_, layout_, state_, stream_, *products_)
+        .LossAndGradients(activations_, step);
   }
 
   // An empty share of the batch has zero gradients, but its stop flag counts.
@@ -262,12 +298,12 @@ class CudaBackend final : public Backend {
     const std::string what = sequences == 0
                                  ? "the model's weights and moments need"
                                  : absl::StrCat("activations of ", sequences,
-                                                " samples a rank need");
+                                                " samples at once need");
     return absl::ResourceExhaustedError(absl::StrFormat(
         "%s %.1f GB and %.1f GB reserve, %s has %.1f GB free; lower "
         "%s--context or --width, or take more ranks",
         what, bytes / kGb, kSpareBytes / kGb, device_.description(),
-        (*free + freed) / kGb, sequences == 0 ? "" : "--batch, "));
+        (*free + freed) / kGb, sequences == 0 ? "" : "--micro-batch, "));
   }
 
   void PlaceActivations() {
@@ -276,11 +312,11 @@ class CudaBackend final : public Backend {
     activations_.Place(config_, int64_t{sequences_} * config_.context, arena);
   }
 
-  absl::Status UploadBatch(absl::Span<const Token> tokens,
-                           absl::Span<const Token> targets) {
+  absl::Status UploadBatch(const Batch& batch) {
     absl::Status status =
-        Upload(activations_.tokens, tokens.data(), tokens.size());
-    status.Update(Upload(activations_.targets, targets.data(), targets.size()));
+        Upload(activations_.tokens, batch.tokens.data(), batch.tokens.size());
+    status.Update(Upload(activations_.targets, batch.targets.data(),
+                         batch.targets.size()));
     return status;
   }
 

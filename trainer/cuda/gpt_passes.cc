@@ -118,13 +118,13 @@ void GptPasses::Logits(const GptActivations& a, int64_t first, int64_t rows,
      "the loss");
 }
 
-absl::Status GptPasses::Loss(const GptActivations& a, int64_t rows) {
+absl::Status GptPasses::Loss(const GptActivations& a, int64_t rows, bool add) {
   Forward(a, rows);
   for (int64_t first = 0; first < rows; first += a.chunk) {
     Logits(a, first, std::min(a.chunk, rows - first), 0);
   }
   Do(cuda::SumLosses(stream_, state_.sum, state_.unread_extras, a.losses, rows,
-                     0, 0),
+                     0, 0, add),
      "the loss");
   return status_;
 }
@@ -170,7 +170,7 @@ void GptPasses::TableGradient(const GptActivations& a, int64_t first,
   dtable.floats = true;
   dtable.out = G(layout_.token_table) + begin * c;
   dtable.out_stride = c;
-  if (first > 0) dtable.add = dtable.out;
+  if (first > 0 || add_) dtable.add = dtable.out;
   Multiply(dtable);
 }
 
@@ -207,8 +207,9 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
   dweight.floats = true;
   dweight.out = G(weight);
   dweight.out_stride = to;
+  if (add_) dweight.add = dweight.out;
   Multiply(dweight);
-  Do(cuda::BiasBackward(stream_, G(bias), a.parts, dout, rows, to),
+  Do(cuda::BiasBackward(stream_, G(bias), a.parts, dout, rows, to, add_),
      "a bias's gradient");
 }
 
@@ -224,7 +225,7 @@ void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
                  c, 4 * c, nullptr);
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm2_gain),
                              G(at.norm2_bias), a.parts, a.dnarrow, b.residual,
-                             W(at.norm2_gain), b.mean2, b.rstd2, rows, c),
+                             W(at.norm2_gain), b.mean2, b.rstd2, rows, c, add_),
      "a layer norm's gradient");
   LinearBackward(a, a.dattention_out, a.dresidual, b.attention_out,
                  at.merge_weight, at.merge_bias, rows, c, c, nullptr);
@@ -236,13 +237,14 @@ void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
                  rows, c, 3 * c, nullptr);
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm1_gain),
                              G(at.norm1_bias), a.parts, a.dnarrow, in,
-                             W(at.norm1_gain), b.mean1, b.rstd1, rows, c),
+                             W(at.norm1_gain), b.mean1, b.rstd1, rows, c, add_),
      "a layer norm's gradient");
 }
 
 absl::Status GptPasses::LossAndGradients(const GptActivations& a,
                                          const Step& step) {
   const int64_t rows = step.rows;
+  add_ = step.add;
   const int64_t c = config_.width;
   Forward(a, rows);
   for (int64_t first = 0; first < rows; first += a.chunk) {
@@ -251,24 +253,24 @@ absl::Status GptPasses::LossAndGradients(const GptActivations& a,
     LogitsBackward(a, first, chunk);
   }
   Do(cuda::SumLosses(stream_, state_.sum, G(layout_.size), a.losses, rows,
-                     step.scale, step.stop ? 1.0f : 0.0f),
+                     step.scale, step.stop ? 1.0f : 0.0f, add_),
      "the loss");
   Do(cuda::Zero(stream_, a.dresidual, rows * c * sizeof(Bf16)),
      "the residual's gradient");
   Do(cuda::LayerNormBackward(stream_, a.dresidual, G(layout_.norm_gain),
                              G(layout_.norm_bias), a.parts, a.dnarrow,
                              a.blocks.back().out, W(layout_.norm_gain), a.mean,
-                             a.rstd, rows, c),
+                             a.rstd, rows, c, add_),
      "a layer norm's gradient");
   for (int i = config_.layers - 1; i >= 0; --i) {
     const Bf16* in = i > 0 ? a.blocks[i - 1].out : a.embedded;
     BackwardBlock(a, layout_.blocks[i], in, a.blocks[i], rows);
-    if (status_.ok()) status_ = step.block_done(i);
+    if (status_.ok() && step.block_done) status_ = step.block_done(i);
     if (!status_.ok()) return status_;
   }
   Do(cuda::EmbedBackward(stream_, G(layout_.token_table),
                          G(layout_.position_table), a.places, step.words,
-                         a.order, a.dresidual, rows, config_.context, c),
+                         a.order, a.dresidual, rows, config_.context, c, add_),
      "the embedding's gradient");
   return status_;
 }

@@ -28,17 +28,19 @@ class GptPasses {
 
   // `tokens` and `targets` of `a` are filled, and for the backward pass also
   // `order` and `places` (for `words` different tokens). Stores the sum of
-  // losses in state.sum.
-  absl::Status Loss(const GptActivations& a, int64_t rows);
+  // losses in state.sum; `add`: adds it to what is there.
+  absl::Status Loss(const GptActivations& a, int64_t rows, bool add);
 
   // Also stores d(scale * loss)/d(weights) in state.gradients, followed by the
-  // extras. `block_done(i)`: the work that finishes block i and all later ones
-  // is in the stream. An error of it ends the call.
+  // extras. `add`: adds them to those of the earlier micro-batches, in fp32.
+  // `block_done(i)`: the work that finishes block i and all later ones is in
+  // the stream; may be null. An error of it ends the call.
   struct Step {
     int64_t rows = 0;
     int64_t words = 0;
     float scale = 0;
     bool stop = false;
+    bool add = false;
     std::function<absl::Status(int block)> block_done;
   };
   absl::Status LossAndGradients(const GptActivations& a, const Step& step);
@@ -80,6 +82,7 @@ class GptPasses {
   Products& products_;
   const std::vector<size_t> copy_offsets_;
   const int64_t padded_;
+  bool add_ = false;  // Of the step.
   absl::Status status_;
 };
 

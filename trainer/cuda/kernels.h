@@ -9,6 +9,9 @@
 // Rows are positions: `rows` = sequences x context. Widths and head sizes are
 // multiples of kPack; rows of bf16 have the alignment of a pack.
 //
+// `add`: gradients and sums are added to what is there instead of overwriting
+// it.
+//
 // Each function returns 0 or CUDA's error number. It only starts the work: an
 // error on the device shows in a later call. The same sources run on the CPU
 // under emulation.h, where a test compares them with layers.h.
@@ -57,11 +60,11 @@ struct TokenPlaces {
   int32_t token, begin, end;
 };
 // Adds to the token table's gradient, for the `tokens` different tokens of the
-// batch; overwrites the position table's gradient.
+// batch; overwrites the position table's gradient, unless `add`.
 int EmbedBackward(Stream stream, float* dtoken_table, float* dposition_table,
                   const TokenPlaces* places, int64_t tokens,
                   const int32_t* order, const Bf16* dout, int64_t rows,
-                  int64_t context, int64_t width);
+                  int64_t context, int64_t width, bool add = false);
 
 // --- Layer norm, bias, GELU --------------------------------------------------
 
@@ -73,14 +76,14 @@ int LayerNormForward(Stream stream, Bf16* out, float* mean, float* rstd,
 int LayerNormBackward(Stream stream, Bf16* din, float* dgain, float* dbias,
                       float* parts, const Bf16* dout, const Bf16* in,
                       const float* gain, const float* mean, const float* rstd,
-                      int64_t rows, int64_t width);
+                      int64_t rows, int64_t width, bool add = false);
 
 // values[r] += bias, and its gradient, which is overwritten. `parts` holds
 // Parts(rows) x width.
 int AddBias(Stream stream, Bf16* values, const Bf16* bias, int64_t rows,
             int64_t width);
 int BiasBackward(Stream stream, float* dbias, float* parts, const Bf16* dout,
-                 int64_t rows, int64_t width);
+                 int64_t rows, int64_t width, bool add = false);
 
 // `count` is a multiple of kPack. Backward works in place: `d` holds dout and
 // becomes din.
@@ -110,10 +113,10 @@ int AttentionBackward(Stream stream, Bf16* dqkv, float* dots, const Bf16* dout,
 int CrossEntropy(Stream stream, Bf16* logits, float* losses,
                  const uint16_t* targets, float scale, int64_t rows,
                  int64_t vocabulary, int64_t padded);
-// Stores the sum of the losses in *sum, that sum times `scale` in extras[0],
-// and `stops` in extras[1].
+// Stores the sum of the losses in *sum (with `add`: adds it), *sum times
+// `scale` in extras[0], and `stops` in extras[1].
 int SumLosses(Stream stream, double* sum, float* extras, const float* losses,
-              int64_t rows, double scale, float stops);
+              int64_t rows, double scale, float stops, bool add = false);
 
 // --- Update ------------------------------------------------------------------
 

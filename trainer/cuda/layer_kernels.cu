@@ -87,10 +87,11 @@ __global__ void EmbedTokensKernel(float* dtoken_table,
 }
 
 __global__ void EmbedPositionsKernel(float* dposition_table, const Bf16* dout,
-                                     int64_t sequences, int64_t stride) {
+                                     int64_t sequences, int64_t stride,
+                                     bool add) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= stride) return;
-  float sum = 0;
+  float sum = add ? dposition_table[i] : 0;
   for (int64_t s = 0; s < sequences; ++s) sum += ToFloat(dout[s * stride + i]);
   dposition_table[i] = sum;
 }
@@ -235,10 +236,11 @@ __global__ void ColumnPartsKernel(float* parts, const Bf16* in, int64_t rows,
 }
 
 // Adds up `count` parts of `width` columns: the first `split` columns go to
-// `low`, the others to `high`. A block takes kWarp columns; each of its warps
+// `low`, the others to `high`; `add`: to what is there. A block takes kWarp columns; each of its warps
 // takes every kLanes-th part.
 __global__ void AddPartsKernel(float* low, float* high, const float* parts,
-                               int64_t count, int64_t width, int64_t split) {
+                               int64_t count, int64_t width, int64_t split,
+                               bool add) {
   float* const room = reinterpret_cast<float*>(SharedMemory());
   const int64_t column = int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp;
   float sum = 0;
@@ -251,18 +253,15 @@ __global__ void AddPartsKernel(float* low, float* high, const float* parts,
   __syncthreads();
   if (threadIdx.x >= kWarp || column >= width) return;
   for (int i = 1; i < kLanes; ++i) sum += room[i * kWarp + threadIdx.x];
-  if (column < split) {
-    low[column] = sum;
-  } else {
-    high[column - split] = sum;
-  }
+  float* const to = column < split ? low + column : high + column - split;
+  *to = add ? *to + sum : sum;
 }
 
 int AddParts(Stream stream, float* low, float* high, const float* parts,
-             int64_t rows, int64_t width, int64_t split) {
+             int64_t rows, int64_t width, int64_t split, bool add) {
   return Launch(stream, dim3(Blocks(width, kWarp)), kThreads,
                 kThreads * sizeof(float), AddPartsKernel, low, high, parts,
-                Parts(rows), width, split);
+                Parts(rows), width, split, add);
 }
 
 // --- Bias and GELU -----------------------------------------------------------
@@ -323,7 +322,7 @@ int EmbedForward(Stream stream, Bf16* out, const uint16_t* tokens,
 int EmbedBackward(Stream stream, float* dtoken_table, float* dposition_table,
                   const TokenPlaces* places, int64_t tokens,
                   const int32_t* order, const Bf16* dout, int64_t rows,
-                  int64_t context, int64_t width) {
+                  int64_t context, int64_t width, bool add) {
   const dim3 blocks(static_cast<unsigned>(tokens), Blocks(width, kColumns));
   const int error =
       Launch(stream, blocks, kThreads, kAddWarpsBytes, EmbedTokensKernel,
@@ -332,7 +331,7 @@ int EmbedBackward(Stream stream, float* dtoken_table, float* dposition_table,
   const int64_t stride = context * width;
   return Launch(stream, dim3(Blocks(stride, kThreads)), kThreads, 0,
                 EmbedPositionsKernel, dposition_table, dout, rows / context,
-                stride);
+                stride, add);
 }
 
 int LayerNormForward(Stream stream, Bf16* out, float* mean, float* rstd,
@@ -346,14 +345,14 @@ int LayerNormForward(Stream stream, Bf16* out, float* mean, float* rstd,
 int LayerNormBackward(Stream stream, Bf16* din, float* dgain, float* dbias,
                       float* parts, const Bf16* dout, const Bf16* in,
                       const float* gain, const float* mean, const float* rstd,
-                      int64_t rows, int64_t width) {
+                      int64_t rows, int64_t width, bool add) {
   const int warps = NormWarps(width);
   const int error =
       Launch(stream, dim3(static_cast<unsigned>(Parts(rows))), warps * kWarp,
              sizeof(float) * warps * 2 * width, NormBackwardKernel, din, parts,
              dout, in, gain, mean, rstd, rows, width);
   if (error != 0) return error;
-  return AddParts(stream, dgain, dbias, parts, rows, 2 * width, width);
+  return AddParts(stream, dgain, dbias, parts, rows, 2 * width, width, add);
 }
 
 int AddBias(Stream stream, Bf16* values, const Bf16* bias, int64_t rows,
@@ -364,13 +363,13 @@ int AddBias(Stream stream, Bf16* values, const Bf16* bias, int64_t rows,
 }
 
 int BiasBackward(Stream stream, float* dbias, float* parts, const Bf16* dout,
-                 int64_t rows, int64_t width) {
+                 int64_t rows, int64_t width, bool add) {
   const dim3 blocks(Blocks(width, kColumns),
                     static_cast<unsigned>(Parts(rows)));
   const int error = Launch(stream, blocks, kThreads, kAddWarpsBytes,
                            ColumnPartsKernel, parts, dout, rows, width);
   if (error != 0) return error;
-  return AddParts(stream, dbias, nullptr, parts, rows, width, width);
+  return AddParts(stream, dbias, nullptr, parts, rows, width, width, add);
 }
 
 int GeluForward(Stream stream, Bf16* out, const Bf16* in, int64_t count) {

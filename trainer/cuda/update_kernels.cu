@@ -66,12 +66,13 @@ __global__ void __launch_bounds__(kRowThreads, 2)
 }
 
 __global__ void SumLossesKernel(double* sum, float* extras, const float* losses,
-                                int64_t rows, double scale, float stops) {
+                                int64_t rows, double scale, float stops,
+                                bool add) {
   double mine = 0;
   for (int64_t i = threadIdx.x; i < rows; i += kThreads) mine += losses[i];
-  const double all =
-      BlockFold(mine, reinterpret_cast<double*>(SharedMemory()), Sum());
+  double all = BlockFold(mine, reinterpret_cast<double*>(SharedMemory()), Sum());
   if (threadIdx.x != 0) return;
+  if (add) all += *sum;
   *sum = all;
   extras[0] = static_cast<float>(all * scale);
   extras[1] = stops;
@@ -152,9 +153,9 @@ int CrossEntropy(Stream stream, Bf16* logits, float* losses,
 }
 
 int SumLosses(Stream stream, double* sum, float* extras, const float* losses,
-              int64_t rows, double scale, float stops) {
+              int64_t rows, double scale, float stops, bool add) {
   return Launch(stream, dim3(1), kThreads, kFoldBytes, SumLossesKernel, sum,
-                extras, losses, rows, scale, stops);
+                extras, losses, rows, scale, stops, add);
 }
 
 int SumSquares(Stream stream, double* sum, double* parts, const float* values,

@@ -53,8 +53,19 @@ class Backend {
   virtual const GptConfig& config() const = 0;
   virtual const GptLayout& layout() const = 0;
 
-  // Allocates memory for up to `sequences` of `context` tokens per call;
-  // weights and moments stay as they are. RESOURCE_EXHAUSTED: the message says
+  // --- Memory, in bytes -----------------------------------------------------
+  // Of weights, moments and gradients; and of the activations of a micro-batch
+  // of so many sequences.
+  virtual double StateBytes() const = 0;
+  virtual double ActivationBytes(int sequences) const = 0;
+  // How much activations may take: free memory, and what they have now.
+  // `ranks_here` ranks share this machine's memory; a GPU is its rank's own.
+  virtual absl::StatusOr<double> RoomForActivations(int ranks_here) = 0;
+
+  // Allocates the activations of micro-batches: of `sequences` sequences of
+  // `context` tokens, which are computed at once (on the CPU rounded up to
+  // whole units, see gpt.h). A call below takes any number of sequences.
+  // Weights and moments stay as they are. RESOURCE_EXHAUSTED: the message says
   // how much is needed, how much there is, and which flag to lower; nothing has
   // changed then.
   virtual absl::Status Reserve(int sequences) = 0;
@@ -72,9 +83,11 @@ class Backend {
   // Stores d(scale * summed loss)/d(weights) in gradients(), followed by the
   // loss times `scale` and by `stop`. `tokens` and `targets` hold whole
   // sequences of `context`; no sequence gives zeros. Every token is below
-  // config().vocabulary. Calls `finished` with each bucket, in order, as soon
-  // as it is complete (on a device: as soon as the work that fills it is in its
-  // stream). An error of `finished` ends the call.
+  // config().vocabulary. Computes one micro-batch after the other. On the CPU
+  // the result is the same to the bit whatever their size; on a GPU they add up
+  // in fp32. Calls `finished` with each bucket, in order, as soon as it is
+  // complete, which is during the last micro-batch (on a device: as soon as the
+  // work that fills it is in its stream). An error of `finished` ends the call.
   using Finished = std::function<absl::Status(const Bucket&)>;
   virtual absl::Status LossAndGradients(absl::Span<const Token> tokens,
                                         absl::Span<const Token> targets,

@@ -7,21 +7,32 @@
 #include "absl/strings/str_format.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/gpt.h"
+#include "trainer/model/host_memory.h"
 
 namespace rollcall {
 namespace {
 
+// Part of the free memory that activations may take. The rest is for copies of
+// the state (checkpoints), the network and other programs.
+constexpr double kActivationsPart = 0.8;
+
+// Weights and gradients; moments.
+double StateBytes(const GptConfig& config) {
+  return Gpt<float>::MemoryBytes(config, 0) +
+         2.0 * sizeof(float) * GptLayout(config).size;
+}
+
 absl::Status CheckMemory(const GptConfig& config, int sequences) {
-  // Model and optimizer moments.
-  const double needed = Gpt<float>::MemoryBytes(config, sequences) +
-                        2.0 * sizeof(float) * GptLayout(config).size;
+  const double needed = StateBytes(config) -
+                        Gpt<float>::MemoryBytes(config, 0) +
+                        Gpt<float>::MemoryBytes(config, sequences);
   const double there =
       double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
   // For this rank alone; other ranks on the same machine are not counted.
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model with %d samples a rank needs %.1f GB, this machine has %.1f "
-      "GB; lower --batch, --context or --width, or take more ranks",
+      "the model with %d samples at once needs %.1f GB, this machine has %.1f "
+      "GB; lower --micro-batch, --context or --width",
       sequences, needed / 1e9, there / 1e9));
 }
 
@@ -36,6 +47,16 @@ class CpuBackend final : public Backend {
   absl::string_view name() const override { return "cpu"; }
   const GptConfig& config() const override { return config_; }
   const GptLayout& layout() const override { return layout_; }
+
+  double StateBytes() const override { return rollcall::StateBytes(config_); }
+  double ActivationBytes(int sequences) const override {
+    return Gpt<float>::MemoryBytes(config_, sequences) -
+           Gpt<float>::MemoryBytes(config_, 0);
+  }
+  absl::StatusOr<double> RoomForActivations(int ranks_here) override {
+    return kActivationsPart * FreeHostBytes() / std::max(ranks_here, 1) +
+           (model_ == nullptr ? 0 : ActivationBytes(sequences_));
+  }
 
   absl::Status Reserve(int sequences) override {
     if (model_ != nullptr && sequences == sequences_) return absl::OkStatus();

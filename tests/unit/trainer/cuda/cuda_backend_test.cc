@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "trainer/cuda/cuda.h"
@@ -289,10 +290,73 @@ TEST_F(CudaBackendTest, AnotherBatchKeepsTheState) {
   StepOn(*backend_, 1, 2);
 }
 
+// The share is cut into micro-batches of 3, 2 and 1, the last one smaller.
+TEST_F(CudaBackendTest, MicroBatchesAddUpToTheWhole) {
+  constexpr int kShare = 5;
+  const auto tokens = Draw(Small(), kShare, 100);
+  const auto targets = Draw(Small(), kShare, 101);
+  ASSERT_TRUE(backend_->Reserve(kShare).ok());
+  const Result whole = StepOn(*backend_, kShare, 1, true);
+  ASSERT_TRUE(backend_->Reset(7).ok());
+  const double loss = *backend_->Loss(tokens, targets);
+  std::unique_ptr<Backend> cpu = *MakeCpuBackend(Small(), AdamWConfig());
+  ASSERT_TRUE(cpu->Reserve(kShare).ok());
+  ASSERT_TRUE(cpu->Reset(7).ok());
+  const Result want = StepOn(*cpu, kShare, 1, true);
+  for (int at_once : {3, 2, 1}) {
+    SCOPED_TRACE(at_once);
+    ASSERT_TRUE(backend_->Reserve(at_once).ok());
+    ASSERT_TRUE(backend_->Reset(7).ok());
+    EXPECT_NEAR(*backend_->Loss(tokens, targets), loss, 1e-6 * loss);
+    const Result parts = StepOn(*backend_, kShare, 1, true);
+    EXPECT_NEAR(parts.loss, whole.loss, 1e-6 * whole.loss);
+    ExpectTensorsNear(backend_->layout(), parts.gradients, whole.gradients,
+                      1e-5);
+    ExpectTensorsNear(backend_->layout(), parts.gradients, want.gradients,
+                      kGradient);
+    ASSERT_TRUE(backend_->Reset(7).ok());
+    const Result again = StepOn(*backend_, kShare, 1, true);
+    EXPECT_EQ(again.loss, parts.loss);
+    EXPECT_TRUE(again.gradients == parts.gradients);
+    EXPECT_TRUE(again.weights == parts.weights);
+  }
+}
+
+// A bucket that was reported as finished does not change.
+TEST_F(CudaBackendTest, BucketsAreFinishedInTheLastMicroBatch) {
+  const auto tokens = Draw(Small(), 5, 1);
+  ASSERT_TRUE(backend_->Reserve(2).ok());
+  std::vector<std::pair<Bucket, std::vector<float>>> seen;
+  const absl::Status status = backend_->LossAndGradients(
+      tokens, tokens, 1.0f, true, [&](const Bucket& bucket) {
+        const auto now = backend_->gradients().subspan(
+            bucket.begin, bucket.end - bucket.begin);
+        seen.push_back({bucket, {now.begin(), now.end()}});
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seen.size(), backend_->buckets().size());
+  for (const auto& [bucket, values] : seen) {
+    EXPECT_TRUE(std::equal(values.begin(), values.end(),
+                           backend_->gradients().begin() + bucket.begin));
+  }
+}
+
+TEST_F(CudaBackendTest, RoomIsWhatReserveCanTake) {
+  const double room = *backend_->RoomForActivations(1);
+  EXPECT_GT(backend_->StateBytes(), 16.0 * backend_->layout().size);
+  int fits = 1;
+  while (backend_->ActivationBytes(2 * fits) <= room) fits *= 2;
+  EXPECT_TRUE(backend_->Reserve(fits).ok());
+  EXPECT_EQ(*backend_->RoomForActivations(1), room);
+  EXPECT_TRUE(absl::IsResourceExhausted(backend_->Reserve(2 * fits)));
+}
+
 TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
   const absl::Status status = backend_->Reserve(1000000);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
-  for (const char* word : {"1000000 samples", "an emulated GPU", "--batch"}) {
+  for (const char* word :
+       {"1000000 samples", "an emulated GPU", "--micro-batch"}) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status;
   }
   StepOn(*backend_, 3, 1);

@@ -115,6 +115,16 @@ TEST_P(CudaKernels, EmbeddingEqualsTheReference) {
                 Doubles(dout).data(), tokens.size(), kContext, kWidth);
   ExpectNear("dtable", dtable, want_table, kExact);
   ExpectNear("dpositions", dpositions, want_positions, kExact);
+
+  // A second micro-batch adds the same again.
+  cuda::EmbedBackward(nullptr, dtable.data(), dpositions.data(),
+                      index.places.data(), index.places.size(),
+                      index.order.data(), dout.data(), tokens.size(), kContext,
+                      kWidth, true);
+  EmbedBackward(want_table.data(), want_positions.data(), tokens.data(),
+                Doubles(dout).data(), tokens.size(), kContext, kWidth);
+  ExpectNear("dtable twice", dtable, want_table, kExact);
+  ExpectNear("dpositions twice", dpositions, want_positions, kExact);
 }
 
 void CheckLayerNorm(int rows, int width) {
@@ -151,6 +161,17 @@ void CheckLayerNorm(int rows, int width) {
   ExpectNear("din", din, want_din, kOnce);
   ExpectNear("dgain", dgain, want_dgain, kExact);
   ExpectNear("dbias", dbias, want_dbias, kExact);
+
+  din = residual;
+  cuda::LayerNormBackward(nullptr, din.data(), dgain.data(), dbias.data(),
+                          parts.data(), dout.data(), in.data(),
+                          Floats(gain).data(), mean.data(), rstd.data(), rows,
+                          width, true);
+  for (double& d : want_dgain) d *= 2;
+  for (double& d : want_dbias) d *= 2;
+  ExpectNear("din again", din, want_din, kOnce);
+  ExpectNear("dgain twice", dgain, want_dgain, kExact);
+  ExpectNear("dbias twice", dbias, want_dbias, kExact);
 }
 
 TEST_P(CudaKernels, LayerNormEqualsTheReference) {
@@ -176,6 +197,10 @@ TEST_P(CudaKernels, BiasIsAddedAndItsGradientSummed) {
   cuda::BiasBackward(nullptr, sum.data(), parts.data(), in.data(), kRows,
                      kWidth);
   ExpectNear("sum", sum, want_sum, kExact);
+  cuda::BiasBackward(nullptr, sum.data(), parts.data(), in.data(), kRows,
+                     kWidth, true);
+  for (double& d : want_sum) d *= 2;
+  ExpectNear("sum twice", sum, want_sum, kExact);
 }
 
 TEST_P(CudaKernels, GeluEqualsTheReference) {
@@ -288,6 +313,11 @@ TEST_P(CudaKernels, LossesAreSummedAfterTheGradients) {
   EXPECT_NEAR(sum, want, 1e-12);
   EXPECT_FLOAT_EQ(extras[0], want / 4);
   EXPECT_EQ(extras[1], 1);
+  cuda::SumLosses(nullptr, &sum, extras, losses.data(), losses.size(), 0.25, 0,
+                  true);
+  EXPECT_NEAR(sum, 2 * want, 1e-12);
+  EXPECT_FLOAT_EQ(extras[0], want / 2);
+  EXPECT_EQ(extras[1], 0);
 }
 
 // Compared with the CPU's optimizer, with tensors in pieces, over some steps.

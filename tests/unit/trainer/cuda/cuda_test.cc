@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/cuda/nccl_collective.h"
 #include "trainer/cuda/token_places.h"
+#include "trainer/model/memory_plan.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
@@ -74,11 +75,11 @@ struct Result {
   std::vector<float> gradients, weights;
 };
 
-// One step from the seed's weights, and the loss after it.
-Result StepOn(Backend& backend, int sequences) {
+// One step from the seed's weights; so many sequences at once (0: all).
+Result StepOn(Backend& backend, int sequences, int at_once = 0) {
   Result result;
   const GptConfig& config = backend.config();
-  EXPECT_TRUE(backend.Reserve(sequences).ok());
+  EXPECT_TRUE(backend.Reserve(at_once == 0 ? sequences : at_once).ok());
   EXPECT_TRUE(backend.Reset(7).ok());
   const auto tokens = Draw(config, sequences, 1);
   const auto targets = Draw(config, sequences, 2);
@@ -170,6 +171,84 @@ TEST(CudaBackendTest, NoSamplesGiveZeros) {
   EXPECT_EQ((*cuda)->ReadExtras()->stops, 1);
   EXPECT_EQ((*cuda)->ReadExtras()->loss, 0);
   EXPECT_EQ(*(*cuda)->Update(1e-3f), 0);
+}
+
+// Micro-batches, the last one smaller, beside the CPU and beside the whole.
+void ExpectMicroBatchesAddUp(const GptConfig& config, int sequences) {
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(config, AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  auto cpu = MakeCpuBackend(config, AdamWConfig());
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  const Result want = StepOn(**cpu, sequences);
+  const Result whole = StepOn(**cuda, sequences);
+  const auto tokens = Draw(config, sequences, 3);
+  const auto targets = Draw(config, sequences, 4);
+  for (int at_once : {1, 2, sequences - 1}) {
+    SCOPED_TRACE(at_once);
+    const Result got = StepOn(**cuda, sequences, at_once);
+    EXPECT_NEAR(got.loss, want.loss, kLoss * want.loss);
+    EXPECT_NEAR(got.loss, whole.loss, 1e-4 * whole.loss);
+    for (const Tensor& tensor : (*cpu)->layout().tensors) {
+      double apart = 0, length = 0;
+      for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+        apart += std::pow(got.gradients[i] - want.gradients[i], 2);
+        length += std::pow(want.gradients[i], 2);
+      }
+      EXPECT_LE(std::sqrt(apart), kGradient * std::sqrt(length) + 1e-9)
+          << tensor.name;
+    }
+    const auto loss = (*cuda)->Loss(tokens, targets);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    // The same micro-batches give the same bits again.
+    const Result again = StepOn(**cuda, sequences, at_once);
+    EXPECT_EQ(again.loss, got.loss);
+    EXPECT_TRUE(again.gradients == got.gradients);
+    EXPECT_TRUE(again.weights == got.weights);
+    EXPECT_EQ(*(*cuda)->Loss(tokens, targets), *loss);
+  }
+}
+
+TEST(CudaBackendTest, MicroBatchesAddUpOnNano) {
+  SKIP_WITHOUT_GPU();
+  ExpectMicroBatchesAddUp(Nano(), 5);
+}
+
+TEST(CudaBackendTest, MicroBatchesAddUpOnASizeLikeGpt2) {
+  SKIP_WITHOUT_GPU();
+  ExpectMicroBatchesAddUp(Gpt2Like(), 4);
+}
+
+// A share that is larger than the memory is trained in the micro-batches that a
+// plan finds, and as many as it says can be reserved.
+TEST(CudaBackendTest, AMicroBatchOfWhatFitsCanBeReserved) {
+  SKIP_WITHOUT_GPU();
+  auto device = CudaDevice::Choose(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto cuda = MakeCudaBackend(Gpt2Like(), AdamWConfig(), **device);
+  ASSERT_TRUE(cuda.ok()) << cuda.status();
+  const auto room = (*cuda)->RoomForActivations(1);
+  ASSERT_TRUE(room.ok()) << room.status();
+  MemoryWishes wishes;
+  wishes.share = 1000000;
+  MemoryFacts facts;
+  facts.state = (*cuda)->StateBytes();
+  facts.room = *room;
+  facts.activations = [&](int n) { return (*cuda)->ActivationBytes(n); };
+  const auto plan = PlanMemory(wishes, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::printf("%s\n", plan->ToString().c_str());
+  EXPECT_GT(plan->micro_batch, 1);
+  EXPECT_LT(plan->micro_batch, wishes.share);
+  EXPECT_TRUE((*cuda)->Reserve(plan->micro_batch).ok());
+  // Under a limit that only one sequence fits in, four take four micro-batches.
+  wishes.share = 4;
+  wishes.most = facts.state + 1.5 * (*cuda)->ActivationBytes(1);
+  const auto limited = PlanMemory(wishes, facts);
+  ASSERT_TRUE(limited.ok()) << limited.status();
+  EXPECT_EQ(limited->micro_batch, 1);
+  StepOn(**cuda, 4, limited->micro_batch);
 }
 
 TEST(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
