@@ -34,13 +34,13 @@ struct EtcdFlags {
 
 struct DaemonFlags {
   std::string listen = "[::]:29400";
-  // Of the HTTP port; empty: none.
+  // ADDRESS:PORT of the HTTP port; empty: there is no HTTP port.
   std::string http;
   bool http_insecure = false;
   // A folder, or etcd://...; empty: the default folder.
   std::string state;
-  // With etcd: the endpoints of this daemon, the endpoints of all daemons, and
-  // the folder for join strings.
+  // Only with etcd. `advertise` has the endpoints of this daemon, `daemons` the
+  // endpoints of all daemons; `join_dir` is the folder for join strings.
   std::vector<std::string> advertise;
   std::vector<std::string> daemons;
   std::string join_dir;

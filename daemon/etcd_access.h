@@ -13,12 +13,12 @@
 
 namespace rollcall {
 
-// Called for each file with a secret, with a warning for the user; empty: none.
+// Called for each file, with a warning for the user; empty: there is none.
 using WarnFunction = std::function<void(const std::string&)>;
 
-// Errors name the flag and the file.
+// Errors of the two functions below name the flag and the file.
 
-// Credentials and CA for etcd; without endpoints.
+// Reads the credentials and the CA for etcd. The result has no endpoints.
 absl::StatusOr<EtcdAccess> ReadEtcdAccess(const EtcdFlags& etcd,
                                           const WarnFunction& warn);
 // The key that seals the values; nullopt: no file is given.

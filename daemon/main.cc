@@ -45,7 +45,8 @@ namespace {
 
 constexpr absl::Duration kEtcdPatience = absl::Seconds(10);
 
-// The state folder without --state. Creates its parents, but not the folder.
+// The state folder if --state is not given. Creates its parents, but not the
+// folder itself.
 absl::StatusOr<std::string> FindDefaultState() {
   const absl::StatusOr<DefaultState> state =
       MakeDefaultState(RootsOf(ThisStateOrigin()), kStateName, {"/journal.db"});
@@ -56,7 +57,8 @@ absl::StatusOr<std::string> FindDefaultState() {
   return state->folder;
 }
 
-// The endpoints of a daemon that listens on `listen`, by its own addresses.
+// The endpoints of a daemon that listens on `listen`, made from the addresses
+// of this machine.
 std::vector<std::string> EndpointsOf(const std::string& listen, int port) {
   absl::string_view host = listen;
   host = host.substr(0, host.rfind(':'));
@@ -64,7 +66,8 @@ std::vector<std::string> EndpointsOf(const std::string& listen, int port) {
   return JoinEndpoints(std::string(host), port, LocalInterfaces());
 }
 
-// --advertise, or else EndpointsOf, with the names of its certificate.
+// Returns --advertise if it is given. Otherwise returns EndpointsOf, with the
+// names of the certificate if one is given.
 std::vector<std::string> Endpoints(const DaemonFlags& flags, int port) {
   if (!flags.advertise.empty()) return flags.advertise;
   const std::vector<std::string> all = EndpointsOf(flags.listen, port);
@@ -73,8 +76,8 @@ std::vector<std::string> Endpoints(const DaemonFlags& flags, int port) {
 }
 
 // Creates and locks a folder of rollcalld. FAILED_PRECONDITION: as
-// StateFolder::Open, or it belongs to a launcher, which would replace and
-// remove files in it.
+// StateFolder::Open, or the folder belongs to a launcher, which would replace
+// and remove files in it.
 absl::StatusOr<StateFolder> HoldFolder(const std::string& folder) {
   if (absl::Status made = MakePrivateFolder(folder, kDaemonLock); !made.ok()) {
     return made;
@@ -92,7 +95,8 @@ absl::StatusOr<StateFolder> HoldFolder(const std::string& folder) {
 
 // The tokens in the state folder; the first start creates them.
 absl::StatusOr<KeptTokens> FindTokens(const std::string& folder) {
-  // Locked only until this returns: the server locks it again.
+  // The folder is locked only until this function returns, because the server
+  // locks it again.
   const absl::StatusOr<StateFolder> held = HoldFolder(folder);
   if (!held.ok()) return held.status();
   return KeptTokens::Keep(folder);
@@ -145,8 +149,8 @@ void PrintHttp(const DaemonFlags& flags, const Server& server) {
                server.http_url().c_str());
 }
 
-// For sigwait. Call it before any thread starts, since threads inherit the
-// mask.
+// Blocks the signals that sigwait waits for. Call this before any thread
+// starts, because threads inherit the mask.
 sigset_t BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -169,7 +173,7 @@ absl::StatusOr<std::string> JoinFolder(const DaemonFlags& flags, bool etcd,
     if (!state.ok()) return state.status();
     folder = *std::move(state);
   }
-  // Creates it, and checks that it is private.
+  // Creates the folder, and checks that it is private.
   const absl::StatusOr<StateFolder> held = HoldFolder(folder);
   if (!held.ok()) return held.status();
   return folder;
@@ -246,8 +250,9 @@ absl::StatusOr<KeptTokens> TokensOf(const ServerOptions& options) {
                           options.etcd->Prefix(), /*make=*/true, kEtcdPatience);
 }
 
-// With etcd, a daemon that does not lead has no loop that could show that it is
-// alive.
+// FAILED_PRECONDITION: systemd's watchdog is set, and the state is in etcd.
+// There a daemon that does not lead has no loop that could show that the daemon
+// is alive.
 absl::Status CheckWatchdog(const ServiceNotifier& service, bool etcd) {
   if (!service.has_watchdog() || !etcd) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -297,7 +302,7 @@ int Serve(const DaemonFlags& flags, const GivenSecrets& given,
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start(std::move(options));
   if (!server.ok()) return Fail(server.status());
-  // With a shared secret, its file is enough to join.
+  // With a shared secret, the file of that secret is enough to join.
   PrintListening(flags, secret ? "" : *folder, (*server)->port());
   PrintHttp(flags, **server);
   service.Tell(
@@ -333,14 +338,15 @@ int main(int argc, char** argv) {
   // gRPC's own log lines are for its developers. A user can set the variable to
   // see them.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
-  // Its traces contain tokens.
+  // gRPC's traces contain tokens.
   unsetenv("GRPC_TRACE");
-  // protobuf prints a line for each message that does not parse, and anyone who
-  // reaches the port can send those.
+  // protobuf would print a line for each message that does not parse, and every
+  // client that reaches the port can send such messages.
   google::protobuf::SetLogHandler(nullptr);
   const int code = rollcall::Main(argc, argv);
   std::fflush(stdout);
-  // Static destructors race with gRPC's threads: OpenSSL's destructor frees
-  // what a TLS handshake with an etcd member that does not answer still uses.
+  // exit() would run static destructors, which race with gRPC's threads: a TLS
+  // handshake with an etcd member that does not answer still uses what
+  // OpenSSL's destructor frees.
   _exit(code);
 }

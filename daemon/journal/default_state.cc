@@ -36,7 +36,7 @@ bool IsUsable(const std::string& root) {
 }
 
 // Creates the standard root. Returns why no state can be kept there; empty: it
-// can.
+// can be kept.
 std::string MakeStandard(const std::string& root) {
   if (root.empty()) {
     return "HOME is not set, and the user database has no home for this user";
@@ -93,8 +93,9 @@ bool IsKnown(const std::string& root, const std::string& name,
   return false;
 }
 
-// In such a parent folder another user may replace our folder with one of
-// theirs; for example, Kubernetes mounts an emptyDir on /tmp this way.
+// Whether other users may replace the folder `root` with one of theirs, because
+// its parent is writable for them and has no sticky bit. For example,
+// Kubernetes mounts an emptyDir on /tmp this way.
 bool OthersReplace(const std::string& root) {
   const std::string parent = root.substr(0, root.rfind('/') + 1);
   struct stat found;
@@ -154,7 +155,8 @@ StateRoots RootsOf(const StateOrigin& origin) {
 }
 
 RootChoice ChooseRoot(const RootFound& standard, const RootFound& fallback) {
-  // The folder in it may be usable even if no new one can be created.
+  // The folder with the existing state may be usable even if no new folder can
+  // be created in this root.
   if (standard.known) return RootChoice::kStandard;
   const bool falls_back = fallback.trouble.empty();
   if (falls_back && fallback.known) return RootChoice::kFallback;
@@ -167,7 +169,7 @@ absl::StatusOr<DefaultState> MakeDefaultState(
     const std::vector<std::string>& marks) {
   RootFound standard{MakeStandard(roots.standard),
                      IsKnown(roots.standard, name, marks)};
-  // Created only if it is needed.
+  // The fallback root is created only if it is needed.
   RootFound fallback{standard.trouble.empty() ? CheckFallback(roots.fallback)
                                               : MakeFallback(roots.fallback)};
   fallback.known =

@@ -30,7 +30,7 @@ struct StateOrigin {
   std::string tmpdir;
   uid_t user = 0;
 };
-// Those of this process.
+// The inputs of this process.
 StateOrigin ThisStateOrigin();
 
 // The two folders below which state is kept, one folder per job.
@@ -39,25 +39,25 @@ struct StateRoots {
   std::string standard;
   std::string fallback;
 };
-// A relative path is ignored. Pure.
+// Relative paths are ignored. Pure.
 StateRoots RootsOf(const StateOrigin& origin);
 
-// The result of checking one of them.
+// The result of checking one of the two roots.
 struct RootFound {
-  // Why no state can be kept there; empty: it can.
+  // Why no state can be kept below this root; empty: it can be kept.
   std::string trouble;
-  // It has state of a run that can continue.
+  // The root has state of a run that can continue.
   bool known = false;
 };
 enum class RootChoice { kStandard, kFallback, kNone };
-// Existing state is used, in either root; else the standard root if it can be
-// used. Pure.
+// Returns a root that has state already, the standard one first. If neither
+// has, returns the standard root if it can be used, else the fallback. Pure.
 RootChoice ChooseRoot(const RootFound& standard, const RootFound& fallback);
 
 struct DefaultState {
   std::string folder;
-  // A message for the user if the fallback is used: both folders, the reason,
-  // and what may be lost; else empty.
+  // A message for the user if the fallback is used (both folders, the reason,
+  // and what may be lost); else empty.
   std::string notice;
 };
 // The folder for the state of `name` (a job, or rollcalld). Creates the root,

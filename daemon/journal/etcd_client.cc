@@ -25,7 +25,8 @@ constexpr char kTokenKey[] = "token";
 constexpr absl::Duration kAuthentication = absl::Seconds(3);
 // A member that comes back is found within this time.
 constexpr int kReconnectMostMs = 500;
-// A frozen member's kernel still acknowledges data, but its pings fail.
+// The kernel of a frozen member still acknowledges data, but the member does
+// not answer pings.
 constexpr int kPingMs = 10'000;
 constexpr int kPingTimeoutMs = 3'000;
 
@@ -55,8 +56,8 @@ std::shared_ptr<grpc::Channel> ChannelTo(
                                    credentials, arguments);
 }
 
-// Whether another member may succeed. An error of etcd itself is the same at
-// all members.
+// Whether another member may succeed. An error that etcd itself reports is the
+// same at all members.
 bool Elsewhere(grpc::StatusCode code) {
   return code == grpc::StatusCode::UNAVAILABLE ||
          code == grpc::StatusCode::DEADLINE_EXCEEDED ||
@@ -107,8 +108,8 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
     if (left <= absl::ZeroDuration()) break;
     const size_t at = good_;
     Member& member = members_[at % members_.size()];
-    // An unreachable member fails at once. If all fail, each gets some time to
-    // come back at its second try.
+    // At the first try, an unreachable member fails at once. If all members
+    // fail, the second try gives each of them some time to come back.
     const grpc::Status status =
         CallMember(member, until, tried >= members_.size(), call);
     if (status.ok()) return absl::OkStatus();
@@ -118,7 +119,7 @@ absl::Status EtcdClient::Try(absl::Duration patience, const OneCall& call) {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           absl::StrCat("etcd at ", last));
     }
-    // Unless another thread has already moved on.
+    // Moves on to the next member, unless another thread has already done so.
     size_t expected = at;
     good_.compare_exchange_strong(expected, at + 1);
   }
@@ -274,7 +275,8 @@ EtcdWatch::EtcdWatch(EtcdClient& client, std::string_view key,
   create.set_start_revision(from_revision);
   // A member that is cut off from the majority ends the watch.
   context_.AddMetadata("hasleader", "true");
-  // An expired token ends the watch, and the read that follows gets a new one.
+  // An expired token ends the watch, and the read that follows gets a new
+  // token.
   if (const std::string token = client.Token(); !token.empty()) {
     context_.AddMetadata(kTokenKey, token);
   }

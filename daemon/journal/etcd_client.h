@@ -34,8 +34,8 @@ struct EtcdAccess {
   // HOST:PORT, at least one.
   std::vector<std::string> endpoints;
   // PEM texts. Empty CA: no TLS. Each member's certificate must be signed by
-  // that CA and name the member's host. Certificate and key: of this client,
-  // both or neither.
+  // that CA and name the member's host. `certificate` and `key` belong to this
+  // client; either both are set or neither.
   std::string ca;
   std::string certificate;
   std::string key;
@@ -49,8 +49,8 @@ class EtcdClient final : public KeyValueStore {
   // Does not connect yet.
   explicit EtcdClient(EtcdAccess access);
 
-  // Each of these tries all members in turn, each at most twice, until one
-  // answers or `patience` has passed. UNAVAILABLE: none answered.
+  // Each of these functions tries all members in turn, each at most twice,
+  // until one answers or `patience` has passed. UNAVAILABLE: none answered.
   absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request,
       absl::Duration patience) override;
@@ -80,13 +80,14 @@ class EtcdClient final : public KeyValueStore {
   using OneCall = std::function<grpc::Status(Member&, grpc::ClientContext&)>;
 
   absl::Status Try(absl::Duration patience, const OneCall& call);
-  // One call to one member, as the user. `until`: on the monotonic clock.
+  // Makes one call to one member, authenticated as `user_`. `until`: on the
+  // monotonic clock.
   grpc::Status CallMember(Member& member, absl::Time until, bool wait_for_ready,
                           const OneCall& call);
   // Gets a new token, unless another thread has replaced `old` meanwhile.
   grpc::Status Authenticate(Member& member, absl::Time until,
                             bool wait_for_ready, const std::string& old);
-  // Empty: there is none yet, or none is needed.
+  // etcd's token. Empty: there is no token yet, or none is needed.
   std::string Token() const;
   Member& good() { return members_[good_ % members_.size()]; }
 

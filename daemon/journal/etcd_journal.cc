@@ -18,8 +18,8 @@ using etcdserverpb::TxnResponse;
 
 constexpr absl::Duration kReadPatience = absl::Seconds(5);
 constexpr absl::Duration kWritePatience = absl::Seconds(1);
-// A write is retried as long as the LeaderTerm lasts, and at most this often,
-// since agents wait for it.
+// A write is tried at most this often, and only while the LeaderTerm lasts. The
+// bound is there because agents wait for the write.
 constexpr int kWriteAttempts = 10;
 // Values per page; this many of the largest values fit one answer.
 constexpr int64_t kPageKeys = 16;
@@ -193,8 +193,8 @@ absl::Status EtcdJournal::WriteAll(std::vector<RequestOp> operations) {
   bool some_written = false;
   const auto write = [&] {
     absl::Status written = Write(std::exchange(batch, {}));
-    // What earlier batches wrote was not sent. Only a daemon that reads it
-    // again may continue.
+    // Earlier batches are in etcd, but their decisions were not sent to agents.
+    // Only a daemon that reads etcd again may continue.
     if (absl::IsUnavailable(written) && some_written) {
       written = Lost(std::string(written.message()));
     }
@@ -224,7 +224,8 @@ absl::Status EtcdJournal::Write(std::vector<RequestOp> operations) {
   writes.set_target(Compare::VALUE);
   writes.set_key(writes_key_);
   writes.set_value(WritesValue(options_.leader_term.lease, written_));
-  // Never used again, even if this write fails: it identifies this write.
+  // Identifies this write. The number is never used again, even if this write
+  // fails.
   const std::string mark = WritesValue(options_.leader_term.lease, ++tried_);
   for (RequestOp& operation : operations) {
     *txn.add_success() = std::move(operation);

@@ -1,14 +1,15 @@
 // EtcdJournal: the journal in etcd. Several daemons of one name share it, and
 // one of them leads.
 //
-// Below the prefix: `jobs/JOB` has a job's last run as one value, `tokens/ID` a
-// token's record (digests, never secrets), `writes` a number. All values except
-// that number are encrypted (ValueSealer). A value that cannot be decrypted is
-// an error that names its key, and never counts as missing. Every write is a
-// transaction with two comparisons. The first: the leader's key is still that
-// of this journal's LeaderTerm, so that a former leader can write nothing. The
-// second: the number, which each transaction changes, so that a transaction
-// that was sent twice or arrives late is carried out once.
+// The keys below the prefix: `jobs/JOB` has a job's last run as one value,
+// `tokens/ID` has a token's record (digests, never secrets), and `writes` has a
+// number. All values except that number are encrypted (ValueSealer). A value
+// that cannot be decrypted is an error that names its key, and never counts as
+// missing. Every write is a transaction with two comparisons. The first: the
+// leader's key is still that of this journal's LeaderTerm, so that a former
+// leader can write nothing. The second: the number, which each transaction
+// changes, so that a transaction that was sent twice or arrives late is carried
+// out once.
 //
 // A write with an unknown result, and a write that was fenced off, end the
 // LeaderTerm (`lost`) and return ABORTED. No decision of that LeaderTerm may be
@@ -52,15 +53,15 @@ class EtcdJournal final : public RecordJournal {
   static absl::StatusOr<std::unique_ptr<EtcdJournal>> Open(
       KeyValueStore& client, Options options);
 
-  // Writes return errors as in JournalStore, and: ABORTED: the LeaderTerm is
-  // over. RESOURCE_EXHAUSTED, of Append: a run does not fit
-  // etcd_value_bytes_max; nothing was written.
+  // Writes return the errors that JournalStore lists, and ABORTED if the
+  // LeaderTerm is over. Append also returns RESOURCE_EXHAUSTED if a run does
+  // not fit etcd_value_bytes_max; then nothing was written.
   absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() override;
   absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
                           absl::Span<const std::string> removed) override;
   absl::Status DropTokens() override;
 
-  // Writes one encrypted value below the prefix; errors as Append.
+  // Writes one encrypted value below the prefix. Errors: those of SaveTokens.
   absl::Status WriteValue(const std::string& name, const std::string& value);
 
  private:
@@ -89,12 +90,12 @@ class EtcdJournal final : public RecordJournal {
   uint64_t tried_ = 0;
 };
 
-// A value that the first caller writes and that never changes afterwards:
-// returns the existing value, else writes `candidate`. Encrypted. Without a
-// candidate nothing is written. Safe to retry. UNAVAILABLE: etcd does not
-// answer within `patience`. NOT_FOUND: there is no value, and no candidate.
-// FAILED_PRECONDITION: the existing value cannot be decrypted; the message
-// names its key.
+// Returns the existing value of `key`; if there is none, writes `candidate` and
+// returns that. So the first caller sets the value, and later calls do not
+// change it. The value is encrypted. Without a candidate nothing is written.
+// Safe to retry. UNAVAILABLE: etcd does not answer within `patience`.
+// NOT_FOUND: there is no value, and no candidate. FAILED_PRECONDITION: the
+// existing value cannot be decrypted; the message names its key.
 absl::StatusOr<std::string> KeepInEtcd(
     KeyValueStore& client, const ValueSealer& sealer, const std::string& key,
     const std::optional<std::string>& candidate, absl::Duration patience);

@@ -16,20 +16,21 @@ namespace rollcall {
 struct EtcdLocation {
   // HOST:PORT of etcd's members, 1 to kEndpointsMax.
   std::vector<std::string> endpoints;
-  // Daemons of one name share one state; different names share nothing.
+  // Daemons with the same name share one state; daemons with different names
+  // share nothing.
   std::string name = "default";
 
   static constexpr size_t kEndpointsMax = 16;
 
   // Whether `state` means etcd, not a folder.
   static bool Means(std::string_view state);
-  // /NAME and each :PORT (2379) are optional. INVALID_ARGUMENT: `url` breaks
-  // the grammar; the message says what was expected.
+  // /NAME and each :PORT (default 2379) are optional. INVALID_ARGUMENT: `url`
+  // breaks the grammar; the message says what was expected.
   static absl::StatusOr<EtcdLocation> Parse(std::string_view url);
 
   // Prefix of all keys: /rollcall/NAME/.
   std::string Prefix() const;
-  // In the format of Parse.
+  // The location in the format that Parse reads.
   std::string Text() const;
 };
 

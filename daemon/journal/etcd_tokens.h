@@ -1,5 +1,6 @@
-// The two tokens that daemons without a shared secret share: they are in etcd,
-// encrypted, below the prefix, as `admin.token` and `worker.token`.
+// The two tokens that daemons without a shared secret have in common. They are
+// stored in etcd, encrypted, below the prefix, as `admin.token` and
+// `worker.token`.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
 #define ROLLCALL_DAEMON_JOURNAL_ETCD_TOKENS_H_
 
@@ -13,10 +14,11 @@
 
 namespace rollcall {
 
-// Returns the existing tokens. `make`: the first daemon that asks creates those
-// that are missing. Safe to retry. UNAVAILABLE: etcd does not answer within
-// `patience` for each. NOT_FOUND: one is missing, and `make` is false.
-// FAILED_PRECONDITION: a value cannot be read; the message names its key.
+// Returns the existing tokens. If `make` is true, the first daemon that calls
+// this creates the missing ones. Safe to retry. `patience`: for each of the two
+// tokens. UNAVAILABLE: etcd does not answer within that time. NOT_FOUND: a
+// token is missing, and `make` is false. FAILED_PRECONDITION: a value cannot be
+// read; the message names its key.
 absl::StatusOr<KeptTokens> KeepTokensInEtcd(KeyValueStore& client,
                                             const ValueSealer& sealer,
                                             const std::string& prefix,

@@ -1,5 +1,5 @@
-// Fold: applies one entry to a run's state. Every journal uses it, the
-// simulator's too. Pure; any thread.
+// Fold: applies one entry to a run's state. Every journal uses it, also the
+// simulator's. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 #define ROLLCALL_DAEMON_JOURNAL_FOLD_H_
 

@@ -33,8 +33,8 @@ struct JournalEntry {
 struct JournaledRun {
   std::string job;
   JournalState state;
-  // Of the latest entry; wall clock, since it must be meaningful after a
-  // restart.
+  // When the latest entry was written. Wall clock, because it must be
+  // meaningful after a restart.
   absl::Time written_at;
 };
 
@@ -58,7 +58,8 @@ class JournalStore {
   // The last runs of all jobs, by name.
   virtual absl::StatusOr<std::vector<JournaledRun>> LoadAll() = 0;
 
-  // Tokens, in any order. All or nothing; errors as above.
+  // LoadTokens returns all tokens, in any order. SaveTokens makes all changes
+  // or none. Errors of the next three functions: as above.
   virtual absl::StatusOr<std::vector<v1::TokenRecord>> LoadTokens() = 0;
   virtual absl::Status SaveTokens(absl::Span<const v1::TokenRecord> written,
                                   absl::Span<const std::string> removed) = 0;

@@ -1,5 +1,5 @@
 // KeyValueStore: the calls to etcd that the shared journal and the election
-// use, as an interface, so that both also run over a test's store.
+// use, as an interface, so that tests can run both over a store of their own.
 //
 // It keeps no state on which callers rely. The caller knows what a call means
 // and whether it may be repeated.
@@ -28,18 +28,18 @@ class KeyValueWatch {
 
 class KeyValueStore {
  public:
-  // The largest answer: a page of the largest values.
+  // The most bytes of an answer; a page of the largest values fits.
   static constexpr int kAnswerBytesMax = 32 << 20;
   // How long one member may take for a call before the next one is asked.
   static constexpr absl::Duration kAttempt = absl::Milliseconds(500);
 
   virtual ~KeyValueStore() = default;
 
-  // Each of these blocks until there is an answer or `patience` has passed.
-  // UNAVAILABLE: no answer; a call that changes something may still have been
-  // carried out, now or later, once or more than once. Other errors are etcd's
-  // own, and nothing was changed. UNAUTHENTICATED: etcd accepts neither the
-  // user's name and password nor the token that it gave for them.
+  // Each of these functions blocks until there is an answer or `patience` has
+  // passed. UNAVAILABLE: no answer; a call that changes something may still
+  // have been carried out, now or later, once or more than once. Other errors
+  // are etcd's own, and nothing was changed. UNAUTHENTICATED: etcd accepts
+  // neither the user's name and password nor the token that it gave for them.
   // PERMISSION_DENIED: the user may not do this.
   virtual absl::StatusOr<etcdserverpb::RangeResponse> Range(
       const etcdserverpb::RangeRequest& request, absl::Duration patience) = 0;

@@ -1,10 +1,11 @@
 // LeaderLease: how long a leader may believe that it leads.
 //
-// etcd ends a lease no sooner than its time to live after the renewal has
-// reached etcd, which is later than this daemon sent it. The leader counts from
-// the time of sending, on a clock that runs about as fast as etcd's, and stops
-// a little earlier. So it has stopped before another daemon can lead. Clocks of
-// different machines are never compared.
+// etcd counts a lease's time to live from the arrival of the renewal, and does
+// not end the lease before that time has passed. The leader counts from the
+// moment at which it sent the renewal, which is earlier, on a clock that runs
+// about as fast as etcd's, and stops a little before the end. So it has stopped
+// before another daemon can lead. Clocks of different machines are never
+// compared.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_LEADER_LEASE_H_
@@ -17,8 +18,8 @@ namespace rollcall {
 class LeaderLease {
  public:
   // The lease was granted or renewed by a call that was sent at `sent`. `left`:
-  // the remaining time in the answer; zero: the lease has ended. An answer that
-  // is older than an earlier one changes nothing.
+  // the remaining time in the answer; zero: the lease has ended. An answer
+  // changes nothing if an earlier one allows a longer time.
   void Renewed(absl::Time sent, absl::Duration left);
   // The lease was given up or lost.
   void End() { until_ = renew_at_ = absl::InfinitePast(); }
@@ -27,7 +28,7 @@ class LeaderLease {
   // the time is a margin for clocks of different speeds.
   absl::Time until() const { return until_; }
   bool Holds(absl::Time now) const { return now < until_; }
-  // When to renew: early enough for some attempts to fail.
+  // When to renew the lease. It is so early that a few attempts may fail.
   absl::Time renew_at() const { return renew_at_; }
 
  private:

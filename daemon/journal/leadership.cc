@@ -17,13 +17,13 @@ using etcdserverpb::RangeResponse;
 using etcdserverpb::TxnRequest;
 using etcdserverpb::TxnResponse;
 
-// If etcd does not answer: time until the next try.
+// Time until the next try if etcd does not answer.
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
 // For one call, over all members.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr absl::Duration kGiveBackPatience = absl::Milliseconds(300);
-// Bounds on a leader's value. The rest of it is ignored, since the value is
-// sent to clients.
+// How much of a leader's value is used; the rest is ignored. It is bounded
+// because it is sent to clients.
 constexpr size_t kEndpointsMax = 8;
 constexpr size_t kEndpointBytesMax = 300;
 constexpr size_t kInboxMax = 1024;
@@ -100,8 +100,8 @@ Leadership::~Leadership() {
 }
 
 bool Leadership::Leads(const LeaderTerm& leader_term) const {
-  // Read in this order: if `until` is of a later LeaderTerm, leading_ no longer
-  // has this LeaderTerm's number.
+  // The two are read in this order: if `until` belongs to a later LeaderTerm,
+  // `leading_` no longer has this LeaderTerm's number.
   const int64_t until = leading_until_ns_;
   int64_t leading = leader_term.create_revision;
   if (leading_ != leading) return false;
@@ -114,7 +114,8 @@ bool Leadership::Leads(const LeaderTerm& leader_term) const {
 }
 
 void Leadership::Resign(const LeaderTerm& leader_term, std::string why) {
-  // At once, so that no caller relies on it before the thread runs.
+  // Leads must return false from now on, also before the thread has taken this
+  // input.
   int64_t leading = leader_term.create_revision;
   leading_.compare_exchange_strong(leading, 0);
   inbox_.PostAlways(Resigned{leader_term.create_revision, std::move(why)});
@@ -137,8 +138,8 @@ void Leadership::Campaign() {
   if (found->kvs_size() == 0) return Stand();
   const KeyValue& leader = found->kvs(0);
   if (lease_ != 0 && leader.lease() == lease_) {
-    // The key of this daemon's own last LeaderTerm, in which no daemon can
-    // continue.
+    // This is still the key of this daemon's own last LeaderTerm, and no daemon
+    // can continue in that one.
     TellOther({});
     return Await(kRetry);
   }

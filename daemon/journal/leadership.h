@@ -40,7 +40,7 @@ namespace rollcall {
 // A leader term, from election to end.
 struct LeaderTerm {
   int64_t lease = 0;
-  // Of the leader's key. Every write compares with it.
+  // The create_revision of the leader's key. Every write compares it.
   int64_t create_revision = 0;
 };
 
@@ -48,24 +48,27 @@ class Leadership {
  public:
   struct Callbacks {
     std::function<void(const LeaderTerm&)> elected;
-    // It no longer leads, or did not lead for a moment: everything begun in the
-    // last LeaderTerm is void.
+    // This daemon no longer leads, or did not lead for a moment. Everything
+    // that was begun in the last LeaderTerm is void.
     std::function<void(const std::string& why)> lost_leadership;
-    // Another daemon leads, at `endpoints`. Empty: none leads, its value cannot
-    // be decrypted, or etcd does not answer. Called only on changes.
+    // Another daemon leads, at `endpoints`. Empty: no daemon leads, the
+    // leader's value cannot be decrypted, or etcd does not answer. Called only
+    // on changes.
     std::function<void(const std::vector<std::string>& endpoints)> other;
   };
 
   // The shortest lease that etcd grants.
   static constexpr absl::Duration kTimeToLive = absl::Seconds(2);
 
-  // `prefix`: of all keys, see EtcdLocation. `endpoints`: addresses of this
-  // daemon. `sealer`: encrypts the leader's value, so that nobody without the
-  // key can announce a false leader. `client` and `machine` must outlive this.
+  // `prefix`: the prefix of all keys, see EtcdLocation. `endpoints`: addresses
+  // of this daemon. `sealer`: encrypts the leader's value, so that nobody
+  // without the key can announce a false leader. `client` and `machine` must
+  // outlive this.
   Leadership(KeyValueStore& client, const std::string& prefix,
              const std::vector<std::string>& endpoints, ValueSealer sealer,
              Callbacks callbacks, Machine& machine = RealMachine());
-  // Resigns, at once if etcd answers.
+  // Resigns. Another daemon can lead at once if etcd answers, otherwise when
+  // the lease ends.
   ~Leadership();
 
   // Whether this LeaderTerm is in force, by the local clock. A result of false
@@ -76,7 +79,7 @@ class Leadership {
   void Resign(const LeaderTerm& leader_term, std::string why);
 
  private:
-  // The watch of this number reports that the key may have changed.
+  // The watch with this number reports that the key may have changed.
   struct Look {
     uint64_t watch;
   };
@@ -93,14 +96,16 @@ class Leadership {
   void Campaign();
   void Stand();
   void Lead(int64_t create_revision);
-  // While leading: why it no longer leads; empty: it still does.
+  // Called while it leads. Returns why it no longer leads; empty: it still
+  // does.
   std::string Trouble(int64_t create_revision);
   // False: the lease has ended, or could not be renewed in time.
   bool Renew();
 
   absl::Time LeaseNow() const { return machine_.LeaseNow(); }
   void Watch(int64_t from_revision);
-  // Takes inputs for at most `most`, and returns with the first of them.
+  // Waits for inputs, at most for `most`, and returns as soon as it has taken
+  // some.
   void Await(absl::Duration most);
   void TellOther(const std::vector<std::string>& endpoints);
   // Tries once to revoke its lease, if it has one.
@@ -118,7 +123,8 @@ class Leadership {
 
   // Used only by its own thread.
   LeaderLease leader_lease_;
-  // Granted and not revoked; 0: none. After `lease_ends_`, etcd ends it.
+  // The lease that was granted and not revoked; 0: none. etcd ends it after
+  // `lease_ends_`.
   int64_t lease_ = 0;
   absl::Time lease_ends_ = absl::InfinitePast();
   std::unique_ptr<KeyValueWatch> watch_;
@@ -126,12 +132,13 @@ class Leadership {
   bool look_ = false;
   bool quit_ = false;
   std::optional<Resigned> resigned_;
-  // The argument of the last callback `other`; nullopt: it leads itself, or
+  // The argument of the last callback `other`; nullopt: this daemon leads, or
   // there was no call yet.
   std::optional<std::vector<std::string>> told_other_;
 
-  // What Leads compares with: the LeaderTerm's create_revision (0: none), and
-  // its end in nanoseconds of the lease's clock.
+  // Leads reads these two: the create_revision of the LeaderTerm in force (0:
+  // none), and the end of that LeaderTerm in nanoseconds on the clock of
+  // LeaseNow.
   mutable std::atomic<int64_t> leading_ = 0;
   std::atomic<int64_t> leading_until_ns_ = 0;
 
@@ -144,7 +151,7 @@ class Leadership {
 inline constexpr char kLeaderKey[] = "leader";
 inline constexpr char kWritesKey[] = "writes";
 
-// The value of kWritesKey after this many writes with a lease.
+// The value of kWritesKey after `number` writes with `lease`.
 std::string WritesValue(int64_t lease, uint64_t number);
 
 }  // namespace rollcall

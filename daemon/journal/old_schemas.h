@@ -1,7 +1,8 @@
 // Old schemas: reads the runs of a journal.db that an older rollcall wrote.
 //
 // Up to schema 6, a run was a row of the table `runs` with a column per field.
-// Its node epochs were rows of `nodes`, and `headers` had one row per entry.
+// The run's node epochs were rows of `nodes`, and `headers` had one row per
+// entry.
 //
 // Thread rule: that of the database.
 #ifndef ROLLCALL_DAEMON_JOURNAL_OLD_SCHEMAS_H_
@@ -17,12 +18,12 @@ struct sqlite3;
 
 namespace rollcall {
 
-// The last schema with a column per field.
+// The newest schema with a column per field.
 constexpr int64_t kSchemaOfColumns = 6;
 
 struct OldRun {
   JournaledRun run;
-  // The number of its last entry.
+  // The number of the run's last entry.
   int64_t order = 0;
 };
 

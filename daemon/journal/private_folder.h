@@ -20,9 +20,10 @@ inline constexpr char kLauncherLock[] = "lock";
 // it is empty, and let them read it only while it is empty or contains `mark`,
 // a file that shows that it is ours; its mode is then set to 0700. Any other
 // folder (for example /tmp) is left unchanged. Files in it must be regular
-// files of this user with one name each, since another user may have put others
-// there before the folder was closed. FAILED_PRECONDITION: a condition does not
-// hold, or the folder cannot be created; the message says what to do.
+// files of this user without further hard links, because another user may have
+// put other files there before the mode was 0700. FAILED_PRECONDITION: a
+// condition does not hold, or the folder cannot be created; the message says
+// what to do.
 absl::Status MakePrivateFolder(const std::string& path,
                                const std::string& mark);
 

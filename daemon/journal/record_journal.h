@@ -27,7 +27,8 @@ namespace rollcall {
 
 class RecordJournal : public JournalStore {
  public:
-  // Most ended runs that are kept; those that were written first are removed.
+  // At most this many ended runs are kept; those that were written longest ago
+  // are removed.
   static constexpr size_t kEndedRunsKept = 64;
 
   absl::Status Append(absl::Span<const JournalEntry> entries,
@@ -41,16 +42,18 @@ class RecordJournal : public JournalStore {
     std::map<std::string, std::string> written;
     // Jobs whose records are removed; none of them is in `written`.
     std::vector<std::string> removed;
-    // Higher than that of every record that is stored.
+    // The order of these writes; higher than that of every record that is
+    // stored.
     int64_t order = 0;
   };
 
-  // `store`: what messages call the store.
+  // `store`: the name of the store in error messages.
   explicit RecordJournal(std::string store) : store_(std::move(store)) {}
 
   // Adds a stored record. `order`: grows with each write of any record; which
   // ended runs are removed depends on it and not on clocks. INVALID_ARGUMENT:
-  // there cannot be such a job. FAILED_PRECONDITION: not a record.
+  // `job` is not a valid job name. FAILED_PRECONDITION: `record` cannot be
+  // read.
   absl::Status Take(const std::string& job, const std::string& record,
                     int64_t order);
 

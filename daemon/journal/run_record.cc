@@ -72,7 +72,7 @@ absl::StatusOr<std::string> PackRun(const JournaledRun& run) {
   const std::string plain = record.SerializeAsString();
   std::string bytes(compressBound(plain.size()), '\0');
   uLongf size = bytes.size();
-  // Fails only if memory is short.
+  // This fails only if there is not enough memory.
   if (compress2(reinterpret_cast<Bytef*>(bytes.data()), &size,
                 reinterpret_cast<const Bytef*>(plain.data()), plain.size(),
                 Z_BEST_SPEED + 2) != Z_OK) {

@@ -11,8 +11,8 @@
 
 namespace rollcall {
 
-// Without the job's name. Compressed, since names and addresses repeat.
-// UNAVAILABLE: not enough memory to compress it.
+// The result does not contain the job's name. It is compressed, because names
+// and addresses repeat. UNAVAILABLE: not enough memory to compress it.
 absl::StatusOr<std::string> PackRun(const JournaledRun& run);
 
 // FAILED_PRECONDITION: these bytes are not a result of PackRun, or expand to

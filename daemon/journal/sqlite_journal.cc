@@ -21,7 +21,8 @@ namespace rollcall {
 namespace {
 
 constexpr char kFile[] = "journal.db";
-// "rcjl": tells `file` and this program that the database is rollcall's.
+// "rcjl". By it, this program and the command `file` recognize a database of
+// rollcall.
 constexpr int64_t kApplicationId = 0x72636A6C;
 constexpr int64_t kSchemaVersion = kSchemaOfColumns + 1;
 
@@ -41,8 +42,9 @@ CREATE TABLE IF NOT EXISTS tokens (
 constexpr char kWriteRecord[] =
     "INSERT OR REPLACE INTO runs (job, record, written) VALUES (?, ?, ?)";
 
-// Created here and not by SQLite, so that other users can never read its
-// secrets, not even for a moment. Its write-ahead log gets the same mode.
+// Creates the database with mode 0600. SQLite does not create it, because then
+// other users could read it for a moment. SQLite gives the write-ahead log the
+// same mode.
 absl::Status MakeFile(const StateFolder& folder, const std::string& name) {
   const absl::StatusOr<int> fd = OpenPrivateFile(folder.path(), name);
   if (!fd.ok()) return fd.status();
@@ -56,8 +58,8 @@ absl::Status MakeFile(const StateFolder& folder, const std::string& name) {
 }
 
 // A new file is set up with synchronous=OFF, so neither the file nor its name
-// in the folder is synced. Without this, a power loss could undo the first
-// commit.
+// in the folder is synced. Without this function, a power loss could undo the
+// first commit.
 void SyncFileAndFolder(const std::string& file, const std::string& folder) {
   for (const std::string& path : {file, folder}) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -67,12 +69,12 @@ void SyncFileAndFolder(const std::string& file, const std::string& folder) {
   }
 }
 
-// The errno of a result code; 0: unknown.
+// The errno that belongs to a result code; 0: unknown.
 int SystemError(sqlite3* database, int code) {
   if (code == SQLITE_FULL) return ENOSPC;  // SQLite stores no errno for it.
   int error = sqlite3_system_errno(database);
   if (code != SQLITE_IOERR || error != 0) return error;
-  // The errno of a failed commit is stored in the log file that it writes to.
+  // SQLite stores the errno of a failed commit in its object for the log file.
   sqlite3_file* log = nullptr;
   sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
   if (log != nullptr && log->pMethods != nullptr) {

@@ -45,18 +45,19 @@ class SqliteJournal final : public RecordJournal {
 
   absl::Status Prepare();
   absl::Status CheckFile(bool& empty);
-  // Makes the current schema of an empty file (schema 0) or of an older one,
-  // within a transaction.
+  // Creates the current schema in an empty file (schema 0), or converts a file
+  // of an older schema. The caller has begun a transaction.
   absl::Status MakeSchema(int64_t from);
   absl::Status ReadRuns();
   absl::Status Store(const Changes& changes) override;
-  // Runs `write` in a transaction, which its error rolls back.
+  // Runs `write` in a transaction. If `write` returns an error, the transaction
+  // is rolled back.
   absl::Status Transact(const std::function<absl::Status()>& write);
   template <typename... Values>
   absl::Status Write(const char* sql, const Values&... values);
   absl::Status Execute(const char* sql);
   absl::StatusOr<int64_t> Number(const char* sql);
-  // SQLite's error of its last call, as a status.
+  // The error of SQLite's last call, as a status.
   absl::Status Trouble(const char* doing) const;
   absl::Status Damaged(const std::string& what) const;
 

@@ -1,6 +1,7 @@
 // StateFolder: a daemon's own folder, held by one daemon at a time.
 //
-// The lock ends with the process, however that ends. Thread rule: any thread.
+// The lock ends when the process ends, even if it is killed. Thread rule: any
+// thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
 #define ROLLCALL_DAEMON_JOURNAL_STATE_FOLDER_H_
 
@@ -14,8 +15,8 @@ namespace rollcall {
 class StateFolder {
  public:
   // Creates `path` (and its missing parents) with mode 0700 and locks it.
-  // FAILED_PRECONDITION: another process holds it (the message has its pid), it
-  // is not a folder, or it cannot be created or written.
+  // FAILED_PRECONDITION: another process holds the lock (the message has its
+  // pid), `path` is not a folder, or it cannot be created or written.
   static absl::StatusOr<StateFolder> Open(const std::string& path);
 
   StateFolder(StateFolder&& other) noexcept;

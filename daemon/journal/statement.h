@@ -17,7 +17,7 @@
 
 namespace rollcall {
 
-// Bytes to bind unchanged; must outlive the step.
+// Bytes that are bound without a copy; they must outlive the step.
 struct Blob {
   const std::string& bytes;
 };
