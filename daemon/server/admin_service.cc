@@ -32,7 +32,7 @@ absl::Status AdmitJobOrNone(const std::string& job) {
 
 }  // namespace
 
-// One call of Watch. It holds at most one unsent status. gRPC operations are
+// One call of Watch. It has at most one unsent status. gRPC operations are
 // started only by the thread that has set `pumping_`, never under the lock.
 class AdminService::WatchStream final
     : public grpc::ServerWriteReactor<v1::JobStatus>,
@@ -46,7 +46,7 @@ class AdminService::WatchStream final
   // Ends the call if `admitted` is not OK.
   void Begin(Caller caller, const std::string& job,
              const absl::Status& admitted) {
-    // gRPC keeps a raw pointer until OnDone.
+    // gRPC has a raw pointer to this until OnDone.
     self_ = shared_from_this();
     if (!admitted.ok()) return End(admitted);
     if (!inbox_.Post(WatchOpened{id_, std::move(caller), job, self_})) {
@@ -157,8 +157,8 @@ class AdminService::WatchStream final
     }
   }
 
-  // Called only by the thread that has set `pumping_`: current_ and status_
-  // belong to it until the operation is done.
+  // Called only by the thread that has set `pumping_`. Only that thread uses
+  // current_ and status_ until the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (next == Next::kWrite) {
       StartWrite(current_.get());
@@ -218,8 +218,8 @@ grpc::ServerUnaryReactor* AdminService::Ask(
   return reactor;
 }
 
-// One call of Status. It keeps its place in the caller's quota until the answer
-// has been sent: the status of the largest job takes megabytes, which stay in
+// One call of Status. It counts in the caller's quota until the answer has been
+// sent, because the status of the largest job takes megabytes, which stay in
 // memory while the peer does not read.
 class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
  public:

@@ -61,11 +61,11 @@ class AdminService final : public v1::Admin::CallbackService {
   class WatchStream;
   class StatusCall;
 
-  // The caller, with the token from its metadata. A malformed token counts as
-  // none.
+  // The caller, with the token from the call's metadata. A malformed token
+  // counts as no token.
   static Caller CallerOf(const grpc::CallbackServerContext& context);
-  // Posts a call to the loop, which answers it. If it cannot be posted, it is
-  // answered at once.
+  // Posts a call to the loop, which answers it. If `admitted` is an error or
+  // the inbox is full, the call is answered here with the error.
   template <typename Input, typename Response, typename Request>
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
                                 const absl::Status& admitted, Request request,

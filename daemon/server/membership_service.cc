@@ -20,7 +20,7 @@
 namespace rollcall {
 
 // One stream. gRPC operations are started only by the thread that has set
-// `pumping_`, never under the lock, and so one after the other.
+// `pumping_`, never under the lock. So they are started one after the other.
 class MembershipService::AttendStream final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public Stream,
@@ -38,10 +38,10 @@ class MembershipService::AttendStream final
         certificate_names_(std::move(certificate_names)) {}
 
   void Begin() {
-    // gRPC keeps a raw pointer until OnDone.
+    // gRPC has a raw pointer to this until OnDone.
     self_ = shared_from_this();
     if (service_.streams_.fetch_add(1) >= kStreamsMax) {
-      // UNAVAILABLE: this is not a limit of the job, and a later try may
+      // UNAVAILABLE, because this is not a limit of the job and a later try may
       // succeed.
       return Refuse(absl::UnavailableError(
           absl::StrCat("this daemon already has ", kStreamsMax,
@@ -199,8 +199,8 @@ class MembershipService::AttendStream final
     return Next::kNothing;
   }
 
-  // Drops queued messages, which the peer no longer reads; the end does not
-  // wait for a write that is under way.
+  // Drops queued messages, because the peer no longer reads them. From now on
+  // the stream's end does not wait for a write in progress.
   void HangUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     hung_up_ = true;
     DropQueue();
@@ -237,8 +237,8 @@ class MembershipService::AttendStream final
     }
   }
 
-  // Called only by the thread that has set `pumping_`: status_ and current_
-  // belong to it until the operation is done.
+  // Called only by the thread that has set `pumping_`. Only that thread uses
+  // status_ and current_ until the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     switch (next) {
       case Next::kRead:
@@ -252,8 +252,8 @@ class MembershipService::AttendStream final
     }
   }
 
-  // Processes the message that was just read. Reads of one stream follow each
-  // other, so its fields need no lock.
+  // Processes the message that was just read. The reads of one stream do not
+  // overlap, so the fields used here need no lock.
   absl::Status TakeMessage() {
     const size_t bytes = incoming_.Length();
     if (!greeted_ && bytes > Limits::hello_bytes_max) {
@@ -301,12 +301,13 @@ class MembershipService::AttendStream final
   const std::optional<std::vector<std::string>> certificate_names_;
   std::shared_ptr<AttendStream> self_;
   bool posted_ = false;
-  // The message of the read under way.
+  // The message of the read in progress.
   grpc::ByteBuffer incoming_;
   bool greeted_ = false;
 
   Mutex mutex_;
-  // Set while a thread starts operations; other threads leave them to it.
+  // Set while a thread starts operations. Other threads start none during that
+  // time.
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -316,18 +317,18 @@ class MembershipService::AttendStream final
   bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ByteBuffer current_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
-  // Order::kLast; sent once queue_ is empty.
+  // Messages with Order::kLast; they are sent when queue_ is empty.
   std::deque<grpc::ByteBuffer> store_queue_ ABSL_GUARDED_BY(mutex_);
   // Bytes of queue_, store_queue_ and current_.
   size_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Bytes posted to the loop that it has not processed yet.
+  // Bytes that were posted to the loop and that the loop has not processed yet.
   size_t unhandled_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 namespace {
 
-// More names than any node's certificate has.
+// This is more than any node's certificate has.
 constexpr size_t kCertificateNamesMax = 64;
 
 // The DNS names of the client's certificate, or its common name if it has none.

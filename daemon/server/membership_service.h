@@ -1,10 +1,10 @@
 // MembershipService: receives the agents' streams.
 //
 // It parses messages, checks their order, size and grammar, and posts them to
-// the loop, which checks tokens and credentials. It decides nothing else. Sent
-// messages pass as encoded bytes, so that a broadcast is encoded once and
-// shared. No stream has its own thread, and an error of one stream does not
-// affect another.
+// the loop, which checks tokens and credentials. It decides nothing else.
+// Messages to agents come here as encoded bytes, so that a broadcast is encoded
+// once and shared. No stream has its own thread, and an error of one stream
+// does not affect another.
 //
 // Thread rule: gRPC's threads; the streams' Stream functions from any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_MEMBERSHIP_SERVICE_H_
@@ -28,13 +28,14 @@ class MembershipService final
     : public v1::Membership::WithRawCallbackMethod_Attend<
           v1::Membership::Service> {
  public:
-  // Streams at once: those of all agents' connections, those that have not sent
-  // Hello, and as many again that have ended and are not removed yet. So this
-  // bound never refuses an agent for which UnauthenticatedConnections would
-  // make room.
+  // The most streams at once: those of all agents' connections, those that have
+  // not sent Hello, and as many again that have ended and are not removed yet.
+  // So this bound never refuses an agent for which UnauthenticatedConnections
+  // would make room.
   static constexpr size_t kStreamsMax =
       ConnectionLimits{}.agents_max + 2 * Limits{}.streams_without_hello_max;
-  // If this many bytes of a stream are in the inbox, no more is read from it.
+  // If this many bytes of a stream are in the inbox, the stream is not read any
+  // further.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
 
   // `inbox` must outlive the server that serves this. `bind_names`: see

@@ -67,11 +67,11 @@ namespace {
 
 // Calls that have not ended after this time are cancelled.
 constexpr std::chrono::milliseconds kShutdownGrace(30);
-// A connection that is dead without a close is found after
+// A connection whose peer is gone without a close is detected after the sum of
 // ServerOptions::keepalive_time and this time.
 constexpr int kKeepaliveTimeoutMs = 10'000;
-// Limits on an unauthenticated connection. ConnectionLimits::handshakes_at_once
-// bounds the handshakes under way; one with a slow client may take this long.
+// How long the handshake of a slow client may take.
+// ConnectionLimits::handshakes_at_once bounds the handshakes in progress.
 constexpr int kHandshakeMs = 20'000;
 // An agent has one stream per connection (see UnauthenticatedConnections); a
 // client of admin calls has a few.
@@ -80,9 +80,10 @@ constexpr int kStreamsPerConnectionMax = 16;
 constexpr int kIdleMs = 30'000;
 constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
-// For grpc.health.v1, besides the empty name, which means the process.
+// A service name for grpc.health.v1. The empty name also exists and means the
+// process.
 constexpr char kHealthName[] = "rollcall.v1.Membership";
-// In the state folder: see SpanObserver.
+// File in the state folder, see SpanObserver.
 constexpr char kSpansFile[] = "/spans.jsonl";
 
 absl::Status CheckWire(const ServerOptions& options) {
@@ -154,9 +155,9 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
                              kStreamsPerConnectionMax);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
-  // Everything that is read at once is parsed at once, and an unauthenticated
-  // peer may open thousands of streams in it. UnauthenticatedConnections counts
-  // bytes and calls between two reads.
+  // gRPC parses everything that one read returns before the next read, and an
+  // unauthenticated peer may open thousands of streams in it.
+  // UnauthenticatedConnections counts bytes and calls only between two reads.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytes);
   // Bandwidth probing would enlarge windows beyond what thousands of idle
@@ -164,9 +165,9 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-// Reports the connection of each call before its request is parsed. gRPC itself
-// answers calls of an unknown method and calls whose request does not parse, so
-// a service would not see them. Intercepts nothing.
+// Reports the connection of each call before the call's request is parsed. A
+// service would not see all calls, because gRPC itself answers calls of an
+// unknown method and calls whose request does not parse. Intercepts nothing.
 class CallCounter final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
@@ -193,13 +194,15 @@ class Server::Core {
   ~Core() { Shutdown(); }
 
   absl::Status Start() {
-    // Process-wide. Packaged builds of abseil check for deadlocks at every
-    // lock, and with thousands of connections spend most of their time on it.
+    // This setting is process-wide. Packaged builds of abseil check for
+    // deadlocks at every lock. With thousands of connections these checks take
+    // most of the time.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     if (absl::Status fits = CheckOptions(options_); !fits.ok()) return fits;
     if (absl::Status opened = OpenJournal(); !opened.ok()) return opened;
     if (absl::Status made = MakeIdentity(); !made.ok()) return made;
-    // The port first: a daemon that cannot be reached must not start a run.
+    // The port is opened first, because a daemon that cannot be reached must
+    // not start a run.
     if (absl::Status open = OpenListener(); !open.ok()) return open;
     if (options_.listening) {
       absl::Status heard = options_.listening(port(), pin_);
@@ -249,7 +252,8 @@ class Server::Core {
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
-    // Before the listener is destroyed, to which it reports closed connections.
+    // connections_ reports closed connections to the listener, so it stops
+    // before the listener is destroyed.
     if (connections_ != nullptr) connections_->Stop();
   }
 
@@ -273,8 +277,8 @@ class Server::Core {
         : options_.state_dir.empty() ? Identity::Make()
                                      : Identity::Keep(options_.state_dir);
     if (!identity.ok()) return identity.status();
-    // A key of this daemon alone is useless to several daemons: they share one
-    // in etcd.
+    // Several daemons cannot use a key that only this daemon has. They share
+    // one in etcd.
     if (options_.secret.has_value() || !options_.etcd.has_value()) {
       credential_key_ = identity->credential_key;
     }
@@ -333,7 +337,7 @@ class Server::Core {
     return options;
   }
 
-  // The HTTP port's; empty: there is none.
+  // The certificate of the HTTP port; empty: the port has none.
   HttpServer::Certificate Certificate() const {
     if (options_.insecure) return {};
     if (options_.tls.empty()) return [this] { return issued_; };
@@ -367,7 +371,7 @@ class Server::Core {
     return absl::OkStatus();
   }
 
-  // For grpc.health.v1: whether jobs can be served. Any thread.
+  // Reports to grpc.health.v1 whether jobs can be served. Any thread.
   void TellHealth() {
     if (server_ == nullptr) return;
     server_->GetHealthCheckService()->SetServingStatus(
@@ -452,12 +456,12 @@ class Server::Core {
   std::unique_ptr<JournalStore> journal_;
   // Null: no state folder.
   std::unique_ptr<SpanObserver> spans_;
-  // Used by succession_, so declared before it.
+  // Declared before leader_session_, which uses it.
   std::unique_ptr<EtcdClient> etcd_;
-  // Exactly one of the two is set.
+  // After Start, exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<LeaderSession> leader_session_;
-  // For TellHealth.
+  // TellHealth reports both.
   std::atomic<bool> loop_open_ = false;
   std::atomic<bool> journal_works_ = true;
   CurrentLoop current_loop_{[this](bool open) {

@@ -1,6 +1,6 @@
-// Server: the daemon without its command line: one gRPC server, one loop thread
-// that alone calls Job::Step, one journal. With etcd it has the loop only while
-// it leads.
+// Server: the daemon without its command line. It has one gRPC server, one loop
+// thread, which alone calls Job::Step, and one journal. With etcd it has the
+// loop only while it leads.
 //
 // gRPC threads validate and convert messages, and post them to the loop's
 // bounded inbox. The loop takes all that is queued, steps the jobs, commits the
@@ -33,60 +33,63 @@ namespace rollcall {
 struct ServerOptions {
   // ADDRESS:PORT; port 0: a free one. "[::]" listens on IPv4 as well.
   std::string listen = "[::]:0";
-  // Folder of the journal (0700, created if missing); empty: no journal here.
+  // Folder of the journal (0700, created if missing); empty: no journal in a
+  // folder.
   std::string state_dir;
-  // Set: the journal is in etcd and shared by several daemons, one of which
+  // If set, the journal is in etcd and shared by several daemons, one of which
   // leads. All of them need the same identity (a secret, the files of a PKI, or
   // neither) and the same tokens. Only for daemons with many jobs; excludes
   // state_dir.
   std::optional<EtcdLocation> etcd;
-  // With etcd: how to connect to it; the endpoints are those of `etcd`.
+  // With etcd: how to connect to it. The endpoints are taken from `etcd`.
   EtcdAccess etcd_access;
-  // With etcd, instead of `secret`: the key that encrypts the values there.
-  // Exactly one of the two.
+  // With etcd, exactly one of `secret` and this is set. This is the key that
+  // encrypts the values in etcd.
   std::optional<SharedSecret> etcd_key;
-  // With etcd: the tokens are stored there, and `tokens` may be empty.
+  // With etcd: whether the tokens are stored there; then `tokens` may be empty.
   bool tokens_in_etcd = false;
-  // Lifetime of the worker's token there.
+  // Lifetime of the worker's token in etcd.
   absl::Duration token_ttl = Limits().token_ttl;
   // With etcd: returns the addresses of this daemon, given its port.
   std::function<std::vector<std::string>(int port)> endpoints;
-  // The tokens at the start: at least one.
+  // The tokens at the start; at least one.
   std::vector<SeededToken> tokens;
-  // Writes a token that has replaced a kept one to its file; called on the
-  // loop's thread. Empty: kept tokens are not replaced.
+  // Writes a new token, which has replaced a kept one, to the file of that one.
+  // Called on the loop's thread. Empty: kept tokens are not replaced.
   KeepToken keep_token;
   // See Loop::Options::beat.
   std::function<void()> beat;
   // See Loop::Options::journal_changed.
   std::function<void(const absl::Status&)> journal_changed;
   // Called by Start once the port and the CA's pin are known, before the first
-  // call of keep_token. `pin` is empty without a CA of its own. An error ends
-  // Start.
+  // call of keep_token. `pin` is empty if the daemon has no CA of its own. If
+  // it returns an error, Start returns that error.
   std::function<absl::Status(int port, const std::string& pin)> listening;
-  // How connections are encrypted. By default with a CA of the daemon's own,
-  // kept in state_dir; with `secret`, with the CA that is derived from it; with
-  // `tls`, with the user's PKI; with `insecure`, on loopback only, not at all.
-  // At most one of them.
+  // How connections are encrypted; at most one of the three is set. None: with
+  // the daemon's own CA, which is kept in state_dir. `secret`: with the CA that
+  // is derived from the secret. `tls`: with the user's PKI. `insecure`: not
+  // encrypted; only on loopback.
   std::optional<SharedSecret> secret;
   TlsFiles tls;
-  // With `tls`: an agent's node name must be a DNS name of the certificate that
-  // it shows, or its common name if it has no DNS name.
+  // With `tls`: an agent's node name must be a DNS name of the agent's
+  // certificate, or the common name of a certificate without DNS names.
   bool tls_bind_names = false;
   bool insecure = false;
-  // ADDRESS:PORT of the HTTP port; empty: none. `http_insecure`: plain HTTP
-  // also beyond loopback; see WebPort. `http_optional`: go on without it if it
-  // cannot be opened, since ranks that run matter more.
+  // ADDRESS:PORT of the HTTP port; empty: there is none. `http_insecure`:
+  // allows plain HTTP also beyond loopback; see WebPort. `http_optional`: if
+  // the port cannot be opened, Start continues without it, because running
+  // ranks are more important.
   std::string http;
   bool http_insecure = false;
   bool http_optional = false;
-  // Set: a single job, created at the start; the server ends when it has ended.
-  // Unset (rollcalld): the first Hello with settings creates a job.
+  // Not empty: the server has a single job, which it creates at the start, and
+  // ends when that job has ended. Empty (rollcalld): the first Hello with
+  // settings creates a job.
   std::string job;
   v1::JobSettings settings;
-  // True: continue the job's unfinished run from the journal, if there is one.
-  // False: a new run, whatever the journal contains. rollcalld: applies to the
-  // unfinished runs of all jobs.
+  // True: continues the job's unfinished run from the journal, if there is one.
+  // False: begins a new run, whatever the journal contains. In rollcalld it
+  // applies to the unfinished runs of all jobs.
   bool resume = false;
   Limits limits;
   // A client that has sent nothing for this long is pinged. If it does not
@@ -98,29 +101,32 @@ struct ServerOptions {
 };
 
 // INVALID_ARGUMENT: with these options several daemons cannot share one state;
-// the message says what is missing. Start checks it too.
+// the message says what is missing. Start calls this too.
 absl::Status CheckShared(const ServerOptions& options);
 
 class Server {
  public:
-  // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the address
-  // cannot be listened on, or the journal cannot be written.
-  // FAILED_PRECONDITION: another daemon holds the state folder; or its journal
-  // is another program's, newer or damaged; or a key or certificate is not
-  // valid. The message names it.
+  // INVALID_ARGUMENT: an option breaks its grammar. UNAVAILABLE: the server
+  // cannot listen on the address, or the journal cannot be written.
+  // FAILED_PRECONDITION: another daemon has locked the state folder; or the
+  // journal in it belongs to another program, is of a newer version or is
+  // damaged; or a key or certificate is not valid. The message has the file and
+  // the reason.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
 
   // As Shutdown.
   ~Server();
 
   int port() const;
-  // Of the HTTP port; 0 and empty: none.
+  // Port and URL of the HTTP port; 0 and empty: there is none.
   int http_port() const;
   std::string http_url() const;
-  // Pin of its CA for join strings; empty if it has no CA of its own.
+  // Pin of the daemon's CA, for join strings; empty if the daemon has no CA of
+  // its own.
   const std::string& pin() const;
   // Blocks until the single job has ended and is removed, or until Shutdown.
-  // Returns how it ended. Not with etcd.
+  // Returns how the job ended; nullopt: it has not ended, or the state is in
+  // etcd (then it does not block).
   std::optional<v1::End> Wait();
   // Ends all streams with UNAVAILABLE (with OK if their job has ended) and
   // stops the loop. The second call does nothing.

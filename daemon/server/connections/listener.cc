@@ -21,12 +21,13 @@
 namespace rollcall {
 namespace {
 
-// An epoll event's data: a connection's Id, or one of these.
+// An epoll event's data is a connection's Id, kWake, or kSocket with a socket's
+// index.
 constexpr uint64_t kWake = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kSocket = uint64_t{1} << 63;
 
 constexpr std::string_view kHttp2 = "PRI * HTTP/2.0";
-// A record's header and the first byte of its message.
+// The header of a TLS record and the first byte of its message.
 constexpr size_t kTlsBytes = 6;
 
 enum class FirstBytes { kTooFew, kBegun, kGarbage, kGone };
@@ -36,7 +37,7 @@ FirstBytes JudgePlain(std::string_view said) {
   return said.size() < kHttp2.size() ? FirstBytes::kTooFew : FirstBytes::kBegun;
 }
 
-// A handshake record of any SSL 3 or TLS that holds a ClientHello.
+// Expects a handshake record of SSL 3 or any TLS version with a ClientHello.
 FirstBytes JudgeTls(std::string_view said) {
   constexpr char kHandshake = 0x16, kMajor = 0x03, kClientHello = 0x01;
   const auto differs = [&](size_t at, char expected) {
@@ -63,9 +64,9 @@ FirstBytes Peek(int fd, bool plain) {
   return plain ? JudgePlain(said) : JudgeTls(said);
 }
 
-// Unread data would turn the close into a reset, which may overtake data that
-// the peer has not read. One call discards what is there; that is enough in
-// practice.
+// With unread data, the kernel closes the connection by a reset, and the peer
+// may then lose data that it has not read. One call discards the data that has
+// arrived; that is enough in practice.
 void CloseQuietly(int fd) {
   constexpr size_t kBytesMax = 1 << 20;
   (void)!recv(fd, nullptr, kBytesMax, MSG_TRUNC | MSG_DONTWAIT);
@@ -200,8 +201,8 @@ HandshakeCounts Listener::counts() const {
 }
 
 void Listener::Run() {
-  // Large enough for all events at once: data that has arrived is looked at
-  // before any connection is judged silent or closed for lack of room.
+  // Large enough for all events at once, so that data that has arrived is
+  // examined before a connection counts as silent or is closed to make room.
   std::vector<epoll_event> events(limits_.waiting_max + sockets_.size() + 1);
   while (true) {
     const int ready = epoll_wait(epoll_, events.data(),
@@ -226,8 +227,9 @@ void Listener::Run() {
 int Listener::TimeoutMs() const {
   const absl::Time next = std::min(limiter_.NextDeadline(), paused_until_);
   if (next == absl::InfiniteFuture()) return -1;
-  // Rounded up, so that what is due is due on waking. Bounded, since a minute
-  // serves as well as a longer time.
+  // The time is rounded up, so that the deadline has passed when the thread
+  // wakes. It is bounded to a minute, because waking once a minute costs
+  // little.
   const absl::Duration left =
       std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
   return static_cast<int>(
@@ -249,12 +251,14 @@ void Listener::Accept(const ListeningSocket& socket) {
     } else if (WantsDescriptor(errno)) {
       // accept4 allocates a descriptor before it looks for a connection.
       if (!SomebodyWaitsAt(socket.fd())) return;
-      // Closes one waiting connection for the new one. If that did not help,
-      // other code takes the descriptors, and closing more would not help.
+      // Closes one waiting connection to make room for the new one. If accept4
+      // still fails, other code uses the descriptors, and closing more would
+      // not help.
       won = !won && WinDescriptor();
       if (!won) return PauseAccepting();
     }
-    // Any other error ends only that one connection (for example ECONNABORTED).
+    // Any other error (for example ECONNABORTED) affects only that one
+    // connection.
   }
 }
 
@@ -263,8 +267,8 @@ void Listener::Admit(const ListeningSocket& socket, int fd,
   const HandshakeLimiter::Id id = ++newest_;
   CarryOut(limiter_.Arrive(id, from, MonotonicNow()));
   waiting_.emplace(id, Connection{fd, socket.fd()});
-  // Edge-triggered: a client that sends one byte and stops causes no more
-  // wakeups.
+  // Edge-triggered, so that a client that sends one byte and stops causes no
+  // more wakeups.
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
   event.data.u64 = id;
@@ -305,7 +309,7 @@ void Listener::Watch(uint32_t events) {
 
 void Listener::Look(HandshakeLimiter::Id id, uint32_t events) {
   const auto found = waiting_.find(id);
-  // An earlier event of this round may have closed it.
+  // An earlier event of this round may have closed the connection.
   if (found == waiting_.end()) return;
   const FirstBytes said = Peek(found->second.fd, plain_);
   if (said == FirstBytes::kGarbage) {

@@ -1,10 +1,10 @@
-// Listener: accepts TCP connections and hands on to gRPC those that have begun
-// a handshake. Each other connection costs one descriptor for a limited time,
+// Listener: accepts TCP connections and hands those that have begun a handshake
+// on to gRPC. Every other connection takes one descriptor for a limited time
 // and never reaches gRPC.
 //
-// It does no handshake: it peeks at the first bytes and leaves them unread. The
-// HandshakeLimiter decides which connections may wait and whose turn it is. One
-// own thread does all of it.
+// It does no handshake itself; it peeks at the first bytes and leaves them
+// unread. The HandshakeLimiter decides which connections may wait and which one
+// is next. The listener has one thread for all of this.
 //
 // Thread rule: Open, Start, Stop and the destructor from the owner's thread,
 // the rest from any. HandOn, Displace and Agents are called from the listener's
@@ -41,19 +41,21 @@ class Listener {
     bool plain = false;
     ConnectionLimits limits;
   };
-  // Takes ownership of `fd`: connected, non-blocking, TCP_NODELAY, nothing read
-  // yet. `listener_fd` is the socket that accepted it. `id` counts as an
-  // unauthenticated connection until Release is called for it.
+  // Takes ownership of `fd`, which is connected, non-blocking and has
+  // TCP_NODELAY; nothing was read from it yet. `listener_fd` is the socket that
+  // accepted it. `id` counts as an unauthenticated connection until Release is
+  // called for it.
   using HandOn =
       std::function<void(int fd, int listener_fd, HandshakeLimiter::Id id)>;
-  // Disconnect this one: another network needs its place. Release may follow.
+  // The receiver has to disconnect this connection, because another network
+  // needs its place. Release may follow.
   using Displace = std::function<void(HandshakeLimiter::Id id)>;
   // Returns the number of agents' connections.
   using Agents = std::function<size_t()>;
 
   // Listens; until Start the kernel queues connections. Raises the process's
-  // soft limit of open files to the hard one, and fits its limits to it
-  // (FittedTo).
+  // soft limit of open files to the hard limit, and reduces the
+  // ConnectionLimits so that they fit it (FittedTo).
   //
   // INVALID_ARGUMENT, UNAVAILABLE: as ListenOn.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(Options options);
@@ -66,8 +68,8 @@ class Listener {
   void Start(
       HandOn hand_on, Displace displace = [](HandshakeLimiter::Id) {},
       Agents agents = [] { return size_t{0}; });
-  // A connection that was handed on has authenticated or is closed. Any thread,
-  // also from within HandOn; after Stop it does nothing.
+  // To be called when a connection that was handed on has authenticated or is
+  // closed. Any thread, also from within HandOn; after Stop it does nothing.
   void Release(HandshakeLimiter::Id id);
   // Closes the sockets and all waiting connections. When it returns, the port
   // is free and nothing more is handed on. The second call does nothing.
@@ -79,7 +81,7 @@ class Listener {
   // The addresses on which it listens or listened: "127.0.0.1:29400",
   // "[::]:29400".
   const std::vector<std::string>& sockets() const { return addresses_; }
-  // A connection that is handed on is already counted.
+  // The counts. They include a connection before it is handed on.
   HandshakeCounts counts() const;
 
  private:
@@ -95,7 +97,8 @@ class Listener {
   int TimeoutMs() const;
   void Accept(const ListeningSocket& socket);
   void Admit(const ListeningSocket& socket, int fd, const SourceAddress& from);
-  // Leaves the agents' connections their descriptors.
+  // Limits the waiting connections so that the agents' connections have enough
+  // descriptors.
   void LimitWaiting();
   bool WinDescriptor();
   void PauseAccepting();
@@ -104,7 +107,8 @@ class Listener {
   void Look(HandshakeLimiter::Id id, uint32_t events);
   void Leave(HandshakeLimiter::Id id, Fate why);
   void CarryOut(const HandshakeLimiter::Verdicts& verdicts);
-  // Takes the ids passed to Release. False: Stop was called.
+  // Processes the ids that were passed to Release. Returns false if Stop was
+  // called.
   bool TakeWake();
   void PublishCounts();
 
@@ -119,7 +123,7 @@ class Listener {
   int wake_ = -1;
   std::thread thread_;
 
-  // Used only by the thread while it runs.
+  // Used only by the listener's thread while that runs.
   std::vector<ListeningSocket> sockets_;
   HandshakeLimiter limiter_;
   HandshakeLimiter::Id newest_ = 0;
@@ -129,8 +133,8 @@ class Listener {
   mutable Mutex mutex_;
   HandshakeCounts counts_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // At most unauthenticated_max, since each connection that was handed on is in
-  // it once.
+  // At most unauthenticated_max entries, because each connection that was
+  // handed on is in it at most once.
   std::vector<HandshakeLimiter::Id> released_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -22,8 +22,9 @@
 namespace rollcall {
 namespace {
 
-// A port that is free at one address may be in use at the next one, or another
-// process may take it between bind and listen.
+// How often a free port is tried. A port that is free at one address may be in
+// use at the next address, or another process may take it between bind and
+// listen.
 constexpr int kFreePortTries = 16;
 
 struct HostPort {

@@ -1,7 +1,7 @@
 // ListeningSocket: one listening TCP socket; closed by its destructor.
 //
-// ListenOn opens the sockets of ADDRESS:PORT. Accepts nothing. Thread rule:
-// that of an int.
+// ListenOn opens the sockets of ADDRESS:PORT. Nothing here accepts connections.
+// Thread rule: that of an int.
 #ifndef ROLLCALL_DAEMON_SERVER_CONNECTIONS_LISTENING_SOCKET_H_
 #define ROLLCALL_DAEMON_SERVER_CONNECTIONS_LISTENING_SOCKET_H_
 
@@ -36,10 +36,10 @@ class ListeningSocket {
 };
 
 // Listens on ADDRESS:PORT. ADDRESS is an IPv4 address, an IPv6 address in
-// brackets, or a name: every address that it resolves to and this machine has,
-// all with one port. Port 0: a free one. "[::]" also accepts IPv4, and means
-// 0.0.0.0 if the machine has no IPv6. The sockets are non-blocking,
-// close-on-exec, and never share their port with another process.
+// brackets, or a name. A name stands for every address that it resolves to and
+// this machine has, all with the same port. Port 0: a free port. "[::]" also
+// accepts IPv4, and means 0.0.0.0 if the machine has no IPv6. The sockets are
+// non-blocking, close-on-exec, and never share their port with another process.
 //
 // INVALID_ARGUMENT: not ADDRESS:PORT. UNAVAILABLE: the name does not resolve,
 // or the system refuses; the message says why and what to try, and the call may
@@ -47,7 +47,7 @@ class ListeningSocket {
 absl::StatusOr<std::vector<ListeningSocket>> ListenOn(
     const std::string& listen, const ConnectionLimits& limits);
 
-// The HandshakeLimiter's address of an IPv4 or IPv6 peer.
+// The address of an IPv4 or IPv6 peer as the HandshakeLimiter uses it.
 SourceAddress SourceAddressOf(const sockaddr_storage& peer);
 
 }  // namespace rollcall

@@ -9,8 +9,9 @@
 
 namespace rollcall {
 
-// The address in gRPC's name of a peer, without scheme, port and zone; an
-// IPv4-mapped IPv6 address as IPv4. Empty: none.
+// The address that gRPC's name of a peer contains, without scheme, port and
+// zone. An IPv4-mapped IPv6 address is returned as IPv4. Empty: the name
+// contains no address.
 std::string AddressOfPeer(std::string_view peer);
 
 }  // namespace rollcall

@@ -11,7 +11,8 @@
 namespace rollcall {
 namespace {
 
-// Unique for a socket until the system restarts; 0: unknown, or no socket.
+// The socket's cookie, which is unique until the system restarts; 0: unknown,
+// or `fd` is not a socket.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t size = sizeof cookie;
@@ -46,7 +47,8 @@ std::string ServedSocket::LocalAddress() const {
 }
 
 void ServedSocket::Reset() const {
-  // A duplicate keeps the number the same file's during the check.
+  // A duplicate refers to the same file during the check and the reset, even if
+  // gRPC closes its descriptor meanwhile.
   const int fd = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return;
   if (cookie_ != 0 && CookieOf(fd) == cookie_) ResetConnection(fd);

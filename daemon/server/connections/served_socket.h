@@ -1,6 +1,7 @@
-// ServedSocket: the socket of a connection that gRPC serves, seen by the number
-// of gRPC's descriptor. gRPC may close it at any time, and then the number may
-// be another file's; the socket's cookie tells.
+// ServedSocket: the socket of a connection that gRPC serves, accessed by the
+// number of gRPC's descriptor. gRPC may close it at any time, and then another
+// file may have this number. The socket's cookie shows whether that has
+// happened.
 //
 // Thread rule: any thread; none of these calls blocks.
 #ifndef ROLLCALL_DAEMON_SERVER_CONNECTIONS_SERVED_SOCKET_H_
@@ -11,24 +12,25 @@
 
 namespace rollcall {
 
-// Bytes that the kernel has received for this connection, whatever gRPC has
-// read of them; 0: unknown.
+// Bytes that the kernel has received for this connection, whether or not gRPC
+// has read them; 0: unknown.
 uint64_t BytesReceived(int fd);
 
-// Resets the connection, whichever descriptors are open on it, and discards
-// received data. After a shutdown(2) that data could still be read, and the
-// peer would wait until gRPC reads.
+// Resets the connection even if other descriptors are open on it, and discards
+// received data. After a shutdown(2) instead, that data could still be read,
+// and the peer would wait until gRPC reads.
 void ResetConnection(int fd);
 
 class ServedSocket {
  public:
-  // `fd` is open.
+  // `fd` must be open.
   explicit ServedSocket(int fd);
 
   int fd() const { return fd_; }
-  // Whether the number is still this socket's.
+  // Whether the number still belongs to this socket.
   bool IsOpen() const;
-  // Its own address without port; empty: it is not open any more.
+  // The socket's local address without port; empty: the socket is not open any
+  // more.
   std::string LocalAddress() const;
   void Reset() const;
 

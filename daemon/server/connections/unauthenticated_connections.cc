@@ -136,7 +136,7 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
       SourceAddressOf(peer),
       MonotonicNow() + limits_.unauthenticated_patience};
   if (connection.fd < 0) return false;
-  // Agents send little, and little unread data may be queued in the kernel.
+  // Agents send little. A small buffer bounds the unread data in the kernel.
   const int received = kReceiveBytes;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
   bool first = false;
@@ -144,8 +144,9 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
     MutexLock lock(mutex_);
     const Id id = ++newest_;
     epoll_event event = {};
-    // Edge-triggered: an event for each arrival. For data that gRPC has read by
-    // then, epoll still reports an event because the socket is writable.
+    // Edge-triggered, so that each arrival of data causes an event. If gRPC has
+    // already read the data, epoll still reports an event because the socket is
+    // writable.
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.u64 = id;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -154,14 +155,14 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
     }
     first = waiting_.empty();
     waiting_.insert(id);
-    // An earlier connection with this address and port is closed, or is to
-    // another address of this daemon. From now on it is found by its id only.
+    // An earlier connection with this key is closed, or was made to another
+    // address of this daemon. From now on it is found only by its id.
     by_key_[connection.key] = id;
     by_connection_id_[connection_id] = id;
     networks_[connection.network].connections.insert(id);
     connections_.emplace(id, std::move(connection));
   }
-  // The thread had no deadline for unauthenticated connections until now.
+  // Until now, the thread had no deadline for unauthenticated connections.
   if (first) wake_->Up();
   return true;
 }
@@ -196,7 +197,7 @@ absl::StatusOr<AgentStream> UnauthenticatedConnections::Attend(
 absl::StatusOr<AgentStream> UnauthenticatedConnections::LetAttend(
     const std::string& key, const AgentRight& right) {
   const auto named = by_key_.find(key);
-  // It is disconnected, or has authenticated as an admin.
+  // The connection is disconnected, or has authenticated as an admin.
   if (named == by_key_.end()) {
     return std::make_shared<std::atomic<uint64_t>>(0);
   }
@@ -343,7 +344,7 @@ void UnauthenticatedConnections::Look(Id id, uint32_t events) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
   ServedConnection& connection = at->second;
-  // The peer or gRPC has closed it.
+  // The peer or gRPC has closed the connection.
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     if (waiting_.contains(id) && connection.calls == 0) ++hung_up_;
     return Forget(id);
@@ -367,11 +368,11 @@ void UnauthenticatedConnections::LookAtAgent(Id id,
                                              ServedConnection& connection) {
   Agent& agent = *connection.agent;
   const size_t received = BytesReceived(connection.served.fd());
-  // Then the byte count is of another file.
+  // gRPC has closed the socket, so the byte count may be that of another file.
   if (!connection.served.IsOpen()) return;
   const uint64_t heard = *agent.heard;
-  // With a second call, a message of the stream does not account for the bytes
-  // of that call.
+  // If there was a second call, some bytes belong to it, and a message of the
+  // stream does not account for them.
   if (heard != agent.heard_before && connection.calls <= 1) {
     agent.heard_before = heard;
     agent.received_before = received;
@@ -462,9 +463,10 @@ void UnauthenticatedConnections::Forget(Id id) {
   viewers_.Remove(connection.viewer, id);
   agents_.Remove(id);
   if (connection.agent.has_value()) agents_bytes_ -= connection.bytes;
-  // The socket may still be open in gRPC. If gRPC has closed it and its number
-  // is another file's, epoll has nothing to remove. That file is not one of
-  // ours, since adding one takes the lock.
+  // The socket may still be open in gRPC. If gRPC has closed it and another
+  // file has its number, epoll has nothing to remove. That file is not a socket
+  // that is watched here, because the caller has the lock, which Arrive needs
+  // to add one.
   if (connection.served.IsOpen()) {
     epoll_ctl(epoll_, EPOLL_CTL_DEL, connection.served.fd(), nullptr);
   }

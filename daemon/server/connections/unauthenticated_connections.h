@@ -1,39 +1,42 @@
 // UnauthenticatedConnections: limits connections that gRPC serves and that have
 // not authenticated yet (by a token or a node credential). A connection is
 // disconnected if it does not authenticate in time, sends more than a Hello
-// before it does, or makes too many calls. gRPC itself bounds none of this: it
-// receives a message of any size before it checks its limit, headers without an
-// end, and streams that are reset as soon as they are opened.
+// before that, or makes too many calls. gRPC itself bounds none of this: it
+// receives a message of any size before it checks the size limit, it receives
+// endless headers, and it accepts streams that are reset as soon as they are
+// opened.
 //
-// The HandshakeLimiter bounds their number, since it hands on no more than its
-// limits allow; `released` reports each connection that authenticates or is
-// closed. The bytes that they have sent in total are bounded here: beyond the
-// bound, the newest connection of the network that has sent most is
-// disconnected.
+// The HandshakeLimiter bounds the number of these connections, because it hands
+// on no more than its limits allow; `released` reports each connection that
+// authenticates or is closed. The total of the bytes that they have sent is
+// bounded here. Beyond the bound, the newest connection of the network that has
+// sent most is disconnected.
 //
-// A connection that has shown only a viewer's token stays watched. The bytes
-// received from it over its whole life are bounded, since gRPC receives a
-// message of any size from it too. The connections of one viewer's token and of
-// all viewers are bounded as well.
+// A connection that has shown only a viewer's token is still watched. The bytes
+// received from it over its whole life are bounded, because gRPC receives
+// messages of any size from it as well. The number of connections is bounded,
+// of each viewer's token and of all viewers.
 //
 // A connection that has shown the right to attend, and no admin's token, is an
-// agent's connection and stays watched too. It has one stream at a time, and
-// few calls in its life. The bytes received between two whole messages of its
-// stream are bounded; if it has ever made a second call, the bytes since it
-// became an agent's are bounded instead. If it has no stream for `agent_grace`,
-// it is disconnected: its node was evicted, its token revoked, or its stream
-// refused.
+// agent's connection and is still watched too. It may have one stream at a
+// time, and few calls in its life. The bytes received between two complete
+// messages of its stream are bounded. If the connection has made a second call,
+// the bytes received since the last message before that call are bounded
+// instead. A connection without a stream for `agent_grace` is disconnected;
+// that happens when its node was evicted, its token was revoked, or its stream
+// was refused.
 //
-// The number of agents' connections is bounded too, since a worker's token may
-// open any number. At the bound, AgentPlaces selects one to disconnect.
+// The number of agents' connections is bounded too, because clients with a
+// worker's token may open any number. When the bound is reached, AgentPlaces
+// selects one to disconnect.
 //
-// gRPC does not expose its connections, so each socket is watched here too, by
-// the number of gRPC's descriptor. Until the connection authenticates, a second
-// descriptor keeps the socket open, so that its end is always seen. An agent's
-// connection has no second descriptor: the socket's cookie tells whether the
-// number is still that socket's, and if its end was missed, it is disconnected
-// like one without a stream. One own thread sleeps until a socket or a deadline
-// wakes it.
+// gRPC does not expose its connections, so each socket is watched here by the
+// number of gRPC's descriptor. Until the connection authenticates, a second
+// descriptor keeps the socket open, so that its end is always noticed. An
+// agent's connection has no second descriptor. The socket's cookie shows
+// whether the number still belongs to the socket. If the end of an agent's
+// connection was missed, the connection is removed like one without a stream.
+// One thread sleeps until a socket or a deadline wakes it.
 //
 // Thread rule: all functions from any thread; Stop and the destructor from the
 // owner's thread, after all other calls have returned.
@@ -66,8 +69,8 @@
 
 namespace rollcall {
 
-// Identifies a connection by its peer: `ADDRESS:PORT` of gRPC's name of the
-// peer; empty: that name has none.
+// The key of a connection: the `ADDRESS:PORT` that gRPC's name of the peer
+// contains; empty: the name contains none.
 std::string PeerKey(std::string_view peer);
 
 class UnauthenticatedConnections {
@@ -86,29 +89,29 @@ class UnauthenticatedConnections {
   UnauthenticatedConnections& operator=(const UnauthenticatedConnections&) =
       delete;
 
-  // `fd` is a connected socket that gRPC is about to serve; it stays the
-  // caller's. False: it cannot be watched because no descriptor is left; then
-  // it must not be served.
+  // `fd` is a connected socket that gRPC is about to serve; the caller keeps
+  // its ownership. Returns false if the socket cannot be watched, because it is
+  // closed or no descriptor is left; then gRPC must not serve it.
   bool Arrive(int fd, ConnectionId id);
   // A call of this connection has begun.
   void Called(const std::string& key);
-  // The connection has shown the right to attend. The result may outlive this.
-  // UNAVAILABLE: the connection has a stream already, or agents_max are
-  // connected.
+  // The connection has shown the right to attend. The result may outlive this
+  // object. UNAVAILABLE: the connection has a stream already, or there are
+  // agents_max connections and none gives way to this one.
   absl::StatusOr<AgentStream> Attend(const std::string& key,
                                      const AgentRight& right);
-  // The connection has authenticated. `viewer`: the id of its token, if that is
-  // a viewer's; empty: it has more rights than a viewer.
+  // The connection has authenticated. `viewer`: the id of its token if its
+  // caller is bounded as a viewer; empty: an admin's token.
   void Know(const std::string& key, const std::string& viewer = "");
 
-  // The address of this machine to which the connection was made, without port.
-  // Empty: it is closed, or has authenticated as an admin.
+  // The address of this machine to which the client connected, without port.
+  // Empty: the connection is closed, or has authenticated as an admin.
   std::string ArrivedAt(const std::string& key) const;
   // Disconnects a connection that has not authenticated.
   void Displace(ConnectionId id);
 
-  // How many were disconnected, how many closed by themselves before any call,
-  // and how many are unauthenticated now.
+  // How many connections were disconnected here, how many ended before any call
+  // without that, and how many are unauthenticated now.
   uint64_t disconnected() const;
   uint64_t hung_up() const;
   size_t size() const;
@@ -121,8 +124,8 @@ class UnauthenticatedConnections {
   using Id = uint64_t;
   // State of an agent's connection.
   struct Agent {
-    // Counter of whole messages of all its streams, shared with them; and its
-    // value when `bytes` was last reset.
+    // Counts the complete messages of all its streams; shared with them.
+    // `heard_before` is its value when `bytes` was last reset.
     AgentStream heard;
     uint64_t heard_before = 0;
     // Bytes received by that time.
@@ -134,11 +137,12 @@ class UnauthenticatedConnections {
     ConnectionId connection_id;
     std::string key;
     SourceAddress network;
-    // When it is disconnected, unless it has authenticated before.
+    // When the connection is disconnected, unless it has authenticated before.
     absl::Time until;
     size_t bytes = 0;
     uint64_t calls = 0;
-    // Not empty: it has authenticated as a viewer, with this token.
+    // Not empty: the connection has authenticated as a viewer, with the token
+    // of this id.
     std::string viewer = {};
     std::optional<Agent> agent = {};
   };
@@ -146,8 +150,8 @@ class UnauthenticatedConnections {
     std::set<Id> connections;
     size_t bytes = 0;
   };
-  // Wakes the thread, and reports streams that have ended. Shared with the
-  // streams, which may outlive this.
+  // Wakes the thread, and takes reports of streams that have ended. Shared with
+  // the streams, which may outlive the UnauthenticatedConnections.
   struct Wake {
     explicit Wake(int fd) : fd(fd) {}
     ~Wake();
@@ -165,8 +169,7 @@ class UnauthenticatedConnections {
                              std::function<void(ConnectionId)> released,
                              int epoll, int wake);
   void Run();
-  // Calls `released` for the connections that Leave has collected. Call without
-  // the lock.
+  // Calls `released` for the connections that Leave has collected.
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
   int TimeoutMs() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Id id, uint32_t events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -177,14 +180,16 @@ class UnauthenticatedConnections {
   void Disconnect(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(ServedConnection& connection, size_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // If unauthenticated connections have sent too much together.
+  // Disconnects connections while all unauthenticated ones together have sent
+  // too many bytes.
   void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // If all agents' connections have received too much together.
+  // Disconnects agents while too many bytes of incomplete messages were
+  // received from all agents together.
   void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Applies the ends of streams.
+  // Processes the reported ends of streams.
   void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The connection no longer counts as unauthenticated.
   void Leave(Id id, ServedConnection& connection)
@@ -200,7 +205,7 @@ class UnauthenticatedConnections {
   mutable Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Includes those that have authenticated as viewers or agents.
+  // Includes connections that have authenticated as viewers or agents.
   std::unordered_map<Id, ServedConnection> connections_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
   ViewerPlaces viewers_ ABSL_GUARDED_BY(mutex_);
@@ -214,7 +219,7 @@ class UnauthenticatedConnections {
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t disconnected_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t hung_up_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Not reported to `released` yet.
+  // Connections that were not reported to `released` yet.
   std::vector<ConnectionId> gone_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,5 +1,5 @@
-// ViewerPlaces: the connections that have shown only a viewer's token. Those of
-// one token and those of all tokens are bounded.
+// ViewerPlaces: the connections that have shown only a viewer's token. Their
+// number is bounded, for each token and for all tokens together.
 //
 // Pure: it decides, and UnauthenticatedConnections disconnects. Thread rule:
 // one thread at a time.
@@ -24,8 +24,9 @@ class ViewerPlaces {
   ViewerPlaces(size_t of_token_max, size_t of_all_max)
       : of_token_max_(of_token_max), of_all_max_(of_all_max) {}
 
-  // Returns the connection that has to go, if there are too many now: this one,
-  // if they are its token's; else the newest of the token that has most.
+  // Adds a connection. If there are too many now, returns the one that has to
+  // go: this one if its token has too many, else the newest one of the token
+  // that has most.
   std::optional<Id> Add(const std::string& token, Id id) {
     std::set<Id>& own = by_token_[token];
     own.insert(id);

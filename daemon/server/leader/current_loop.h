@@ -1,8 +1,9 @@
-// CurrentLoop: where the services post inputs: to the current loop, or, if
-// there is none, to an answer that says why.
+// CurrentLoop: the services post their inputs here. It passes them to the
+// current loop, or answers them with an error if there is no loop.
 //
-// A daemon with its own state has one loop from start to end. One of several
-// daemons has a loop while it leads, and a new one each time it leads again.
+// A daemon with its own state has one loop from start to end. A daemon that
+// shares its state with others has a loop while it leads, and a new loop each
+// time it leads again.
 //
 // Thread rule: any thread. Never calls out under its lock.
 #ifndef ROLLCALL_DAEMON_SERVER_LEADER_CURRENT_LOOP_H_
@@ -24,15 +25,15 @@ class CurrentLoop {
   explicit CurrentLoop(std::function<void(bool open)> changed = {})
       : changed_(std::move(changed)) {}
 
-  // As in Inbox. While it is shut, inputs count as taken: those with a caller
-  // that waits are answered at once, the others are dropped.
+  // As in Inbox. While there is no loop, inputs count as taken: those with a
+  // waiting caller are answered at once, the others are dropped.
   bool Post(LoopInput input);
   void PostAlways(LoopInput input);
 
-  // From now on inputs go to `inbox`; call Shut before it is destroyed.
+  // From now on inputs go to `inbox`. Call Shut before `inbox` is destroyed.
   void Open(Inbox<LoopInput>& inbox);
-  // From now on inputs are answered with `why`. After it returns, nothing more
-  // is posted to the inbox.
+  // From now on inputs are answered with `why`. After Shut has returned,
+  // nothing more is posted to the inbox.
   void Shut(absl::Status why);
 
  private:

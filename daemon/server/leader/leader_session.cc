@@ -78,8 +78,8 @@ void LeaderSession::Stop() {
 void LeaderSession::Run() {
   while (!quit_) {
     Take(ReadTokensIn());
-    // A standby daemon reads the tokens again, since the leader may have
-    // replaced them. It creates none: the leader would refuse them.
+    // A standby daemon reads the tokens again, because the leader may have
+    // replaced them. It creates none, because the leader would not know them.
     if (inputs_.empty() && loop_ == nullptr) {
       TellUnread(ReadTokens(/*make=*/false));
     }
@@ -111,8 +111,8 @@ void LeaderSession::On(const LeaderTerm& leader_term) {
                 absl::StrCat("event=not_taken_up reason=",
                              Quoted(std::string(taken.message()))));
   EndLoop(NotLeader({}));
-  // The inputs are in order: the end of this LeaderTerm comes before the next
-  // one.
+  // The inputs come in order, so the end of this LeaderTerm comes before the
+  // next LeaderTerm.
   if (inputs_.empty()) Take(kPause);
   leadership_->Resign(leader_term, "the state in etcd could not be restored");
 }
@@ -157,11 +157,12 @@ absl::Duration LeaderSession::ReadTokensIn() const {
   if (!options_.tokens_in_etcd || loop_ != nullptr) {
     return absl::InfiniteDuration();
   }
-  // Well before a token that was replaced at half of its lifetime ends.
+  // A token is replaced at half of its lifetime. An eighth is early enough to
+  // read the new token before the old one expires.
   return std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
 }
 
-// Logged once for the same reason.
+// The same reason is logged once.
 void LeaderSession::TellUnread(const absl::Status& read) {
   const std::string reason(read.message());
   if (std::exchange(unread_, reason) == reason || read.ok()) return;

@@ -1,9 +1,9 @@
 // LeaderSession: the loop of one of several daemons that share their state in
-// etcd. It has a loop while it leads, and none while it stands by.
+// etcd. A daemon has a loop while it leads, and none while it is on standby.
 //
 // When it is elected, it restores the state from etcd like a restarted daemon,
 // and opens the CurrentLoop. When it no longer leads, it ends all streams, and
-// clients are told where the leader is. It decides nothing else.
+// answers clients with the leader's address. It decides nothing else.
 //
 // Thread rule: created and destroyed by one thread; it works on a thread of its
 // own.
@@ -34,10 +34,11 @@ class LeaderSession {
     // Prefix of all keys.
     std::string prefix;
     ValueSealer sealer;
-    // The tokens are in etcd. They are read when it begins to lead, and
-    // periodically while it stands by, and passed to loop.keep_token.
+    // Whether the tokens are in etcd. Then they are read when this daemon
+    // begins to lead, and periodically while it is on standby, and are passed
+    // to loop.keep_token.
     bool tokens_in_etcd = false;
-    // Lifetime of the worker's token there.
+    // Lifetime of the worker's token in etcd.
     absl::Duration token_ttl;
     // Addresses of this daemon.
     std::vector<std::string> endpoints;
@@ -47,7 +48,8 @@ class LeaderSession {
     Loop::Options loop;
   };
 
-  // Begins to campaign. `client`, `door` and `logger` must outlive this.
+  // Begins to campaign. `client`, `current_loop` and `logger` must outlive
+  // this.
   LeaderSession(Options options, KeyValueStore& client,
                 CurrentLoop& current_loop, Logger& logger);
   // As Stop.
@@ -67,7 +69,7 @@ class LeaderSession {
   using Input = std::variant<LeaderTerm, LostLeadership, OtherLeads, Quit>;
 
   void Run();
-  // Waits for inputs, and appends them to those already taken.
+  // Waits for inputs, and appends them to inputs_.
   void Take(absl::Duration patience);
   void On(const LeaderTerm& leader_term);
   void On(const LostLeadership& lost_leadership);
@@ -77,10 +79,10 @@ class LeaderSession {
   // Starts a loop with the journal's content. Errors: those of the journal.
   absl::Status TakeUp(const LeaderTerm& leader_term);
   void EndLoop(const absl::Status& why);
-  // Time until ReadTokens is due while standing by.
+  // Time until ReadTokens is due; infinite: not while this daemon leads.
   absl::Duration ReadTokensIn() const;
-  // Reads the tokens in etcd, and writes new ones to their files. `make`:
-  // creates those that are missing.
+  // Reads the tokens in etcd, and writes new ones to their files. `make`: also
+  // creates the missing ones in etcd.
   absl::Status ReadTokens(bool make);
   void TellUnread(const absl::Status& read);
 
@@ -90,18 +92,19 @@ class LeaderSession {
   KeyValueStore& client_;
   Inbox<Input> inbox_;
   std::deque<Input> inputs_;  // Taken and not processed yet.
-  // As last read, and as last passed to keep_token.
+  // The tokens that were read last, and those that were last passed to
+  // keep_token.
   KeptTokens tokens_;
   KeptTokens told_;
-  // Why the last write of a token failed, so that it is logged once. Empty: it
-  // succeeded.
+  // Why the last write of each role's token failed, so that the same reason is
+  // logged once. Empty: the write succeeded.
   std::map<v1::Role, std::string> not_kept_;
-  // Why the last read of the tokens failed; empty: it succeeded.
+  // Why the last read of the tokens failed; empty: the read succeeded.
   std::string unread_;
   std::unique_ptr<EtcdJournal> journal_;
   std::unique_ptr<Loop> loop_;
   bool quit_ = false;
-  // Its callbacks post to inbox_; loops and journals ask it whether it leads.
+  // Its callbacks post to inbox_. The loop and the journal call its Leads.
   std::unique_ptr<Leadership> leadership_;
   // Null after Stop.
   std::unique_ptr<Machine::Thread> thread_;

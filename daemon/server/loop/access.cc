@@ -22,7 +22,7 @@
 namespace rollcall {
 namespace {
 
-// Names of a certificate that a refusal shows.
+// How many names of a certificate a refusal shows.
 constexpr size_t kNamesShown = 4;
 
 std::string Word(v1::RefusalCode code) {
@@ -30,7 +30,8 @@ std::string Word(v1::RefusalCode code) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, "REFUSAL_CODE_"));
 }
 
-// Without a function that writes tokens to their files, no token is replaced.
+// Used if there is no function that writes tokens to their files. Then no token
+// is replaced.
 std::vector<SeededToken> WithoutKept(std::vector<SeededToken> seeds) {
   for (SeededToken& seed : seeds) {
     seed.kept = false;
@@ -68,8 +69,8 @@ absl::Status Access::Start(bool resume) {
   tokens_.Seed(seeds_, machine_.WallNow());
   ReplaceTokens(machine_.WallNow());
   if (absl::Status saved = Journal(); !saved.ok()) return saved;
-  // Written before the daemon reports that it listens, so that readers find the
-  // files. A file that cannot be written is logged and tried again.
+  // The files are written before the daemon reports that it listens, so that
+  // readers find them. A file that cannot be written is logged and tried again.
   WriteKept(machine_.WallNow()).IgnoreError();
   return absl::OkStatus();
 }
@@ -128,8 +129,8 @@ std::optional<Denial> Access::PermitToken(const v1::Hello& hello,
                                           const LiveJob* live, absl::Time now) {
   const std::string who =
       absl::StrCat("doing=attend job=", hello.job(), " node=", hello.node());
-  // An agent that was admitted but may not have got its Welcome does not use
-  // the token again, and may come back with a token that is used up. A
+  // An agent that was admitted but may not have received its Welcome does not
+  // use up the token again, and may come back with a token that is used up. A
   // launcher's agent needs an admin's token.
   const bool returns = live != nullptr && live->job.AwaitsWord(hello);
   const TokenTable::For purpose =
@@ -170,8 +171,9 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
       TermsOfCredential(keys_.credential, hello);
   const bool over =
       live == nullptr && (ended == nullptr || now >= ended->forgotten_at);
-  // A credential is valid for its run or for hearing of that run's end. It
-  // starts no other run, unless the Hello brings the world that proves its run.
+  // A credential is valid for its run, and for learning how that run ended. It
+  // cannot begin another run, unless the Hello has the world that proves its
+  // run.
   if (!terms.has_value() || (over && keys_.proof.empty())) {
     return deny(absl::UnauthenticatedError(absl::StrCat(
                     "the credential is not the one that the agent of node ",
@@ -197,9 +199,10 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   const bool own_run = live == nullptr ? hello.run() == ended->status.run()
                                        : live->job.IsRun(hello.run());
   if (!own_run) {
-    // It is of another run than the one that has ended; the agent is told so.
+    // The credential is for another run than the one that has ended.
+    // AnswerEnded tells the agent so.
     if (live == nullptr) return std::nullopt;
-    // It may bring a world of a run that this daemon has no memory of.
+    // The agent may have a world of a run that this daemon has no memory of.
     if (live->job.MayAdopt()) {
       shown.commit_proven = HoldsCommitProof(keys_.proof, hello);
       return std::nullopt;
@@ -209,7 +212,8 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
                     " now, not ", hello.run(), ": its name was used again")),
                 v1::REFUSAL_CODE_OTHER_RUN);
   }
-  // Checked first: a replaced incarnation must not come back by a token either.
+  // This is checked before the epoch, because a replaced incarnation must not
+  // come back with a token either.
   if (live != nullptr && !live->job.CredentialStands(hello)) {
     return deny(absl::AbortedError(absl::StrCat(
                     "a newer agent has taken the place of this one on node ",
@@ -218,8 +222,8 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   }
   const NodeEpochs& epochs =
       live == nullptr ? ended->node_epochs : live->job.EpochsOf(hello.run());
-  // An agent that was away when its node was evicted must not come back by its
-  // token.
+  // An agent that was away when its node was evicted must not come back with
+  // its token.
   if (epochs.WasRaisedPast(hello.node(), terms->epoch)) {
     return deny(absl::PermissionDeniedError(absl::StrCat(
                     "node ", hello.node(), " was evicted or drained from job ",
@@ -340,7 +344,8 @@ Denial Access::Deny(const absl::Status& status, v1::RefusalCode code,
   const absl::Duration wait = backoff_.Failed(from, now);
   const int failures = backoff_.failures(from);
   if (failures <= kLoggedInARow) {
-    // Only known ids are logged: another text may be a misplaced secret.
+    // Only known ids are logged, because another text may be a misplaced
+    // secret.
     const bool ours = tokens_.Knows(token_id);
     logger_.Write(
         Log::Level::kWarning,

@@ -1,6 +1,7 @@
-// AgentStream: represents the one stream of an agent's connection until its
-// last copy is destroyed. The reader of the stream adds one to it for each
-// whole message; UnauthenticatedConnections creates and reads it, see there.
+// AgentStream: represents the one stream of an agent's connection. The stream
+// counts as ended when the last copy is destroyed. The value is the number of
+// complete messages; the loop increases it. UnauthenticatedConnections creates
+// and reads it, see there.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_AGENT_STREAM_H_
@@ -17,9 +18,10 @@ using AgentStream = std::shared_ptr<std::atomic<uint64_t>>;
 
 // What an agent was admitted with.
 struct AgentRight {
-  // Id of the token that admitted its node; empty: an admin's, or unknown.
+  // Id of the token that admitted the agent's node; empty: an admin's token, or
+  // unknown.
   std::string token;
-  // It has a node credential of a live job, or an admin's token.
+  // The agent has a node credential of a live job, or an admin's token.
   bool returns = false;
 };
 

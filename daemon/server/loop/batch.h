@@ -1,8 +1,9 @@
-// Batch: what the loop has decided since its last commit: entries for the
-// journal, and effects, which are carried out in order once the entries are
-// durable.
+// Batch: what the loop has decided since its last commit. It consists of
+// entries for the journal, and of effects, which are carried out in order when
+// the entries are durable.
 //
-// Invariant: every answer is given once, by its taker or by Drop, DropAll.
+// Invariant: every Answer is called once: by Drop, by DropAll, or by the caller
+// of TakeEffects.
 //
 // Thread rule: the loop's own thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_BATCH_H_
@@ -33,20 +34,21 @@ class Batch {
 
   void Add(const std::string& job, const std::string& run,
            std::vector<Action> actions);
-  // `job`: the job on whose entries it depends; empty: on none.
+  // `job`: the job on whose entries the answer depends; empty: it depends on
+  // none.
   void AddAnswer(const std::string& job, Answer answer);
 
   const Entries& entries() const { return entries_; }
-  // Bytes of the messages of its effects.
+  // Bytes of the messages in the effects.
   size_t bytes() const { return bytes_; }
 
   // Returns the entries; the effects stay.
   Entries TakeEntries();
   std::vector<Effect> TakeEffects();
-  // The entries of these jobs could not be written, for these reasons: drops
-  // their effects, and gives their answers.
+  // The entries of these jobs could not be written, for these reasons. Drops
+  // the effects of these jobs, and calls their Answers with the reasons.
   void Drop(const std::map<std::string, absl::Status>& failed);
-  // Drops all entries and effects, and gives all answers.
+  // Drops all entries and effects, and calls all Answers with `status`.
   void DropAll(const absl::Status& status);
 
  private:

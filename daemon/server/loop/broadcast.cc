@@ -12,7 +12,7 @@ namespace rollcall {
 
 namespace {
 
-// The memory of a slice, kept as long as it is referenced.
+// The memory of a slice. It exists as long as gRPC references the slice.
 struct Encoded {
   Encoded(size_t size, UnreadBytes unread)
       : bytes(new uint8_t[size]), size(size), unread(std::move(unread)) {
@@ -28,7 +28,8 @@ struct Encoded {
 };
 
 grpc::ByteBuffer ToSlice(const v1::DaemonMessage& message, UnreadBytes unread) {
-  // gRPC takes ownership of the memory: no copy is made on the way to the wire.
+  // gRPC takes ownership of the memory, so no copy is made before the bytes are
+  // sent.
   auto* const encoded = new Encoded(message.ByteSizeLong(), std::move(unread));
   message.SerializeWithCachedSizesToArray(encoded->bytes.get());
   const grpc::Slice slice(

@@ -20,7 +20,7 @@ namespace rollcall {
 // buffer is destroyed, including gRPC's.
 using UnreadBytes = std::shared_ptr<std::atomic<size_t>>;
 
-// Compresses a proposal's world. `unread` may be null.
+// Encodes a message; compresses the world of a Proposal. `unread` may be null.
 grpc::ByteBuffer Encode(const v1::DaemonMessage& message,
                         UnreadBytes unread = nullptr);
 

@@ -1,4 +1,4 @@
-// CallQuota: bounds the calls that each token has under way.
+// CallQuota: bounds the calls that each token has in progress.
 //
 // Thread rule: Take from any thread; its result may be destroyed on any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
@@ -15,12 +15,13 @@ namespace rollcall {
 
 class CallQuota {
  public:
-  // Counts as one call until its last copy is destroyed; null: too many calls.
+  // Counts as one call until its last copy is destroyed. Null: the token has
+  // too many calls.
   using Hold = std::shared_ptr<const void>;
 
   explicit CallQuota(size_t most) : most_(most) {}
 
-  // Adds one call of this token.
+  // Adds one call of this token. Returns null if it has too many.
   Hold Take(const std::string& token) {
     {
       MutexLock lock(counts_->mutex);
@@ -40,12 +41,12 @@ class CallQuota {
  private:
   struct Counts {
     Mutex mutex;
-    // Number of calls under way, by token.
+    // Number of calls in progress, by token.
     std::map<std::string, size_t> by_token ABSL_GUARDED_BY(mutex);
   };
 
   const size_t most_;
-  // Shared with the calls, which may outlive this.
+  // Shared with the calls, which may outlive the quota.
   const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 

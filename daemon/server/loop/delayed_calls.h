@@ -1,5 +1,6 @@
-// DelayedCalls: answers that wait, so that a peer that is refused repeatedly is
-// slowed down. At most kMost wait; further ones are given at once.
+// DelayedCalls: delayed answers, so that a peer that is refused repeatedly is
+// slowed down. At most kMax answers are delayed; further ones are given at
+// once.
 //
 // Thread rule: the loop's own thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_DELAYED_CALLS_H_
@@ -18,7 +19,7 @@ class DelayedCalls {
  public:
   static constexpr size_t kMax = 4096;
 
-  // Calls `what` once: at `at`, or now if that is not later.
+  // Calls `what` once: at `at`, or at once if `at` is not in the future.
   void Add(absl::Time now, absl::Time at, std::function<void()> what) {
     if (at <= now || calls_.size() >= kMax) return what();
     calls_.emplace(at, std::move(what));

@@ -44,7 +44,7 @@ std::string AdmittingToken(const NodeEpochs& node_epochs) {
   return "";
 }
 
-// For an agent that had no part in a run that has ended with success.
+// The error for an agent that had no part in a run that has ended with success.
 absl::Status HadNoPart(const v1::Hello& hello, const std::string& run,
                        const std::string& when) {
   return absl::NotFoundError(absl::StrCat(
@@ -126,7 +126,7 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
     }
     return;
   }
-  // A clock that was set back does not undo the end of a run.
+  // If the clock was set back, the age would be negative.
   const absl::Duration age =
       std::max(machine_.WallNow() - run.written_at, absl::ZeroDuration());
   if (age >= kRemembered) return;
@@ -135,7 +135,7 @@ void JobTable::TakeUp(const JournaledRun& run, absl::Time now) {
                              run.written_at, run.state.node_epochs});
 }
 
-// A journal may be wrong, and its content must not reach a CHECK.
+// A journal's content may be wrong, and must not reach a CHECK.
 absl::Status JobTable::CheckTakeUp(const JournalState& state) const {
   if (live_.size() >= Limits::jobs_per_daemon_max) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -179,16 +179,17 @@ LiveJob& JobTable::Make(const std::string& job, const v1::JobSettings& settings,
               job, LiveJob{Job(job, run, settings, limits_, now), settings})
           .first->second;
   made.job.UseKeys(KeysOf(job));
-  // Without a secret that the lost daemon had too, an agent's world cannot be
-  // told from an invented one.
+  // Without a secret that the lost daemon had too, a genuine world of an agent
+  // cannot be distinguished from an invented one.
   if (!keys_.proof.empty() && !known && NothingIsKnownOf(job)) {
     made.job.AllowAdoption();
   }
   return made;
 }
 
-// If there is a journal, only a run that is not in it can be of a daemon that
-// has lost its memory. Any other run was ended on purpose.
+// Whether agents may have a run of this job that this daemon has lost. If there
+// is a journal, that is possible only if the journal has no run of the job.
+// Otherwise the journaled run was ended on purpose.
 bool JobTable::NothingIsKnownOf(const std::string& job) const {
   if (journal_ == nullptr) return true;
   const absl::StatusOr<std::optional<JournaledRun>> run = journal_->Load(job);
@@ -213,7 +214,7 @@ absl::StatusOr<LiveJob*> JobTable::ForHello(const v1::Hello& hello,
                                             const std::string& made_by,
                                             absl::Time now, bool* made) {
   *made = false;
-  // The agent had no part in a run of this job.
+  // Whether the agent had no part in a run of this job.
   const bool fresh = only_job_.empty() && hello.run().empty();
   const bool begins = fresh && (hello.launcher() || BringsNodes(hello));
   if (LiveJob* live = Find(hello.job())) {
@@ -275,7 +276,8 @@ absl::Status JobTable::CheckRoom(const std::string& made_by) const {
   if (static_cast<size_t>(gathering) < Limits::gathering_jobs_per_token_max) {
     return absl::OkStatus();
   }
-  // Unlike the limit above, this one is temporary: agents redial.
+  // Unlike the limit above, this one is reached only for a while, so agents
+  // redial.
   return WithRefusalCode(
       absl::ResourceExhaustedError(absl::StrCat(
           "token ", made_by, " has made ", Limits::gathering_jobs_per_token_max,
@@ -336,7 +338,7 @@ void JobTable::Forget(const std::string& job, absl::Time now) {
                  now + kRemembered,
                  machine_.WallNow(),
                  at->second.job.node_epochs()};
-  // Agents that still linger are not waited for any more.
+  // The job no longer lingers.
   if (ended.status.state() == v1::JOB_STATE_LINGERING) {
     ended.status.set_state(v1::JOB_STATE_FAILED);
     ended.status.clear_lingers();

@@ -1,8 +1,9 @@
 // JobTable: the jobs of one daemon by name: live jobs and, for a while, ended
 // ones.
 //
-// It creates jobs (from options, from a Hello's settings, from the journal) and
-// steps none. Bounded by jobs_per_daemon_max of each kind.
+// It creates jobs (from options, from a Hello's settings, from the journal) but
+// does not step them. It has at most jobs_per_daemon_max live jobs, and as many
+// ended ones.
 //
 // Thread rule: the loop thread only.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
@@ -30,9 +31,11 @@ namespace rollcall {
 struct LiveJob {
   Job job;
   v1::JobSettings settings;
-  // When its next Tick is due; kept so that the lateness can be measured.
+  // When the job's next Tick is due. Kept so that the lateness of the Tick can
+  // be measured.
   absl::Time due = absl::InfiniteFuture();
-  // Id of the token that created it; empty: the daemon itself, or an admin.
+  // Id of the token that created the job; empty: the daemon itself or an admin
+  // created it.
   std::string made_by;
   HistoryRecorder history = {};
 
@@ -50,13 +53,14 @@ struct EndedJob {
   v1::End end;
   v1::JobSettings settings;
   absl::Time forgotten_at;
-  // Wall clock.
+  // When the job ended; wall clock.
   absl::Time ended_at;
-  // Its agents may still come with their credentials, to be told how it ended.
+  // Kept because agents of the job may still come with their credentials to
+  // learn how it ended.
   NodeEpochs node_epochs;
 };
 
-// Keys of the credentials and proofs that jobs give out.
+// Keys of the credentials and proofs that jobs issue.
 struct HandedKeys {
   // Key of node credentials.
   std::string credential;
@@ -69,8 +73,9 @@ class JobTable {
   // How long a standing daemon remembers how a job ended.
   static constexpr absl::Duration kRemembered = absl::Hours(1);
 
-  // `only_job`: not empty if the daemon has a single job, with its settings.
-  // `journal` may be null; it and `logger` must outlive the table.
+  // `only_job` and `only_settings`: the name and settings of the daemon's
+  // single job; empty: the daemon has many jobs. `journal` may be null.
+  // `journal` and `logger` must outlive the table.
   JobTable(const Limits& limits, std::string only_job,
            v1::JobSettings only_settings, HandedKeys keys,
            JournalStore* journal, Logger& logger,
@@ -79,7 +84,7 @@ class JobTable {
 
   // Restores the journal's content: unfinished runs, and the ends of runs that
   // ended within the last hour. A run that cannot continue is logged and
-  // skipped. FAILED_PRECONDITION, UNAVAILABLE: as the journal's.
+  // skipped. FAILED_PRECONDITION, UNAVAILABLE: errors of the journal.
   absl::Status Restore(absl::Time now);
 
   // Creates a new run of the daemon's only job.
@@ -88,41 +93,44 @@ class JobTable {
   LiveJob* Find(const std::string& job);
   const EndedJob* FindEnded(const std::string& job) const;
 
-  // Reads a job that was set back from the journal again; the caller must run
-  // its Start. Null: the job was not set back, or is not in the journal.
-  // UNAVAILABLE: the journal cannot be read now.
+  // Reads a job that was set back (SetBack) from the journal again; the caller
+  // must run its Start. Null: the job was not set back, or is not in the
+  // journal. UNAVAILABLE: the journal cannot be read now.
   absl::StatusOr<LiveJob*> TakeBack(const std::string& job, absl::Time now);
 
-  // The job that this Hello attends. `made`: it was created, and the caller
-  // must run its Start. Null: it has ended, see FindEnded.
+  // Returns the job that this Hello attends. `made`: the job was created now,
+  // and the caller must run its Start. Null: the job has ended, see FindEnded.
   //
   // With several jobs, an agent that had no part in the ended run cannot prove
-  // that it belonged to it, and any holder of a token can end a run of any name
-  // with success. So such an agent is never told of a success: if it brings the
-  // number of nodes it begins another run, otherwise it waits for one.
+  // that it belongs to that run, and every client with a token can make a run
+  // of any name end with success. So such an agent never learns of a success.
+  // If its Hello has the number of nodes, it begins another run; otherwise it
+  // waits for one.
   //
-  // `made_by`: id of the token against which a created job counts; empty: none.
-  // NOT_FOUND: no such job, and no settings to create it; or its last run has
-  // ended, and the next one cannot begin yet. RESOURCE_EXHAUSTED: the daemon,
-  // or this token, has as many jobs as it may.
+  // `made_by`: id of the token to which a created job is counted; empty: none.
+  // NOT_FOUND: there is no such job and the Hello has no settings to create it;
+  // or its last run has ended and the next one cannot begin yet.
+  // PERMISSION_DENIED: the daemon has a single job of another name.
+  // RESOURCE_EXHAUSTED: the daemon has the maximum number of jobs, or this
+  // token the maximum number of jobs that have not run.
   absl::StatusOr<LiveJob*> ForHello(const v1::Hello& hello,
                                     const std::string& made_by, absl::Time now,
                                     bool* made);
 
-  // The job that a request names; if it names none, the daemon's only job.
-  // NOT_FOUND: it names none, and there are several jobs or none.
+  // Returns the job that a request names; if it names none, the daemon's only
+  // job. NOT_FOUND: the request names none, and there are several jobs or none.
   absl::StatusOr<std::string> Resolve(const std::string& job) const;
-  // NOT_FOUND as above.
+  // NOT_FOUND: there is no such job.
   absl::StatusOr<v1::JobStatus> Status(const std::string& job,
                                        absl::Time now) const;
 
-  // Names of all jobs, ended ones too, in order.
+  // Names of all jobs, including ended ones, in order.
   std::vector<std::string> Names() const;
 
-  // Removes a job that has ended and no longer lingers.
+  // Moves a job that has ended from the live jobs to the ended ones.
   void Forget(const std::string& job, absl::Time now);
-  // The job's journal entry could not be written: removes the job, which is to
-  // be read again from the journal.
+  // Called when the job's journal entry could not be written. Removes the job,
+  // which is to be read again from the journal.
   void SetBack(const std::string& job);
   const std::set<std::string>& set_back() const { return set_back_; }
 
@@ -132,7 +140,7 @@ class JobTable {
  private:
   LiveJob& Make(const std::string& job, const v1::JobSettings& settings,
                 absl::Time now, bool known);
-  // RESOURCE_EXHAUSTED: as for ForHello.
+  // RESOURCE_EXHAUSTED: as in ForHello.
   absl::Status CheckRoom(const std::string& made_by) const;
   bool NothingIsKnownOf(const std::string& job) const;
   JobKeys KeysOf(const std::string& job) const;
@@ -144,8 +152,8 @@ class JobTable {
   const std::string only_job_;
   const v1::JobSettings only_settings_;
   const HandedKeys keys_;
-  // Random for each start of the daemon, so results of probes from before a
-  // restart prove nothing.
+  // Random for each start of the daemon, so that results of probes from before
+  // a restart are not accepted.
   const std::string probe_key_;
   JournalStore* const journal_;
   Logger& logger_;

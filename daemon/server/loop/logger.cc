@@ -27,9 +27,10 @@ spdlog::level::level_enum LevelOf(Log::Level level) {
   return spdlog::level::err;
 }
 
-// Removes the next word from `rest`; a part in double quotes belongs to it, and
-// loses its quotes and backslashes. `key`: what stands before the first `=`
-// outside of quotes; empty: there is none.
+// Removes the next word from `rest`, up to a space that is not in double
+// quotes. `value` is the word without quotes and their backslashes, after the
+// first `=` outside of quotes; `key` is the text before that `=`; empty: there
+// is no `=`.
 void TakeWord(absl::string_view& rest, std::string& key, std::string& value) {
   key.clear();
   value.clear();
@@ -86,7 +87,7 @@ class Logger::Sink {
                         spdlog::pattern_time_type::utc);
     logger_.set_level(LevelOf(least));
     logger_.flush_on(spdlog::level::trace);
-    // A failure to write the log ends nothing.
+    // A failure to write the log is ignored.
     logger_.set_error_handler([](const std::string&) {});
   }
 

@@ -1,4 +1,4 @@
-// Logger: writes one line per state change to stderr, as `key=value` words or
+// Logger: writes one line per state change to stderr, as `key=value` entries or
 // as a JSON object.
 //
 // Thread rule: any thread.
@@ -15,9 +15,9 @@ namespace rollcall {
 
 enum class LogFormat { kText, kJson };
 
-// `line` ("event=lost node=a reason=\"its stream broke\"") as one JSON object
-// of strings, with time and level. Words that are no `key=value` are joined as
-// "text".
+// Returns `line` ("event=lost node=a reason=\"its stream broke\"") as one JSON
+// object of strings, with time and level. Words that are not `key=value` are
+// joined and become "text".
 std::string JsonLogLine(absl::Time time, Log::Level level,
                         const std::string& line);
 

@@ -12,14 +12,14 @@
 namespace rollcall {
 namespace {
 
-// A loop that is later than this processes its queued inputs before it judges
-// silence.
+// A loop that is later than this processes its queued inputs first, before
+// leases can end.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 // The shortest time between two Ticks, so that a job whose deadline stays in
 // the past does not make the loop spin.
 constexpr absl::Duration kTickMin = absl::Milliseconds(10);
-// How long a job that was set back waits for an agent to trigger reading it,
-// before the loop reads it itself.
+// A job that was set back is read again when an agent comes back, or after this
+// time.
 constexpr absl::Duration kTakeBackPause = absl::Seconds(2);
 
 absl::Status GoingDown() {
@@ -59,7 +59,7 @@ void Loop::Stop(absl::Status why) {
     thread_->Join();
     thread_.reset();
   }
-  // Inputs of a loop that never ran.
+  // If the loop never ran, its inputs are still here.
   for (LoopInput& late : inbox_.Close()) Decline(late, why);
 }
 
@@ -74,8 +74,8 @@ absl::Status Loop::Start() {
   }
   for (auto& [name, live] : jobs_.live()) StartTakenUp(live, now);
   TakeUpOnlyJob(now);
-  // Before any agent is admitted, so that a journal that cannot be written is
-  // an error of the start and not of the first agent.
+  // The first entries are written before any agent is admitted, so that Start
+  // fails if the journal cannot be written.
   if (journal_ != nullptr) {
     absl::Status written = journal_->Append(batch_.entries(), WallNow());
     if (!written.ok()) return written;
@@ -119,8 +119,8 @@ void Loop::Run() {
 
 void Loop::TakeAll(absl::Duration timeout) {
   std::vector<LoopInput> inputs = inbox_.Take(timeout);
-  // Another daemon may have taken over while this one was stopped, so even an
-  // answer to a query could be wrong.
+  // Another daemon may have become leader while this one was stopped, so even
+  // an answer to a query could be wrong.
   if (!Leads()) StandDown();
   for (LoopInput& input : inputs) {
     Beat(Now());
@@ -128,8 +128,8 @@ void Loop::TakeAll(absl::Duration timeout) {
       Decline(input, Leads() ? GoingDown() : NotLeader({}));
     } else {
       std::visit([this](auto& one) { On(one); }, input);
-      // A small message may cause a large answer, and many may have come at
-      // once.
+      // A small message may cause a large answer, and many such messages may
+      // have come at once.
       if (batch_.bytes() > Limits::batch_bytes_max) Commit();
     }
   }
@@ -158,7 +158,7 @@ void Loop::On(WatchGone& gone) { watches_.Remove(gone.id); }
 
 void Loop::On(Quit& quit) {
   Commit();
-  // A lingering job has ended, whether or not all agents have heard of it.
+  // A lingering job has ended, even if not all agents have received its End.
   const LiveJob* only = jobs_.Find(options_.only_job);
   if (only != nullptr && only->job.end().has_value() && Leads()) {
     MutexLock lock(mutex_);
@@ -178,7 +178,7 @@ void Loop::EndAll(const absl::Status& status) {
   if (quit_) return;
   quit_ = true;
   TellSuppressed(absl::InfiniteFuture());
-  // The latest changes are still published, but only by a leader.
+  // The latest changes are still published, but only if this daemon leads.
   if (Leads()) watches_.Publish(absl::InfiniteFuture());
   watches_.EndAll(status);
   sessions_.ForEach([&](Session& session) {
@@ -258,8 +258,9 @@ void Loop::Commit() {
     NoteJournal(written);
     if (!written.ok() && Leads()) AppendByJob(entries, written);
   }
-  // A use of a token that is not counted after a restart is no reason to stop a
-  // job. Callers that create or revoke a token get the error.
+  // If the tokens cannot be saved, jobs continue; at worst a use of a token is
+  // not counted after a restart. Callers that create or revoke a token get the
+  // error.
   access_.ReplaceTokens(WallNow());
   const absl::Status saved = access_.Commit(WallNow());
   if (!saved.ok() && tokens_saved_.ok()) {
@@ -287,8 +288,8 @@ void Loop::AppendByJob(const Batch::Entries& entries, absl::Status why) {
   for (const JournalEntry& entry : entries) parts[entry.job].push_back(entry);
   std::map<std::string, absl::Status> failed;
   for (const auto& [job, part] : parts) {
-    // An unreachable journal fails for all jobs, and each try may take its
-    // whole timeout.
+    // An unreachable journal fails for all jobs, and each try may take the
+    // whole timeout, so it is not tried again.
     if (parts.size() > 1 && !absl::IsUnavailable(why)) {
       const absl::Status written = journal_->Append(part, WallNow());
       if (written.ok()) continue;
@@ -303,8 +304,8 @@ void Loop::AppendByJob(const Batch::Entries& entries, absl::Status why) {
 void Loop::TakeUpOnlyJob(absl::Time now) {
   if (options_.only_job.empty() || !jobs_.live().empty()) return;
   if (const EndedJob* ended = jobs_.FindEnded(options_.only_job)) {
-    // The daemon died between the job's end and its own. For one lease, it
-    // tells agents how the job ended.
+    // The last daemon died after the end of the job and before its own. This
+    // one tells agents for one lease how the job ended.
     over_at_ = now + options_.limits.lease;
     MutexLock lock(mutex_);
     end_ = ended->end;
@@ -314,8 +315,8 @@ void Loop::TakeUpOnlyJob(absl::Time now) {
   Collect(made.job, made.job.Start());
 }
 
-// Usually a returning agent triggers this earlier. A job without agents has
-// deadlines too.
+// Usually a returning agent causes a TakeBack earlier. This is for jobs without
+// agents, which have deadlines too.
 void Loop::TakeBackJobs(absl::Time now) {
   if (quit_ || now < take_back_at_) return;
   take_back_at_ = absl::InfiniteFuture();
@@ -325,7 +326,8 @@ void Loop::TakeBackJobs(absl::Time now) {
   }
 }
 
-// The job's end may have been written although the journal returned an error.
+// Reads a job that was set back. The job may have ended: its end may have been
+// written although the journal returned an error.
 absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
   if (!jobs_.set_back().contains(job)) return absl::OkStatus();
   const absl::StatusOr<LiveJob*> back = jobs_.TakeBack(job, now);
@@ -343,8 +345,8 @@ void Loop::SetBackJobs(std::map<std::string, absl::Status> failed) {
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
                                Quoted(std::string(why.message()))));
-    // Sent to the agents too, since the daemon's log may be on the same full
-    // disk.
+    // The reason is sent to the agents too, because the daemon's log may be on
+    // the same full disk.
     why = absl::UnavailableError(absl::StrCat(
         "the daemon's journal cannot be written: ", why.message()));
     sessions_.ForEachOf(
@@ -394,8 +396,8 @@ void Loop::TellSuppressed(absl::Time now) {
   }
 }
 
-// The streams have been sent the end; those still open after one lease are
-// closed.
+// The End was sent on all streams of the job. Streams that are still open after
+// one lease are closed.
 void Loop::CarryOut(const std::string& job, const Forget&) {
   const absl::Time now = Now();
   jobs_.Forget(job, now);

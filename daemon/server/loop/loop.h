@@ -3,9 +3,9 @@
 // It takes everything from its inbox, steps the jobs, commits their journal
 // entries once for the whole batch, and only then carries out their sends, in
 // order. If entries of a job could not be made durable, nothing of that job is
-// sent: its streams are ended with UNAVAILABLE, and it continues from its
-// journal, as after a restart. If several daemons share the journal, nothing is
-// sent after this one stops leading.
+// sent. Instead its streams are ended with UNAVAILABLE, and the job continues
+// from the journal, as after a restart. If several daemons share the journal,
+// nothing is sent after this one stops leading.
 //
 // Thread rule: the inbox and Wait from any thread, Start and Stop from the
 // owner's thread; everything else is private to the loop's own thread.
@@ -59,7 +59,8 @@ class Loop {
     bool resume = false;
     // Key of node credentials.
     std::string credential_key;
-    // Key of commit proofs; empty: no shared secret, and no run is adopted.
+    // Key of commit proofs; empty: there is no shared secret, so no run is
+    // adopted.
     std::string proof_key;
     std::vector<SeededToken> tokens;
     // As in ServerOptions; called on the loop's thread.
@@ -77,9 +78,9 @@ class Loop {
         attends;
     // See UnauthenticatedConnections::ArrivedAt. May be empty.
     std::function<std::string(const std::string& peer)> arrived_at;
-    // Whether this daemon leads, if several share a journal; empty: it is the
-    // only one. Once it does not lead, this loop sends nothing more: queued
-    // messages are dropped and all streams are ended.
+    // Returns whether this daemon leads, if several daemons share a journal;
+    // empty: it is the only one. Once it does not lead, this loop sends nothing
+    // more: it drops queued messages and ends all streams.
     std::function<bool()> leads;
     // Called on the loop's thread every kBeatEvery while it makes progress;
     // must not block. May be empty.
@@ -106,12 +107,13 @@ class Loop {
 
   Inbox<LoopInput>& inbox() { return inbox_; }
 
-  // Blocks until the only job has ended and is forgotten, or Stop.
+  // Blocks until the only job has ended and is removed, or until Stop. Returns
+  // how the job ended; nullopt: it has not.
   std::optional<v1::End> Wait();
 
-  // Ends all streams, calls and the thread; later posts are declined. From one
-  // thread that is not the loop's. `why`: the status for clients; OK: that the
-  // daemon shuts down.
+  // Ends all streams, all calls and the thread; later posts are declined. To be
+  // called from one thread, which is not the loop's. `why`: the status that
+  // clients get; OK: they get the error that the daemon shuts down.
   void Stop(absl::Status why = absl::OkStatus());
 
  private:
@@ -138,22 +140,24 @@ class Loop {
   absl::Time Now() const { return options_.machine->Now(); }
   absl::Time WallNow() const { return options_.machine->WallNow(); }
   bool Leads() const { return !options_.leads || options_.leads(); }
-  // This daemon no longer leads: drops the batch's effects and ends the loop.
+  // Called when this daemon no longer leads. Drops the batch's effects and ends
+  // the loop.
   void StandDown();
   // Ends all streams and calls.
   void EndAll(const absl::Status& status);
 
-  // Whether an admin call may continue; fills in its job. Otherwise the call is
-  // answered, now or later.
+  // Whether the caller may make this admin call; if so, sets the call's job.
+  // Otherwise the call is answered, now or later.
   template <typename AdminCall>
   bool Permit(AdminCall& call, TokenTable::For purpose, const char* doing);
   void Known(const Caller& caller);
-  // Connections that ended before they authenticated.
+  // The number of connections that ended before they authenticated.
   uint64_t FailedConnections() const;
-  // Gives the answer with the result of saving the tokens.
+  // Returns an Answer that calls `answer` with the result of saving the tokens.
   Batch::Answer WhenSaved(Batch::Answer answer);
-  // Evicts the nodes that this token admitted, in all jobs or in `only`.
-  // `answer` gets their names once all evictions are durable.
+  // Evicts the nodes that this token admitted, in the job `only` or (empty) in
+  // all jobs. `answer` is called with their names when all evictions are
+  // durable.
   void Cascade(
       const std::string& token_id, const std::string& only,
       std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
@@ -161,9 +165,10 @@ class Loop {
   // The status of a job, with the counts of refusals.
   absl::StatusOr<v1::JobStatus> FullStatus(const std::string& job,
                                            bool pings) const;
-  // Adds the counts of refusals.
+  // Adds the counts of refusals and the wall clock.
   v1::JobStatus WithCounters(v1::JobStatus status) const;
-  // What an authenticated Hello is admitted with. `live`: its job; may be null.
+  // The right with which an authenticated Hello attends. `live`: its job; may
+  // be null.
   AgentRight RightOf(const v1::Hello& hello, const LiveJob* live) const;
   // Ends a refused session, now or later.
   void TurnAway(SessionId id, const Denial& denial);
@@ -179,15 +184,15 @@ class Loop {
   void Commit();
   // Records the result of an append.
   void NoteJournal(const absl::Status& written);
-  // The batch could not be appended: appends each job's part by itself, since
-  // the cause may be a single job. Jobs whose part cannot be written are set
-  // back.
+  // Called when the batch could not be appended. Appends each job's part
+  // separately, because the cause may be a single job. Jobs whose part cannot
+  // be written are set back.
   void AppendByJob(const Batch::Entries& entries, absl::Status why);
   // The keys are jobs; the values say why their part could not be written.
   void SetBackJobs(std::map<std::string, absl::Status> failed);
   void TakeBackJobs(absl::Time now);
   absl::Status TakeBack(const std::string& job, absl::Time now);
-  // Starts a run that continues from the journal.
+  // Starts a job whose run continues from the journal.
   void StartTakenUp(LiveJob& live, absl::Time now);
   void Beat(absl::Time now);
   void TakeUpOnlyJob(absl::Time now);
@@ -207,10 +212,10 @@ class Loop {
   Inbox<LoopInput> inbox_;
 
   Access access_;
-  // Result of the latest batch.
+  // Result of saving the tokens of the latest batch.
   absl::Status tokens_saved_;
   LogQuota log_quota_;
-  // Answers to refused peers.
+  // Delayed answers to refused peers.
   DelayedCalls delayed_;
   JobTable jobs_;
   WatchList watches_;
@@ -218,12 +223,13 @@ class Loop {
   CallQuota status_calls_{Limits::status_calls_per_viewer_max};
   SessionTable sessions_;
   Batch batch_;
-  // What journal_changed was last called with.
+  // Whether journal_changed was last called with OK.
   bool journal_works_ = true;
   bool quit_ = false;
-  // When the journaled end of the only job has been told for long enough.
+  // Set if the journal already had the end of the only job: the time until
+  // which the loop tells agents of that end.
   absl::Time over_at_ = absl::InfiniteFuture();
-  // When jobs that were set back are read again.
+  // When jobs that were set back are read from the journal again.
   absl::Time take_back_at_ = absl::InfiniteFuture();
   absl::Time beat_at_ = absl::InfinitePast();
 

@@ -1,4 +1,5 @@
-// Loop: the admin calls. Each is authorized first, and answered once.
+// Loop: the handlers of admin calls. Each call is authorized first, and
+// answered once.
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,8 +22,8 @@ uint64_t CountOf(const v1::UnauthenticatedCounts& unauthenticated) {
          unauthenticated.hung_up();
 }
 
-// Gives the response once the batch is durable, so that the caller can rely on
-// it.
+// Returns an Answer that sends `response` when the batch is durable, so that
+// the caller can rely on it.
 template <typename AdminCall, typename Response>
 Batch::Answer WhenDurable(AdminCall& call, Response response) {
   return [reply = std::move(call.reply),
@@ -104,7 +105,7 @@ void Loop::On(SnapshotAsked& asked) {
   Snapshot snapshot;
   const std::string& named = asked.request.job();
   const absl::StatusOr<std::string> one = jobs_.Resolve(named);
-  // Without a name, a daemon with several jobs shows all of them.
+  // If no job is named, a daemon with several jobs shows all of them.
   snapshot.single = !named.empty() || (one.ok() && !asked.all);
   const std::vector<std::string> jobs =
       snapshot.single ? std::vector<std::string>{*one} : jobs_.Names();
@@ -208,7 +209,7 @@ void Loop::On(TokenWanted& wanted) {
   v1::CreateTokenResponse response;
   response.set_job(wanted.request.job().empty() ? options_.only_job
                                                 : wanted.request.job());
-  // The daemon's only job needs no name in the token.
+  // A token for the daemon's only job has no job name.
   if (wanted.request.job() == options_.only_job) wanted.request.clear_job();
   *response.mutable_token() = MakeToken();
   const absl::Status made =
@@ -239,7 +240,8 @@ void Loop::On(TokenRevoked& revoked) {
   const bool cascade = revoked.request.cascade();
   const absl::Status done =
       access_.tokens().Revoke(id, revoked.caller.bound_to, WallNow());
-  // A token that the daemon has removed may still have admitted nodes.
+  // A token that the daemon has already removed may have admitted nodes that
+  // are still here.
   const bool evicts_all_the_same =
       cascade && absl::IsNotFound(done) && !access_.tokens().Knows(id);
   if (!done.ok() && !evicts_all_the_same) return revoked.reply(done);
@@ -288,8 +290,8 @@ void Loop::Cascade(
     const std::string& token_id, const std::string& only,
     std::function<void(const absl::StatusOr<std::vector<std::string>>&)>
         answer) {
-  // Shared: each job's part may become durable or not, and the last effect of
-  // the batch reports all of them.
+  // Shared by the Answers below. Each job's entries may become durable or not;
+  // the last Answer reports the result for all jobs.
   struct Outcome {
     absl::Status durable;
     std::vector<std::string> names;

@@ -1,5 +1,5 @@
-// LoopInput: what is posted to the loop: what streams bring, admin calls, and
-// watchers.
+// LoopInput: the inputs that are posted to the loop: events of streams, admin
+// calls, and watchers.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
 
@@ -31,7 +31,7 @@ struct StreamOpened {
   // Shared with the call, which may end at any time.
   std::shared_ptr<Stream> stream;
 };
-// Admission has passed it.
+// The Hello has passed admission.
 struct HelloCame {
   SessionId session;
   v1::Hello hello;
@@ -62,18 +62,18 @@ struct Call {
   std::function<void(const absl::StatusOr<Response>&)> reply;
 };
 struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
-  // Holds the place in the quota until the answer has been sent. Called before
-  // `reply`, at most once.
+  // Called with the call's place in the quota, before `reply` and at most once.
+  // It keeps the place until the answer has been sent.
   std::function<void(CallQuota::Hold)> keep;
 };
 // A request of the HTTP port.
 struct SnapshotAsked : Call<v1::StatusRequest, Snapshot> {
-  // All jobs, and not only the one that the request names.
+  // Whether the answer has all jobs of the daemon if the request names none.
   bool all = false;
-  // The port is on loopback only: no token is needed.
+  // The port is on loopback only, so no token is needed.
   bool open = false;
 };
-// Answered as soon as the loop takes it. UNAVAILABLE: the journal cannot be
+// Answered as soon as the loop processes it. UNAVAILABLE: the journal cannot be
 // written.
 struct HealthAsked {
   std::function<void(const absl::Status&)> reply;

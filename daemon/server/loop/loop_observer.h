@@ -1,7 +1,7 @@
-// LoopObserver: sees the decisions of a loop in their order. The simulator uses
-// it to check the invariants (daemon/core/invariants.h), and the server to
-// write spans (daemon/server/trace). An observer overrides what it wants to
-// see.
+// LoopObserver: receives the decisions of a loop in their order. The simulator
+// uses it to check the invariants (daemon/core/invariants.h), and the server to
+// write spans (daemon/server/trace). An observer overrides the functions that
+// it needs.
 //
 // It changes nothing. Thread rule: called by the thread that runs Loop::Start,
 // and then by the loop's thread.
@@ -22,7 +22,7 @@ class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
 
-  // The loop has read its journal and begins. `leads`: see Loop::Options.
+  // The loop has read its journal and starts. `leads`: see Loop::Options.
   virtual void Begins(JournalStore* /*journal*/,
                       const std::function<bool()>& /*leads*/) {}
   // A run continues from the journal, and these are its first actions.
@@ -34,8 +34,8 @@ class LoopObserver {
   virtual void AfterStep(const Job& /*job*/, const Event& /*event*/,
                          absl::Time /*now*/,
                          const std::vector<Action>& /*actions*/) {}
-  // Everything that the steps so far want journaled is durable, and the rest is
-  // carried out now.
+  // All journal entries of the steps so far are durable, and their other
+  // actions are carried out now.
   virtual void Durable() {}
   virtual void Sends(const v1::DaemonMessage& /*message*/) {}
 };

@@ -1,4 +1,4 @@
-// Loop: the agents' streams, from Hello to their end.
+// Loop: the handlers of the agents' streams, from Hello to the end.
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,7 +35,7 @@ void Loop::On(HelloCame& came) {
   if (const absl::Status back = TakeBack(came.hello.job(), now); !back.ok()) {
     return sessions_.Close(session, back);
   }
-  // Checked before a job is created or removed for it.
+  // The Hello is checked before a job is created for it.
   const LiveJob* known = jobs_.Find(came.hello.job());
   if (came.certificate_names.has_value()) {
     if (const std::optional<Denial> denial = access_.PermitName(
@@ -77,7 +77,7 @@ void Loop::On(HelloCame& came) {
   session.address = came.observed_address;
   if (made) Collect((*live)->job, (*live)->job.Start());
   const v1::JoinToken token = came.hello.token();
-  // Secrets that the job does not need.
+  // These are secrets that the job does not need.
   came.hello.clear_swept_nonces();
   const std::optional<absl::Duration> clock_offset =
       ClockOffset(came.hello.facts(), came.received_at);
@@ -87,7 +87,7 @@ void Loop::On(HelloCame& came) {
                       std::move(came.observed_address), shown.epoch,
                       shown.commit_proven, clock_offset, std::move(arrived_at),
                       std::move(shown.swept)});
-  // An agent that the job has refused does not use the token.
+  // An agent that the job has refused does not count as a use of the token.
   if (!returns && (*live)->job.Attends(came.session)) access_.Used(token);
 }
 
@@ -105,7 +105,7 @@ void Loop::TurnAway(SessionId id, const Denial& denial) {
     Session* session = sessions_.Find(id);
     if (session != nullptr) sessions_.Close(*session, status);
   });
-  // Its Hello has come, so hello_timeout no longer applies.
+  // The Hello has come, so hello_timeout no longer applies.
   Session* session = sessions_.Find(id);
   if (session != nullptr) {
     sessions_.SetExpiry(*session, absl::InfiniteFuture());
@@ -117,9 +117,9 @@ void Loop::Later(absl::Duration wait, std::function<void()> what) {
   delayed_.Add(now, now + wait, std::move(what));
 }
 
-// An agent that comes late is told how the job ended, and is disconnected after
-// one lease. ForHello ensures that an agent that had no part in the run hears
-// of no success.
+// Tells an agent that comes late how the job ended, and disconnects it after
+// one lease. ForHello ensures that an agent that had no part in the run does
+// not learn of a success.
 void Loop::AnswerEnded(Session& session, const HelloCame& came,
                        const EndedJob& ended) {
   if (!came.hello.run().empty() && came.hello.run() != ended.status.run()) {
@@ -132,8 +132,9 @@ void Loop::AnswerEnded(Session& session, const HelloCame& came,
   }
   v1::DaemonMessage message;
   *message.mutable_end() = ended.end;
-  // A token does not prove membership of that run. With a credential for any
-  // name and incarnation, its holder could act as a member of that run's world.
+  // Only an agent with a credential gets a new one, because a token does not
+  // prove that the agent belongs to that run. With a credential for any name
+  // and incarnation, a client could act as a member of that run's world.
   const std::string credential =
       came.hello.has_node_credential()
           ? access_.Credential(ended.status.run(), came.hello,

@@ -13,7 +13,8 @@
 namespace rollcall {
 namespace {
 
-// gRPC carries both in headers, whose size is bounded.
+// gRPC sends the text twice, as the message and within the error details. Both
+// are headers, whose size is bounded.
 constexpr size_t kTextBytesMax = 2 << 10;
 
 // The numbers of absl's codes and of gRPC's are the same by design.

@@ -1,5 +1,5 @@
-// Refusals: how an error is sent at the end of a stream: a text for people and
-// a code for programs. Pure; any thread.
+// Refusals: how an error is sent at the end of a stream, with a text for people
+// and a code for programs. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_REFUSAL_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_REFUSAL_H_
 
@@ -16,8 +16,9 @@ namespace rollcall {
 // Returns the same error with the code for programs.
 absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code);
 
-// UNAVAILABLE, for everything that reaches a daemon that does not lead.
-// `leader`: where the leader listens; empty: there is none, or it is not known.
+// The UNAVAILABLE error for all streams and calls that reach a daemon that does
+// not lead. `leader`: where the leader listens; empty: there is no leader, or
+// it is not known.
 absl::Status NotLeader(const std::vector<std::string>& leader);
 
 // The refusal for an error of the shell itself.
@@ -25,7 +26,7 @@ v1::Refusal RefusalOf(const absl::Status& status);
 
 // `refusal` is serialized into the error details.
 grpc::Status WireStatus(absl::StatusCode code, const v1::Refusal& refusal);
-// For an error of an admin call.
+// The status for an error of an admin call.
 grpc::Status WireStatus(const absl::Status& status);
 
 }  // namespace rollcall

@@ -9,7 +9,8 @@
 namespace rollcall {
 namespace {
 
-// Values of the store may be large, and an abort must not wait for them.
+// Messages of the store may be large. They come last, so that an Abort need not
+// wait for them.
 Stream::Order OrderOf(const v1::DaemonMessage& message) {
   return message.has_store() ? Stream::Order::kLast : Stream::Order::kFirst;
 }
@@ -68,7 +69,7 @@ void SessionTable::Expire(absl::Time now) {
   while (NextExpiry() <= now) {
     Session& session = sessions_.at(expiries_.begin()->second);
     SetExpiry(session, absl::InfiniteFuture());
-    // UNAVAILABLE, since the agent's machine or network may be busy.
+    // UNAVAILABLE, because the agent's machine or network may only be busy.
     Close(session, session.greeted
                        ? absl::OkStatus()
                        : absl::UnavailableError(absl::StrCat(
@@ -106,13 +107,15 @@ void SessionTable::Send(const rollcall::Send& send) {
 }
 
 void SessionTable::EndSlowStreams() {
-  // gRPC frees the messages that it owns later, on its own threads.
+  // gRPC frees messages later, on its own threads. So the bytes of streams that
+  // are ended here are subtracted from a copy.
   size_t unread = *unread_;
   while (unread > limits_.unread_bytes_max) {
     Session* slowest = nullptr;
     size_t most = 0;
     for (auto& [id, session] : sessions_) {
-      // Closed sessions count too, since a stream ends only after all is read.
+      // Closed sessions count too, because their streams end only after
+      // everything is read.
       const size_t bytes = session.stream->UnreadBytes();
       if (bytes <= most) continue;
       most = bytes;

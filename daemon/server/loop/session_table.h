@@ -1,9 +1,10 @@
-// SessionTable: the open streams of agents: which have not sent Hello yet, when
-// each is to be ended, and how many bytes wait to be read.
+// SessionTable: the open streams of agents. It knows which have not sent Hello
+// yet, when each stream expires, and how many sent bytes the agents have not
+// read yet.
 //
-// It checks no Hello and knows no jobs. It ends streams by its own rules alone:
-//   1. Of more than streams_without_hello_max streams without Hello, the
-//   oldest.
+// It checks no Hello and knows no jobs. By its own rules it ends these streams:
+//   1. The oldest stream without Hello, if there are more than
+//      streams_without_hello_max of them.
 //   2. A stream whose expiry has passed.
 //   3. If more than unread_bytes_max bytes wait for all agents, the streams for
 //      which most of them wait.
@@ -36,36 +37,36 @@ namespace rollcall {
 struct Session {
   SessionId id;
   std::shared_ptr<Stream> stream;
-  // Keeps its connection open and counts its messages; see
+  // Keeps the agent's connection open and counts its messages; see
   // Loop::Options::attends.
   AgentStream connection;
-  // Empty: it has not attended.
+  // The job that the stream attends; empty: none yet.
   std::string job;
   std::string node;
-  // Source address of its Hello.
+  // Source address of the Hello.
   std::string address;
   bool greeted = false;
-  // The loop has ended it; later inputs are ignored.
+  // The loop has ended the stream; later inputs are ignored.
   bool closed = false;
-  // When it is ended unless something else happens first.
+  // When the stream is ended, unless this time is changed before.
   absl::Time expires = absl::InfiniteFuture();
 };
 
 class SessionTable {
  public:
-  // `logger` must outlive it.
+  // `logger` must outlive the table.
   SessionTable(const Limits& limits, Logger& logger)
       : limits_(limits), logger_(logger) {}
 
   // Adds a stream, which has to send Hello within hello_timeout.
   void Open(SessionId id, std::shared_ptr<Stream> stream, absl::Time now);
-  // Null: it has been removed. It may be closed.
+  // Null: the session was removed. The result may be closed.
   Session* Find(SessionId id);
-  // Null also if it is closed.
+  // As Find, but null also if the session is closed.
   Session* FindOpen(SessionId id);
-  // Its Hello was accepted.
+  // The session's Hello was accepted.
   void Greet(Session& session);
-  // The stream is gone.
+  // The stream is gone: removes the session.
   void Remove(Session& session);
 
   void SetExpiry(Session& session, absl::Time expires);
@@ -74,8 +75,8 @@ class SessionTable {
   // with UNAVAILABLE.
   void Expire(absl::Time now);
 
-  // Ends the stream after everything that was sent. Does nothing if it is
-  // closed.
+  // Ends the stream after all messages that were sent. Does nothing if the
+  // session is closed.
   void Close(Session& session, absl::StatusCode code,
              const v1::Refusal& refusal);
   void Close(Session& session, const absl::Status& status);
@@ -84,12 +85,12 @@ class SessionTable {
   // Encodes the message once; sessions that are closed or gone are skipped.
   void Send(const rollcall::Send& send);
 
-  // Calls `visit` with each session; it must not add or remove any.
+  // Calls `visit` with each session; `visit` must not add or remove sessions.
   template <typename Visit>
   void ForEach(Visit visit) {
     for (auto& [id, session] : sessions_) visit(session);
   }
-  // Only with those that attend this job.
+  // As ForEach, but only with the sessions that attend this job.
   template <typename Visit>
   void ForEachOf(const std::string& job, Visit visit) {
     for (auto& [id, session] : sessions_) {

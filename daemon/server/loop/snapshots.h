@@ -1,9 +1,10 @@
-// Snapshots: jobs' statuses for the HTTP port. One is made at most every
-// kInterval for each job, however many clients ask: a status takes time that
-// grows with the number of nodes, and the loop has to hear heartbeats.
+// Snapshots: jobs' statuses for the HTTP port. A status is made at most once
+// per kInterval and job, even if many clients request it, because the time that
+// it takes grows with the number of nodes and the loop has to process
+// heartbeats.
 //
-// Bounded by the number of jobs: entries that are older are removed at the next
-// call.
+// The number of entries is bounded by the number of jobs: the next call removes
+// entries older than kInterval.
 //
 // Thread rule: the loop thread only. The statuses are shared with other threads
 // and never change.
@@ -23,14 +24,15 @@
 
 namespace rollcall {
 
-// Shared: the encoders run on another thread.
+// Shared with the encoders, which run on another thread.
 using SharedStatus = std::shared_ptr<const v1::JobStatus>;
 
-// What a client of the HTTP port has asked for.
+// The answer to a request of the HTTP port.
 struct Snapshot {
-  // The job that it named, or the daemon's only one; otherwise all jobs.
+  // The job that the request named, or the daemon's only job; otherwise all
+  // jobs.
   std::vector<SharedStatus> jobs;
-  // It is the answer for one job.
+  // Whether this is the answer for one job, and not a list.
   bool single = false;
   // Counts of the daemon: see JobStatus::refused and ::unauthenticated.
   SharedStatus counters;

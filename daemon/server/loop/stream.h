@@ -1,5 +1,5 @@
-// Stream and Watcher: the loop's view of one agent's stream and of one `status
-// --watch`, without gRPC.
+// Stream and Watcher: interfaces through which the loop uses one agent's stream
+// and one `status --watch` call, without gRPC.
 //
 // Thread rule: all functions from any thread; none blocks.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_STREAM_H_
@@ -20,17 +20,20 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // The order of messages in the queue: all first ones go before all others.
+  // The order in the queue: all messages with kFirst are sent before those with
+  // kLast.
   enum class Order { kFirst, kLast };
-  // Queues a message; its bytes are shared, not copied. A stream whose queue
-  // passes stream_queue_bytes_max is ended as too slow.
+  // Queues a message; its bytes are shared, not copied. If the queue exceeds
+  // stream_queue_bytes_max, the stream is ended as too slow.
   virtual void Send(const grpc::ByteBuffer& message, Order order) = 0;
-  // Ends the stream after everything that was sent. Only the first call counts.
+  // Ends the stream after all messages that were sent. Only the first call has
+  // an effect.
   virtual void Close(absl::StatusCode code, const v1::Refusal& refusal) = 0;
-  // Ends the stream at once. Sent messages that are not read yet are dropped,
-  // and most often the reason is lost with them.
+  // Ends the stream at once. Messages that the peer has not read yet are
+  // dropped, and usually the reason is lost with them.
   virtual void Cancel(absl::StatusCode code, const v1::Refusal& refusal) = 0;
-  // Bytes of sent messages that are not read yet; 0 after they are dropped.
+  // Bytes of sent messages that the peer has not read yet; 0 after they were
+  // dropped.
   virtual size_t UnreadBytes() = 0;
   // The loop has processed a message of this size, so another may be read.
   virtual void Took(size_t bytes) = 0;
@@ -40,9 +43,9 @@ class Watcher {
  public:
   virtual ~Watcher() = default;
 
-  // Replaces the status that is queued and not being sent yet. `last`: ends the
-  // call with OK after it. False: a status was queued, so the peer has not read
-  // the one before it.
+  // Queues a status; it replaces one that is queued and not being sent yet.
+  // `last`: ends the call with OK after this status. Returns false if a status
+  // was queued, so the peer has not read the one before that.
   virtual bool Offer(std::shared_ptr<const v1::JobStatus> status,
                      bool last) = 0;
   // Whether the peer has not yet read the status before the latest one.

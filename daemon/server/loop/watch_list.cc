@@ -28,8 +28,8 @@ void WatchList::Add(uint64_t id, const std::string& job,
   watches_[id] = std::move(watch);
 }
 
-// One viewer leaves places to others, and all viewers together leave places to
-// admins.
+// One viewer cannot take the places of all viewers, and all viewers together
+// cannot take the places of admins.
 absl::Status WatchList::AdmitOneMore(const std::string& viewer) const {
   const auto same = std::count_if(
       watches_.begin(), watches_.end(),
@@ -66,8 +66,8 @@ absl::Time WatchList::LooksAgain(const Watch& watch) const {
              : absl::InfiniteFuture();
 }
 
-// `now` may be InfiniteFuture, for the last statuses: the patience does not end
-// then.
+// `now` is InfiniteFuture when the last statuses are published; then no watcher
+// counts as stalled.
 bool WatchList::IsStalled(Watch& watch, absl::Time now) const {
   if (now == absl::InfiniteFuture() || now < watch.behind_since + patience_) {
     return false;
@@ -78,7 +78,7 @@ bool WatchList::IsStalled(Watch& watch, absl::Time now) const {
 }
 
 void WatchList::Publish(absl::Time now) {
-  // One snapshot per job, however many watch it.
+  // One snapshot per job, even if many watchers watch it.
   std::map<std::string, absl::StatusOr<std::shared_ptr<const v1::JobStatus>>>
       snapshots;
   for (auto at = watches_.begin(); at != watches_.end();) {

@@ -1,5 +1,5 @@
-// WatchList: which watcher watches which job, and when each is due: at a
-// change, at most five times a second.
+// WatchList: which watcher watches which job, and when each gets a status: at
+// each change, at most five times a second.
 //
 // Thread rule: the loop thread only.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
@@ -21,8 +21,8 @@ namespace rollcall {
 class WatchList {
  public:
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
-  // How often the watchers of a gathering job are told of connections that have
-  // failed meanwhile.
+  // How often the watchers of a gathering job get a status because further
+  // connections have failed.
   static constexpr absl::Duration kFailedInterval = absl::Seconds(1);
 
   // `jobs` must outlive the list. `patience`: how long a watcher may leave a
@@ -37,15 +37,15 @@ class WatchList {
         finish_(std::move(finish)),
         failed_(std::move(failed)) {}
 
-  // Ends the watcher if the job is unknown or if there are too many, in total
-  // or of this viewer (a token id; empty: an admin, who has no bound of its
-  // own).
+  // Ends the watcher if the job is unknown, or if there are too many watchers
+  // in total or of this viewer. `viewer`: a token id; empty: an admin, for whom
+  // only the total is bounded.
   void Add(uint64_t id, const std::string& job,
            std::shared_ptr<Watcher> watcher, const std::string& viewer);
   void Remove(uint64_t id) { watches_.erase(id); }
 
-  // Offers a status to all that are due; removes watchers that have got the
-  // end.
+  // Offers a status to all watchers that are due. Removes watchers whose job
+  // has ended, and those that do not read.
   void Publish(absl::Time now);
   // When Publish has something to do next.
   absl::Time NextDue() const;
@@ -60,16 +60,17 @@ class WatchList {
     uint64_t told_revision = 0;
     uint64_t told_failed = 0;
     absl::Time due = absl::InfinitePast();
-    // When it was last compared with the number of failed connections.
+    // When told_failed was last compared with the number of failed connections.
     absl::Time looked_at = absl::InfinitePast();
-    // Since when it has left a status unread.
+    // Since when the watcher has left a status unread.
     absl::Time behind_since = absl::InfiniteFuture();
   };
 
   bool HasNews(const Watch& watch) const;
-  // Whether it has been behind for all of its patience and still is.
+  // Whether the watcher has left a status unread for `patience` and still does.
   bool IsStalled(Watch& watch, absl::Time now) const;
-  // When HasNews may change without an event; InfiniteFuture: never.
+  // When HasNews has to be called again because it may change without an event;
+  // InfiniteFuture: never.
   absl::Time LooksAgain(const Watch& watch) const;
   absl::Status AdmitOneMore(const std::string& viewer) const;
   void Tell(Watch& watch, std::shared_ptr<const v1::JobStatus> status,

@@ -1,5 +1,6 @@
-// The endpoint table on the wire: compressed once by the daemon, expanded by
-// each agent. Names and addresses repeat, so a row takes about 16 bytes.
+// World codec: the endpoint table on the wire. The daemon compresses it once,
+// and each agent expands it. Names and addresses repeat, so a row takes about
+// 16 bytes.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_

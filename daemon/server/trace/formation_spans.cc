@@ -14,7 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kReasonBytesMax = 512;
-// Of OTLP: SpanKind INTERNAL, StatusCode OK and ERROR.
+// OTLP's numbers of SpanKind INTERNAL, StatusCode OK and ERROR.
 constexpr int kInternal = 1;
 constexpr int kOk = 1;
 constexpr int kError = 2;
@@ -45,7 +45,7 @@ ordered_json Attribute(const char* key, uint64_t value) {
   return {{"key", key}, {"value", {{"intValue", absl::StrCat(value)}}}};
 }
 
-// Ids of OTLP: `bytes` bytes as lower-case hexadecimal digits.
+// An id for OTLP: `bytes` bytes as lower-case hexadecimal digits.
 std::string Id(size_t bytes, const std::string& text) {
   return absl::BytesToHexString(Sha256(text).substr(0, bytes));
 }
@@ -59,7 +59,7 @@ std::optional<FormationTrace> FormationSpans::Note(const Seen& seen,
   seen_ = seen;
   const char* const phase = PhaseOf(seen);
   if (!open_.has_value()) {
-    // A running world that is isolated is no formation.
+    // A running world that becomes isolated does not begin a formation.
     if (phase == nullptr || seen.state == v1::JOB_STATE_ISOLATED) {
       return std::nullopt;
     }

@@ -1,9 +1,9 @@
 // FormationSpans: how long each world of one job took to form, and in which
 // phases, as spans of OpenTelemetry.
 //
-// A formation begins when the job begins to gather, or when its world ends, and
-// ends with the commit of a world or with the job. It sees the job's state
-// after each Step and reads no clock.
+// A formation begins when the job begins to gather, or when its world ends. It
+// ends with the commit of a world or with the job. FormationSpans gets the
+// job's state after each Step and reads no clock.
 //
 // A value, pure. Thread rule: one thread at a time.
 #ifndef ROLLCALL_DAEMON_SERVER_TRACE_FORMATION_SPANS_H_
@@ -20,19 +20,21 @@
 
 namespace rollcall {
 
-// One formation that has ended. Times are those of the wall clock at its
-// beginning, plus what has passed since by the monotonic clock.
+// One formation that has ended. A time is the wall clock at the beginning of
+// the formation, plus the time since then on the monotonic clock.
 struct FormationTrace {
   struct Phase {
     // gather, probe, prepare or isolated.
     const char* name;
-    // Of the proposal, in `prepare`; of the last world before it, otherwise.
+    // In the phase `prepare`: the generation of the proposal; otherwise that of
+    // the last world.
     uint64_t generation;
     absl::Time begin;
     absl::Time end;
   };
   std::vector<Phase> phases;
-  // Phases beyond kPhasesMax: their time is part of the formation's.
+  // Number of phases beyond kPhasesMax. Their time is part of the formation's
+  // time.
   size_t phases_left_out = 0;
   absl::Time begin;
   absl::Time end;
@@ -47,14 +49,14 @@ class FormationSpans {
   struct Seen {
     v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
     uint64_t generation = 0;
-    // A round of probes is under way.
+    // A round of probes is in progress.
     bool probing = false;
 
     bool operator==(const Seen&) const = default;
   };
 
-  // Returns the formation that has ended with this. Takes constant time if
-  // nothing has changed. `now`: the monotonic clock.
+  // Returns the formation that ends with this state; nullopt: none ends. Takes
+  // constant time if nothing has changed. `now`: the monotonic clock.
   std::optional<FormationTrace> Note(const Seen& seen, absl::Time now,
                                      absl::Time wall_now);
 
@@ -71,22 +73,23 @@ class FormationSpans {
   absl::Time phase_began_;
 };
 
-// What the spans of a formation say besides.
+// Further contents of a formation's spans.
 struct FormationFacts {
   std::string job;
   std::string run;
   uint64_t generation = 0;
   size_t nodes = 0;
   uint32_t world_size = 0;
-  // Why it began: the name of a ReasonCode as programs read it, and a text.
+  // Why the formation began: the name of a ReasonCode (lower case, without
+  // prefix), and a text.
   std::string code;
   std::string reason;
 };
 
-// One line: an export request of traces in OTLP's JSON encoding, as the
+// Returns one line: an export request of traces in OTLP's JSON encoding, as the
 // OpenTelemetry collector's file exporter writes and its file receiver reads.
-// The trace is the run's, so that all its formations are in one; ids are
-// digests of run, generation and time.
+// All formations of a run are in one trace. Ids are digests of run, generation
+// and time.
 std::string OtlpLine(const FormationTrace& formation,
                      const FormationFacts& facts);
 

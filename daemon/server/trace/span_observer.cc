@@ -16,7 +16,7 @@ class SpanObserver::File {
  public:
   explicit File(const std::string& path) {
     spdlog::file_event_handlers handlers;
-    // Nobody else reads the state folder's files.
+    // Only the owner may read the state folder's files.
     handlers.after_open = [](const std::string&, std::FILE* file) {
       fchmod(fileno(file), 0600);
     };

@@ -1,9 +1,9 @@
-// SpanObserver: writes the spans of a loop's formations to a file, a line each
-// (OtlpLine).
+// SpanObserver: writes the spans of a loop's formations to a file, one line per
+// formation (OtlpLine).
 //
-// The file is bounded: at kFileBytesMax it is renamed to NAME.1.jsonl, which
-// replaces an older one. A line that cannot be written (a full disk) is lost,
-// and nothing else.
+// The file is bounded: at kFileBytesMax it is renamed to NAME.1.jsonl, and
+// replaces an older file of that name. A line that cannot be written (because
+// the disk is full) is lost; that has no other effect.
 //
 // Thread rule: as LoopObserver.
 #ifndef ROLLCALL_DAEMON_SERVER_TRACE_SPAN_OBSERVER_H_
@@ -24,7 +24,7 @@ class SpanObserver final : public LoopObserver {
  public:
   static constexpr size_t kFileBytesMax = 8 << 20;
 
-  // `path` ends in .jsonl. The file is appended to.
+  // `path` ends in .jsonl. Lines are appended to an existing file.
   explicit SpanObserver(const std::string& path);
   ~SpanObserver() override;
 
@@ -39,7 +39,7 @@ class SpanObserver final : public LoopObserver {
   void See(const Job& job, absl::Time now);
 
   std::unique_ptr<File> file_;
-  // By job; an entry goes when its job has ended.
+  // By job; an entry is removed when its job has ended.
   std::map<std::string, FormationSpans> jobs_;
 };
 

@@ -1,6 +1,6 @@
-# cmake -D FROM=STEM -D TO=HEADER -P embed.cmake: STEM.html, with STEM.css and
-# STEM.js where it names them (@@name@@ on a line of its own), as an array. As
-# numbers, since a string literal would be joined, cut and escaped.
+# cmake -D FROM=STEM -D TO=HEADER -P embed.cmake: writes STEM.html as an array to
+# HEADER. STEM.css and STEM.js replace the lines @@name@@ in it. The array has
+# numbers, because a string literal would need escapes and has a maximum length.
 file(READ ${FROM}.html page HEX)
 foreach(kind css js)
   get_filename_component(name ${FROM}.${kind} NAME)

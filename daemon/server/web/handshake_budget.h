@@ -1,7 +1,8 @@
-// HandshakeBudget: how many TLS handshakes may begin, for all networks together
-// and for each one, so that one of them cannot use up what all have.
+// HandshakeBudget: how many TLS handshakes may begin, from all networks
+// together and from each network, so that one network cannot use up the whole
+// budget.
 //
-// Pure: the time is told. One thread.
+// Pure: the time is an argument. One thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_HANDSHAKE_BUDGET_H_
 #define ROLLCALL_DAEMON_SERVER_WEB_HANDSHAKE_BUDGET_H_
 
@@ -23,15 +24,16 @@ class HandshakeBudget {
   HandshakeBudget(HandshakeRate all, HandshakeRate network)
       : all_rate_(all), network_rate_(network) {}
 
-  // Takes one for this network. False: none is left; nothing is taken.
+  // Takes one handshake for this network. False: none is left, and nothing was
+  // taken.
   bool Take(const std::string& network, absl::Time now);
 
-  // The networks whose budget is not full again.
+  // The number of networks that are remembered: those whose budget may not be
+  // full yet.
   size_t networks() const { return networks_.size(); }
 
  private:
-  // How many handshakes could begin at the time `at`. The first is a full
-  // burst.
+  // How many handshakes could begin at the time `at`.
   struct Left {
     double count;
     absl::Time at;

@@ -1,6 +1,7 @@
-// HttpConnection: one client of the HttpServer: reads a request, asks for its
-// answer, sends it, and waits for the next request. Included by http_server.cc
-// alone, since Boost.Beast takes long to compile.
+// HttpConnection: one client's connection to the HttpServer. It reads a
+// request, gets the answer from the handler, sends it, and waits for the next
+// request. Only http_server.cc includes this file, because Boost.Beast takes
+// long to compile.
 //
 // Thread rule: the server's thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_HTTP_CONNECTION_H_
@@ -31,12 +32,13 @@ namespace rollcall {
 using PlainStream = boost::beast::tcp_stream;
 using TlsStream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
 
-// A connection as the server's list has it.
+// The interface of a connection in the server's list.
 class OpenConnection {
  public:
   virtual ~OpenConnection() = default;
   virtual void Close() = 0;
-  // Whether it may be closed to make room: it does not wait for the daemon.
+  // Whether the connection may be closed to make room: it waits for its client,
+  // not for the daemon.
   virtual bool waits() const = 0;
 };
 
@@ -47,14 +49,15 @@ class HttpConnection final
  public:
   struct Options {
     HttpLimits limits;
-    // Replies may be given after the server is gone; connections own no part of
-    // it, since it owns their operations.
+    // Weak, because replies may come after the server is gone, and because the
+    // io_context owns the operations, which own the connections.
     std::weak_ptr<boost::asio::io_context> io;
     const HttpServer::Handler& handler;
     std::string address;
-    // Called once, when it is closed.
+    // Called once, when the connection is closed.
     std::function<void()> closed;
-    // Called when something came or went, so that others have waited longer.
+    // Called when a request begins or an answer is sent. The connection then
+    // counts as the one that has waited shortest.
     std::function<void()> moved;
   };
 
@@ -127,7 +130,7 @@ class HttpConnection final
     }
     if (error) return Close();
     const auto& message = parser_->get();
-    // A body is left unread, so no further request can follow it.
+    // A body is not read, so no further request can follow on this connection.
     keep_alive_ = parser_->keep_alive() && parser_->is_done();
     head_ = message.method() == http::verb::head;
     WebRequest request;
@@ -233,7 +236,8 @@ class HttpConnection final
         });
   }
 
-  // Tells the client that the answer is whole, then closes.
+  // Ends the connection so that the client knows that the answer is complete,
+  // then closes it.
   void End() {
     if constexpr (std::is_same_v<Stream, TlsStream>) {
       Expire(options_.limits.handshake_patience);
@@ -249,7 +253,8 @@ class HttpConnection final
 
   const Options options_;
   Stream stream_;
-  // The handler's patience, then the pause between two requests.
+  // For answer_patience while the handler works, then for the pause between two
+  // requests.
   boost::asio::steady_timer timer_;
   boost::beast::flat_buffer buffer_{16 << 10};
   std::optional<Parser> parser_;
@@ -259,7 +264,7 @@ class HttpConnection final
   bool keep_alive_ = false;
   bool head_ = false;
   uint64_t number_ = 0;
-  // Kept until they are sent.
+  // These three are kept until the answer is sent.
   WebAnswer answer_;
   std::optional<boost::beast::http::response<Body>> body_answer_;
   std::optional<boost::beast::http::response<Empty>> head_answer_;

@@ -22,12 +22,12 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::beast::error_code;
 
-// How often the certificate is asked for again, and how long accepting pauses
-// if there is no descriptor.
+// The shortest time between two reads of the certificate, and how long
+// accepting pauses if there is no descriptor.
 constexpr absl::Duration kCertificateEvery = absl::Seconds(2);
 constexpr absl::Duration kDescriptorPause = absl::Milliseconds(100);
 
-// Shared: connections use it until they end.
+// Shared with connections, which use it until they end.
 using TlsContext = std::shared_ptr<asio::ssl::context>;
 
 absl::StatusOr<TlsContext> MakeContext(const IssuedCertificate& certificate) {
@@ -107,7 +107,7 @@ class HttpServer::Core {
     std::shared_ptr<OpenConnection> connection;
     std::string network;
   };
-  // The one that has waited longest comes first.
+  // The connection that has waited longest is first.
   using OpenList = std::list<Open>;
 
   void Run() {
@@ -116,14 +116,15 @@ class HttpServer::Core {
         io_->run();
         return;
       } catch (const std::exception&) {
-        // An operation failed, for lack of memory most likely. Its connection
-        // does nothing more, and is closed once its room is needed.
+        // An operation failed, most likely because there was not enough memory.
+        // Its connection does nothing more, and is closed when a new connection
+        // needs its place.
       }
     }
   }
 
   absl::Status Add(const ListeningSocket& socket) {
-    // Asio closes what it is given.
+    // A duplicate, because Asio closes the descriptor that it gets.
     const int fd = fcntl(socket.fd(), F_DUPFD_CLOEXEC, 0);
     if (fd < 0) {
       return absl::UnavailableError(absl::StrCat(
@@ -139,8 +140,8 @@ class HttpServer::Core {
         "cannot listen on ", socket.address(), ": ", error.message()));
   }
 
-  // Keeps the present one if the new one is not valid: a renewed certificate
-  // may be half written.
+  // Keeps the present certificate if the new one is not valid, because a
+  // renewed certificate may be only partly written.
   absl::Status TakeCertificate() {
     certificate_at_ = std::chrono::steady_clock::now();
     const absl::StatusOr<IssuedCertificate> certificate =
@@ -156,20 +157,22 @@ class HttpServer::Core {
     return absl::OkStatus();
   }
 
-  // At once, so that no network's connections keep others waiting in the
-  // kernel's queue.
+  // Accepts every connection at once, so that connections of one network do not
+  // keep others waiting in the kernel's queue.
   void Accept(Acceptor& acceptor) {
     acceptor.async_accept(
         [this, &acceptor](error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted) return;
           if (error) return AcceptLater(acceptor);
-          // First, so that one that cannot be taken in is not the last.
+          // Accept comes first, so that the server goes on accepting even if
+          // Arrive fails.
           Accept(acceptor);
           Arrive(std::move(socket));
         });
   }
 
-  // For lack of descriptors.
+  // Accepts again after kDescriptorPause. Called when there are not enough
+  // descriptors.
   void AcceptLater(Acceptor& acceptor) {
     auto timer = std::make_shared<asio::steady_timer>(
         *io_, absl::ToChronoNanoseconds(kDescriptorPause));
@@ -200,7 +203,7 @@ class HttpServer::Core {
       // OpenSSL counts the references to the context.
       Begin<TlsStream>(at, address, std::move(socket), *tls_);
     } catch (const std::exception&) {
-      // For lack of memory, of OpenSSL too.
+      // There is not enough memory, for this process or within OpenSSL.
       if (at->connection == nullptr) return Forget(at);
       // Close erases the entry, so the connection is kept until it returns.
       const std::shared_ptr<OpenConnection> connection = at->connection;
@@ -230,8 +233,9 @@ class HttpServer::Core {
     connection->Begin();
   }
 
-  // Closes the connection that has waited longest, of this network or of the
-  // one that has most. False: all of them wait for the daemon.
+  // If there is no room, closes the connection that has waited longest: of this
+  // network if that has too many, else of the network with the most. False: all
+  // of its connections wait for the daemon, so none was closed.
   bool MakeRoom(const std::string& network) {
     const HttpLimits& limits = options_.limits;
     const auto of = by_network_.find(network);
@@ -262,7 +266,7 @@ class HttpServer::Core {
 
   Options options_;
   const Handler handler_;
-  // Shared with replies, which may be given after Stop.
+  // Shared with replies, which may be called after Stop.
   const std::shared_ptr<asio::io_context> io_ =
       std::make_shared<asio::io_context>(1);
   std::vector<std::unique_ptr<Acceptor>> acceptors_;

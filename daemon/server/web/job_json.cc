@@ -132,7 +132,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   json["steps"] = nullptr;
   json["loss"] = nullptr;
   json["tokens_per_second"] = nullptr;
-  // 0: the training does not say how many there are.
+  // 0: the training has not reported its number of steps.
   if (status.pace().steps() > 0) json["steps"] = status.pace().steps();
   if (status.has_pace()) {
     json["loss"] = status.pace().loss();

@@ -1,5 +1,5 @@
-// Job JSON: a job's status as the one JSON object that `rollcall status --json`
-// prints and `/status.json` answers.
+// Job JSON: a job's status as the JSON object that `rollcall status --json`
+// prints and `/status.json` returns.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_JOB_JSON_H_

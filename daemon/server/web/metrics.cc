@@ -24,8 +24,8 @@ double Seconds(const google::protobuf::Duration& duration) {
   return absl::ToDoubleSeconds(FromProto(duration));
 }
 
-// Writes the families one after the other: the format wants all samples of a
-// family in one block.
+// Writes the families one after the other, because the format requires all
+// samples of a family in one block.
 class Text {
  public:
   void Family(const char* name, const char* type, const char* help) {
@@ -60,7 +60,8 @@ void Gauge(Text& text, const Snapshot& snapshot, const char* name,
   }
 }
 
-// Each state is always there, so that a rule can tell "none" from "not known".
+// There is a sample for every state, so that a rule can distinguish "none" from
+// "not known".
 void States(Text& text, const Snapshot& snapshot) {
   text.Family("rollcall_job_state", "gauge",
               "State of the job: 1 for the one that it is in, 0 for others.");

@@ -27,7 +27,7 @@ std::optional<WebPath> PathOf(std::string_view path) {
   return at->second;
 }
 
-// Nothing that a request contains is repeated in an answer.
+// Parses the query. Errors contain nothing from the request.
 absl::Status TakeQuery(std::string_view query, Route& route) {
   if (query.empty()) return absl::OkStatus();
   if (route.path != WebPath::kStatus) {
@@ -59,8 +59,8 @@ absl::Status TakeQuery(std::string_view query, Route& route) {
   return absl::OkStatus();
 }
 
-// The token of an Authorization header; an empty one if the header has none.
-// The loop refuses an empty token and counts the refusal.
+// The token in an Authorization header; empty if the header has none. The loop
+// refuses an empty token and counts the refusal.
 v1::JoinToken TokenOf(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
   if (authorization.size() < kBearer.size() ||
@@ -72,7 +72,7 @@ v1::JoinToken TokenOf(std::string_view authorization) {
   const std::string_view text = authorization.substr(kBearer.size());
   absl::StatusOr<v1::JoinToken> token = ParseTokenText(text);
   if (token.ok()) return *std::move(token);
-  // What `rollcall token create` prints.
+  // `rollcall token create` prints a join string, which contains the token.
   const absl::StatusOr<v1::JoinString> join =
       DecodeJoinString(std::string(text));
   return join.ok() ? join->token() : v1::JoinToken();

@@ -1,4 +1,4 @@
-// Routes: what a request of the HTTP port asks for, and who may ask it.
+// Routes: what a request to the HTTP port wants, and whether it is allowed.
 //
 //   path            shows                          beyond loopback
 //   /               the status page, without data  open
@@ -7,11 +7,13 @@
 //   /status.json    jobs                           a viewer's token
 //   /metrics        the same as numbers            a viewer's token
 //
-// On loopback everything is open, but the Host header must name loopback:
-// otherwise a page of another site, whose name an attacker resolves to
-// 127.0.0.1, could read it through a browser of this machine.
+// On loopback everything is open, but for jobs the Host header must name
+// loopback. Otherwise an attacker could let a site's name resolve to 127.0.0.1,
+// and a page of that site could read the jobs through a browser of this
+// machine.
 //
-// Pure; any thread. Every field of a request is what a stranger sent.
+// Pure; any thread. Every field of a request may come from an unauthenticated
+// client.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_ROUTES_H_
 #define ROLLCALL_DAEMON_SERVER_WEB_ROUTES_H_
 
@@ -28,9 +30,9 @@ namespace rollcall {
 
 struct WebRequest {
   std::string method;
-  // As it stands in the first line: path and query.
+  // Path and query, as in the first line of the request.
   std::string target;
-  // Headers; empty: absent.
+  // Values of the headers; empty: the header is absent.
   std::string host;
   std::string authorization;
   // The client's address, without port.
@@ -40,16 +42,17 @@ struct WebRequest {
 struct WebAnswer {
   int status = 200;
   const char* content_type = "text/plain; charset=utf-8";
-  // Shared: many clients may get the same bytes. Never null.
+  // Shared, because many clients may get the same bytes. Never null.
   std::shared_ptr<const std::string> body;
   // Further headers.
   std::vector<std::pair<const char*, std::string>> headers = {};
 };
 
-// An answer of one line of text.
+// An answer with one line of text.
 WebAnswer TextAnswer(int status, std::string text);
 
-// For an error of the daemon: its HTTP status, and its message as the text.
+// The answer for an error of the daemon: the HTTP status for its code, and its
+// message as the text.
 WebAnswer ErrorAnswer(const absl::Status& status);
 
 enum class WebPath { kPage, kHealth, kReady, kStatus, kMetrics };
@@ -57,16 +60,17 @@ enum class WebPath { kPage, kHealth, kReady, kStatus, kMetrics };
 // A request that may be answered.
 struct Route {
   WebPath path;
-  // Empty: none was named.
+  // Empty: the request names no job.
   std::string job = {};
   bool pings = false;
-  // What the client showed; empty: nothing is needed, or it was no token.
+  // The client's token; empty: none is needed, or the client sent no valid text
+  // of a token.
   v1::JoinToken token = {};
   // No token is needed.
   bool open = false;
 };
 
-// `loopback`: the port is on loopback only. The answer is a refusal.
+// `loopback`: the port is on loopback only. A WebAnswer is a refusal.
 std::variant<Route, WebAnswer> RouteOf(const WebRequest& request,
                                        bool loopback);
 

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-// The digest of the only element of this name, as a policy names it.
+// The digest of the only element of this name, in the form that a policy uses.
 std::string SourceOf(std::string_view page, const std::string& element) {
   const std::string begin = absl::StrCat("<", element, ">");
   const size_t from = page.find(begin) + begin.size();

@@ -1,6 +1,6 @@
 // The status page: one file of HTML with its style and script, built into the
-// binary from status_page.html. It contains no data; its script asks for
-// /status.json and shows what it says as text.
+// binary from status_page.html. It contains no data; its script reads
+// /status.json and shows the contents as text.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_STATUS_PAGE_H_
@@ -14,8 +14,8 @@ namespace rollcall {
 // Shared with the connections that send it.
 const std::shared_ptr<const std::string>& StatusPage();
 
-// The value of its Content-Security-Policy: only its own script and style run,
-// by their digests, and it can send requests to this daemon only.
+// The value of the page's Content-Security-Policy. It allows only the page's
+// own script and style, by their digests, and requests only to this daemon.
 const std::string& StatusPagePolicy();
 
 }  // namespace rollcall

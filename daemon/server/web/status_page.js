@@ -1,6 +1,6 @@
 "use strict";
-// Everything that the daemon says is shown as text: names of nodes and reasons
-// are what strangers wrote.
+// Everything that the daemon sends is shown as text, because node names and
+// reasons come from other machines.
 const POLL_MS = 2000;
 const ROWS_MAX = 200;
 const GRID_FROM = 25;
@@ -379,8 +379,8 @@ async function poll() {
   }
 }
 
-// The token is taken out of the address, so that it is in no history and no
-// copied link.
+// Removes the token from the address, so that no history entry and no copied
+// link contains it.
 function takeFragment() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (given.has("token")) {

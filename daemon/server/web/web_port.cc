@@ -12,7 +12,8 @@
 namespace rollcall {
 namespace {
 
-// A name or address of this machine in place of one that means all.
+// The port's URL. For an address that means all addresses, it has a name or an
+// address of this machine.
 std::string UrlOf(const std::string& address, bool tls, int port) {
   const absl::string_view host =
       absl::string_view(address).substr(0, address.rfind(':'));

@@ -1,9 +1,10 @@
 // WebPort: the HTTP port of a daemon: where it listens, and how it is
 // protected.
 //
-// On loopback: plain HTTP, without a token. Beyond it: TLS with the daemon's
-// certificate, and a viewer's token for everything that shows a job; plain HTTP
-// only if the user asked for it (--http-insecure).
+// On loopback the port uses plain HTTP and needs no token. Beyond loopback it
+// uses TLS with the daemon's certificate, and needs a viewer's token for
+// everything that shows a job. Plain HTTP beyond loopback is used only with
+// --http-insecure.
 //
 // Thread rule: the owner's thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_WEB_PORT_H_
@@ -26,17 +27,18 @@ namespace rollcall {
 struct WebPortOptions {
   // ADDRESS:PORT, as for ListenOn.
   std::string listen;
-  // Plain HTTP beyond loopback.
+  // Allows plain HTTP beyond loopback.
   bool insecure = false;
-  // The daemon's certificate; empty: it has none.
+  // The daemon's certificate; empty: the daemon has none.
   HttpServer::Certificate certificate;
   ConnectionLimits limits;
 };
 
 class WebPort {
  public:
-  // INVALID_ARGUMENT, UNAVAILABLE: as ListenOn. INVALID_ARGUMENT: beyond
-  // loopback without a certificate, and plain HTTP was not asked for.
+  // INVALID_ARGUMENT, UNAVAILABLE: as ListenOn. INVALID_ARGUMENT also: the
+  // address is beyond loopback, there is no certificate, and `insecure` is
+  // false.
   static absl::StatusOr<std::unique_ptr<WebPort>> Open(WebPortOptions options);
 
   // Begins to serve. `loop` must outlive this. Errors: those of HttpServer.
@@ -44,7 +46,7 @@ class WebPort {
   void Stop();
 
   int port() const { return sockets_port_; }
-  // Where a browser finds it.
+  // The URL for a browser.
   const std::string& url() const { return url_; }
 
  private:
@@ -56,7 +58,7 @@ class WebPort {
   const bool loopback_;
   const int sockets_port_;
   std::string url_;
-  // Used by server_, so declared before it.
+  // Declared before server_, which uses it.
   std::unique_ptr<WebSite> site_;
   std::unique_ptr<HttpServer> server_;
 };

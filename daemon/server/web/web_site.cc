@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kBusy[] = "the daemon has too many requests; try again";
 
-// Ready at once.
+// The work for an answer that is ready already.
 HttpServer::Work Done(WebAnswer answer) {
   return [answer = std::move(answer)] { return answer; };
 }
@@ -30,7 +30,8 @@ WebAnswer PageAnswer() {
   return answer;
 }
 
-// Of several jobs, what their states are; each is asked for by its name.
+// A list of several jobs with a few fields of each. A client gets the full
+// status of a job by its name.
 std::string ListText(const std::vector<SharedStatus>& jobs) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SharedStatus& job : jobs) {
@@ -67,8 +68,8 @@ void WebSite::Answer(const WebRequest& request, HttpServer::Reply reply) {
   }
 }
 
-// A daemon that does not lead, or whose journal is broken, lives; another start
-// would not help it.
+// /healthz is OK also for a daemon that does not lead or whose journal is
+// broken, because a restart would not help it.
 void WebSite::AskHealth(bool ready, HttpServer::Reply reply) {
   HealthAsked asked;
   asked.reply = [ready, reply](const absl::Status& status) {
@@ -90,7 +91,7 @@ void WebSite::AskJobs(const Route& route, const std::string& address,
   asked.reply = [this, reply,
                  path = route.path](const absl::StatusOr<Snapshot>& snapshot) {
     if (!snapshot.ok()) return reply(Done(ErrorAnswer(snapshot.status())));
-    // Runs on the server's thread, while the server and so this exists.
+    // Runs on the server's thread, so the server exists, and so does this.
     reply(
         [this, path, snapshot = *snapshot] { return Encode(path, snapshot); });
   };

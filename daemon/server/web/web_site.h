@@ -1,11 +1,11 @@
-// WebSite: what the HTTP port answers: the status page, jobs as JSON and as
-// metrics, and whether the daemon works. It posts to the loop as the admin
-// calls do, and encodes what the loop answers on the server's thread.
+// WebSite: makes the answers of the HTTP port: the status page, jobs as JSON
+// and as metrics, and whether the daemon works. It posts to the loop as the
+// admin calls do, and encodes the loop's answers on the server's thread.
 //
 // It changes nothing, logs no request, and never repeats what a request
 // contained.
 //
-// Thread rule: Answer on the HttpServer's thread alone.
+// Thread rule: Answer only on the HttpServer's thread.
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_WEB_SITE_H_
 #define ROLLCALL_DAEMON_SERVER_WEB_WEB_SITE_H_
 
@@ -22,14 +22,15 @@ namespace rollcall {
 
 class WebSite {
  public:
-  // `loop` must outlive the server that asks. `loopback`: see RouteOf.
+  // `loop` must outlive the HttpServer. `loopback`: see RouteOf.
   WebSite(CurrentLoop& loop, bool loopback)
       : loop_(loop), loopback_(loopback) {}
 
   void Answer(const WebRequest& request, HttpServer::Reply reply);
 
  private:
-  // The latest encoding of a path, which many clients may ask for at once.
+  // The latest encoding for a path. It is kept because many clients may request
+  // it at once.
   struct Encoded {
     std::vector<SharedStatus> jobs;
     bool single = false;
