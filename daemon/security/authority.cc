@@ -18,8 +18,8 @@ namespace rollcall {
 namespace {
 
 constexpr char kCurve[] = "prime256v1";
-// 8 bytes more than the group's order, so that the bias of the reduction is at
-// most 2^-64.
+// This is 8 bytes more than the group's order has, so that the bias of the
+// reduction is at most 2^-64.
 constexpr size_t kDerivedBytes = 40;
 constexpr size_t kSerialBytes = 16;
 // RFC 5280, 4.1.2.5: this notAfter means that the certificate does not expire.
@@ -70,8 +70,8 @@ std::string PemOf(X509* certificate) {
 
 Key MakeKey() { return Own(EVP_EC_gen(kCurve)); }
 
-// Overwrites the private number in the parameters at the end of a scope;
-// OpenSSL only frees it.
+// Overwrites the private number in the parameters at the end of a scope,
+// because OpenSSL only frees it.
 struct PrivateParam {
   OSSL_PARAM* params;
   ~PrivateParam() {
@@ -125,7 +125,8 @@ bool AddExtension(X509* certificate, X509* issuer, int nid,
          X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-// A certificate with the fields that all ours share; not signed yet.
+// Returns a certificate with the fields that the CA's and the issued ones have
+// in common; it is not signed yet.
 Certificate Begin(EVP_PKEY* key, const char* name) {
   Certificate certificate(X509_new());
   if (!certificate ||
@@ -141,7 +142,8 @@ Certificate Begin(EVP_PKEY* key, const char* name) {
   const BigNumber number(
       BN_bin2bn(reinterpret_cast<const unsigned char*>(serial.data()),
                 static_cast<int>(serial.size()), nullptr));
-  // Positive, and within the 20 bytes that RFC 5280 allows.
+  // The serial number is positive and has at most the 20 bytes that RFC 5280
+  // allows.
   BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate.get()));
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
@@ -163,8 +165,8 @@ Certificate MakeCaCertificate(EVP_PKEY* key) {
   return made ? std::move(ca) : nullptr;
 }
 
-// `DNS:a,IP:10.0.0.1`. Names that are not valid are left out: a name with a
-// comma could add another entry.
+// Returns text like `DNS:a,IP:10.0.0.1`. Names that are not valid are left out,
+// because a name with a comma could add another entry.
 std::string AltNames(const std::vector<std::string>& names) {
   std::string text = "DNS:rollcall";
   for (const std::string& name : names) {
@@ -194,7 +196,7 @@ absl::StatusOr<Authority> Authority::FromSecret(const SharedSecret& secret) {
                 static_cast<int>(derived.size()), nullptr));
   const BigNumber order_minus_1(BN_new());
   BN_CTX* scratch = BN_CTX_new();
-  // 1 to order - 1.
+  // Reduces the number to 1 ... order - 1.
   const bool reduced =
       group && number && order_minus_1 && scratch != nullptr &&
       BN_copy(order_minus_1.get(), EC_GROUP_get0_order(group.get())) !=

@@ -1,8 +1,8 @@
 // Authority: a daemon's own CA (ECDSA P-256), and the certificates it issues.
 //
-// Agents trust the key alone: they pin its digest. Certificates are valid
-// from 2000 to 9999 (the clock of a rented machine may be wrong), and a new one
-// is issued at each start of the daemon.
+// Agents trust only the key, whose digest they have (the pin). Certificates are
+// valid from 2000 to 9999, because the clock of a rented machine may be wrong.
+// A new certificate is issued at each start of the daemon.
 //
 // Immutable; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_AUTHORITY_H_
@@ -23,36 +23,37 @@ namespace rollcall {
 
 // A certificate with its key, as PEM.
 struct IssuedCertificate {
-  // The certificate, then the CA's.
+  // The certificate, followed by the CA's certificate.
   std::string chain;
   std::string key;
 };
 
 class Authority {
  public:
-  // With a new key.
+  // An Authority with a new key.
   static absl::StatusOr<Authority> Make();
-  // With the key that is derived from the secret: the same for every holder.
+  // An Authority with the key that is derived from the secret, which is the
+  // same for every holder of the secret.
   static absl::StatusOr<Authority> FromSecret(const SharedSecret& secret);
   // INVALID_ARGUMENT: `pem` is not the PEM of a P-256 private key.
   static absl::StatusOr<Authority> FromKey(std::string_view pem);
 
-  // The private key. A secret.
+  // The private key as PEM. It is a secret.
   std::string KeyPem() const;
   // The CA's certificate.
   const std::string& certificate() const { return certificate_; }
-  // SHA-256 of its public key (SubjectPublicKeyInfo, DER): 32 bytes.
+  // SHA-256 of the CA's public key (SubjectPublicKeyInfo, DER): 32 bytes.
   const std::string& pin() const { return pin_; }
 
-  // A server's certificate with a new key, for these names and addresses.
+  // Issues a server's certificate with a new key, for these names and
+  // addresses.
   absl::StatusOr<IssuedCertificate> Issue(
       const std::vector<std::string>& names) const;
 
  private:
   static absl::StatusOr<Authority> FromPkey(std::shared_ptr<EVP_PKEY> key);
 
-  // Shared: copies of an Authority have the same key, and EVP_PKEY is not
-  // copyable.
+  // Shared by copies of an Authority, because EVP_PKEY cannot be copied.
   std::shared_ptr<EVP_PKEY> key_;
   std::string certificate_;
   std::string pin_;

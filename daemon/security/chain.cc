@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kChainBytesMax = 64 << 10;
 constexpr size_t kChainMax = 8;
-// A CA file may hold all CAs that an organisation trusts.
+// A CA file may contain all CAs that an organisation trusts.
 constexpr size_t kCasMax = 512;
 
 using openssl::Bio;

@@ -18,8 +18,8 @@ std::string CommitProof(std::string_view key, std::string_view job,
                         std::string_view run, uint64_t generation,
                         std::string_view world_bytes,
                         std::string_view world_commit_bytes) {
-  // These names contain no '/', and the digests have a fixed length: no two
-  // inputs give the same text.
+  // These names contain no '/', and the digests have a fixed length, so
+  // different inputs give different texts.
   return HmacSha256(
       key, absl::StrCat("commit proof v1/", std::string(job), "/",
                         std::string(run), "/", generation, "/",

@@ -1,9 +1,9 @@
 // Commit proofs: a daemon that has lost its journal uses them to recognize a
 // world that was committed with the same shared secret.
 //
-// A MAC over job, run, generation, world and its commit; the world commit has
-// each member's incarnation and epoch. Members carry the proof and cannot make
-// one. Pure; any thread.
+// A proof is a MAC over job, run, generation, world and world commit; the world
+// commit has each member's incarnation and epoch. Members keep the proof but
+// cannot make one. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
 #define ROLLCALL_DAEMON_SECURITY_COMMIT_PROOF_H_
 
@@ -16,7 +16,7 @@
 
 namespace rollcall {
 
-// 32 bytes, used for commit proofs only.
+// The key of commit proofs, 32 bytes. It is used for nothing else.
 std::string CommitProofKey(const SharedSecret& secret);
 
 // 32 bytes.

@@ -52,7 +52,7 @@ std::string Sha256(std::string_view bytes) {
 std::string HmacSha256(std::string_view key, std::string_view bytes) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
   unsigned int size = 0;
-  // Fails only if there is no memory.
+  // HMAC fails only if there is not enough memory.
   CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
              Bytes(bytes), bytes.size(),
              reinterpret_cast<unsigned char*>(digest.data()),

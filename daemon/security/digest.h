@@ -1,9 +1,9 @@
-// Digest: random bytes, digests and derived keys; the few cryptographic
-// primitives that this folder uses, all from OpenSSL but for getrandom(2).
+// Digest: random bytes, digests and derived keys: the few cryptographic
+// primitives that this folder uses. All are OpenSSL's, except getrandom(2).
 //
-// Any thread. These fail only if memory or the system's random number generator
-// is not available; then the process aborts, since it cannot continue without
-// secrets.
+// Any thread. These functions fail only if memory or the system's random number
+// generator is not available. Then the process aborts, because it cannot
+// continue without secrets.
 #ifndef ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 #define ROLLCALL_DAEMON_SECURITY_DIGEST_H_
 
@@ -13,7 +13,7 @@
 
 namespace rollcall {
 
-// From the system's random number generator.
+// Returns random bytes from the system's random number generator.
 std::string RandomBytes(size_t bytes);
 
 // 32 bytes.
@@ -23,12 +23,12 @@ std::string Sha256(std::string_view bytes);
 std::string HmacSha256(std::string_view key, std::string_view bytes);
 
 // HKDF-SHA-256 (RFC 5869) with the salt "rollcall v1" and `purpose` as info.
-// Each key has a purpose of its own.
+// Each key has its own purpose.
 std::string DeriveKey(std::string_view secret, std::string_view purpose,
                       size_t bytes);
 
-// Compares in a time that depends on the lengths alone. An empty secret equals
-// nothing, not even another empty one.
+// Compares in a time that depends only on the lengths. An empty secret is never
+// equal, not even to another empty one.
 bool SameSecret(std::string_view a, std::string_view b);
 
 }  // namespace rollcall

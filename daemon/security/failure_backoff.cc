@@ -12,7 +12,7 @@ absl::Duration FailureBackoff::Failed(const std::string& address,
   }
   Entry& entry = entries_[address];
   if (entry.failures > 0) by_age_.erase({entry.last, address});
-  // Bounded far above what it takes to reach the longest delay.
+  // The bound is far above the number of failures that give the longest delay.
   entry.failures = std::min(entry.failures + 1, 1000);
   entry.last = now;
   by_age_.emplace(now, address);

@@ -1,13 +1,13 @@
 // FailureBackoff: how long the answer "wrong token" is delayed, by the address
 // that the token came from.
 //
-// The first few failures are answered at once, since people mistype; after
-// that, each delay is twice the one before. A valid token is never delayed,
-// even if other clients behind the same address fail. Pure; one thread at a
-// time.
+// The first few failures are answered at once, because people mistype. After
+// that, each delay is twice the one before, up to kDelayMax. A valid token is
+// never delayed, even if other clients behind the same address fail. Pure; one
+// thread at a time.
 //
-// Bounded: the latest kAddressesMax addresses are remembered, each for
-// kForgotten after its last failure.
+// The latest kAddressesMax addresses are remembered, each for kForgotten after
+// its last failure.
 #ifndef ROLLCALL_DAEMON_SECURITY_FAILURE_BACKOFF_H_
 #define ROLLCALL_DAEMON_SECURITY_FAILURE_BACKOFF_H_
 

@@ -26,7 +26,8 @@ std::string Take(const char* name) {
 
 absl::StatusOr<std::string> ReadStdin() {
   std::string text;
-  // Reserved at once: growing would leave parts of a secret in freed memory.
+  // The whole size is reserved now, because growing would leave parts of a
+  // secret in freed memory.
   text.reserve(kStdinBytesMax + size_t{2} * 4096);
   char block[4096];
   ssize_t got = 1;

@@ -13,7 +13,7 @@
 
 namespace rollcall {
 
-// From the environment; empty if unset.
+// The values of two environment variables; empty if unset.
 struct GivenSecrets {
   std::string join;    // ROLLCALL_JOIN
   std::string secret;  // ROLLCALL_SECRET
@@ -25,14 +25,14 @@ struct GivenSecrets {
   }
 };
 
-// Removes them from the environment and overwrites their memory, so that
-// neither a child nor /proc/PID/environ shows them. Call it before there is a
-// second thread.
+// Takes both variables out of the environment and overwrites their memory, so
+// that neither a child nor /proc/PID/environ has them. Call it before there is
+// a second thread.
 GivenSecrets TakeSecrets();
 
-// The text of a file, or of stdin for `-`. INVALID_ARGUMENT: it cannot be read,
-// is too large, or others can read or write the file; the message names `flag`
-// and the file. `warning`: as in ReadPrivateFile.
+// The text of a file, or of stdin for `-`. INVALID_ARGUMENT: the file cannot be
+// read, is too large, or can be read or written by others; the message names
+// `flag` and the file. `warning`: as in ReadPrivateFile.
 absl::StatusOr<std::string> ReadGiven(const std::string& flag,
                                       const std::string& file,
                                       std::string* warning = nullptr);

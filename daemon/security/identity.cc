@@ -22,15 +22,15 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
-// A CA file may hold all CAs that an organisation trusts.
+// A CA file may contain all CAs that an organisation trusts.
 constexpr size_t kFileBytesMax = 4 << 20;
 
 absl::Status Trouble(const std::string& path, const std::string& what) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": ", what));
 }
 
-// The text of a file; if there is no such file, the text of `make` is written
-// to it.
+// Returns the text of a file. If there is no such file, writes the result of
+// `make` to it and returns that.
 template <typename MakeText>
 absl::StatusOr<std::string> KeepFile(const std::string& path, MakeText make) {
   absl::StatusOr<std::string> text = ReadOwnFile(path);
@@ -53,7 +53,7 @@ absl::Status WriteSecretFile(const std::string& path, const std::string& text) {
   if (fd >= 0) close(fd);
   if (error == 0 && rename(beside.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return absl::OkStatus();
-  // Before unlink frees the space that the new file took.
+  // Called before unlink, which frees the space that the new file took.
   const std::string why = WriteErrorText(error, path);
   unlink(beside.c_str());
   return Trouble(path, absl::StrCat("cannot write it: ", why,
@@ -151,7 +151,7 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
 }
 
 absl::StatusOr<std::string> ReadOwnFile(const std::string& path) {
-  // O_NONBLOCK: opening a pipe of that name would block.
+  // O_NONBLOCK, because opening a pipe of that name would block.
   const absl::StatusOr<int> fd = OpenToRead(path, O_NOFOLLOW | O_NONBLOCK);
   if (!fd.ok()) return fd.status();
   absl::Status fits = CheckOwner(*fd, path);

@@ -1,8 +1,8 @@
-// Identity: what stays the same when a daemon is restarted: its CA, and the key
-// for node credentials.
+// Identity: the CA of a daemon and its key for node credentials. Both stay the
+// same when the daemon is restarted.
 //
-// The first start creates it in the state folder (ca.key, credential.key;
-// 0600). With a shared secret it is derived from the secret and not stored.
+// The first start creates them in the state folder (ca.key, credential.key;
+// 0600). With a shared secret they are derived from the secret and not stored.
 // Immutable; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
 #define ROLLCALL_DAEMON_SECURITY_IDENTITY_H_
@@ -19,37 +19,37 @@ struct Identity {
   Authority authority;
   std::string credential_key;
 
-  // A new one that is not stored.
+  // A new identity that is not stored.
   static absl::StatusOr<Identity> Make();
   static absl::StatusOr<Identity> FromSecret(const SharedSecret& secret);
-  // Reads the one in `folder` (which exists and is private), or makes it there.
-  // FAILED_PRECONDITION: a file cannot be read, written or parsed; the message
-  // names it. One process at a time.
+  // Reads the identity in `folder` (which exists and is private), or creates it
+  // there. FAILED_PRECONDITION: a file cannot be read, written or parsed; the
+  // message names the file. One process at a time.
   static absl::StatusOr<Identity> Keep(const std::string& folder);
 };
 
-// Writes `text` to a new file and renames it to `path`: a reader sees the old
-// text or the whole new one. Mode 0600. FAILED_PRECONDITION: it cannot be
-// written.
+// Writes `text` to a new file and renames it to `path`, so that a reader gets
+// either the old text or the whole new one. Mode 0600. FAILED_PRECONDITION: the
+// file cannot be written.
 absl::Status WriteSecretFile(const std::string& path, const std::string& text);
 
-// Reads at most 4 MiB; does not check the file's mode. FAILED_PRECONDITION: it
-// cannot be read, or is larger; NOT_FOUND: there is no such file.
+// Reads a file of at most 4 MiB; does not check its mode. FAILED_PRECONDITION:
+// the file cannot be read, or is larger. NOT_FOUND: there is no such file.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
-// As ReadSecretFile, for a file that holds a secret: also FAILED_PRECONDITION
+// As ReadSecretFile, for a file with a secret. Also returns FAILED_PRECONDITION
 // if its group or others can read or write it. On a read-only mount (as
-// Kubernetes mounts secrets) the mode cannot be changed: the file is read, and
-// `warning`, unless null, gets the mode that was found. The mode of a pipe or a
-// terminal is not checked.
+// Kubernetes mounts secrets) the mode cannot be changed, so the file is read in
+// this case too, and `warning`, unless null, is set to a text with the mode.
+// The mode of a pipe or a terminal is not checked.
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path,
                                             std::string* warning = nullptr);
-// As ReadPrivateFile, for a file that this program keeps in its own folder:
-// also FAILED_PRECONDITION if it is a link, is no regular file, or belongs to
-// another user. This holds for root too.
+// As ReadPrivateFile, for a file that this program keeps in its own folder.
+// Also returns FAILED_PRECONDITION if it is a link, is not a regular file, or
+// belongs to another user, even if this process is root's.
 absl::StatusOr<std::string> ReadOwnFile(const std::string& path);
-// Checks the mode as ReadPrivateFile does. OK if the file cannot be opened:
-// the error of reading it is clearer.
+// Checks the mode as ReadPrivateFile does. OK if the file cannot be opened,
+// because the error of reading it later is clearer.
 absl::Status CheckPrivateFile(const std::string& path,
                               std::string* warning = nullptr);
 

@@ -12,7 +12,8 @@ std::string DrawIncarnationNonce() {
 
 uint64_t IncarnationOf(std::string_view job, std::string_view node,
                        std::string_view nonce) {
-  // Neither a job id nor a node name has a slash.
+  // Neither a job id nor a node name contains a slash, so different inputs give
+  // different texts.
   const std::string digest =
       Sha256(absl::StrCat("rollcall incarnation v1/", std::string(job), "/",
                           std::string(node), "/", std::string(nonce)));

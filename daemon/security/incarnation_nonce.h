@@ -1,13 +1,14 @@
 // IncarnationNonce: the secret of one life of an agent, and the incarnation
 // that is computed from it.
 //
-// An incarnation is public: status and every world commit contain it. Only the
-// agent and the files in its run folder contain the nonce. An agent that shows
-// the nonce of an earlier life of its node (Hello.swept_nonces) proves that it
-// has read the run folder of that life, so that it has looked for ranks on that
-// machine.
+// An incarnation is public, because status and every world commit contain it.
+// Only the agent's memory and the files in its run folder contain the nonce. An
+// agent that shows the nonce of an earlier life of its node
+// (Hello.swept_nonces) proves that it has read the run folder of that life, so
+// that it has looked for ranks on that machine.
 //
-// Pure but for the system's generator; any thread.
+// Pure, except that DrawIncarnationNonce takes random bytes from the system;
+// any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_INCARNATION_NONCE_H_
 #define ROLLCALL_DAEMON_SECURITY_INCARNATION_NONCE_H_
 
@@ -20,8 +21,8 @@ namespace rollcall {
 // Limits::incarnation_nonce_bytes random bytes.
 std::string DrawIncarnationNonce();
 
-// 64 bits of SHA-256 over job, node and nonce; never 0. Job and node are hashed
-// too, so that one guess of a nonce is valid for one node only.
+// 64 bits of SHA-256 over job, node and nonce; never 0. The hash covers job and
+// node, so that one guess of a nonce is valid for one node only.
 uint64_t IncarnationOf(std::string_view job, std::string_view node,
                        std::string_view nonce);
 

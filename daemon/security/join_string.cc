@@ -21,7 +21,8 @@ constexpr size_t kCheckSumBytes = 4;
 constexpr int kEndpointsMax = 64;
 constexpr size_t kEndpointBytesMax = 300;
 
-// Finds a missing or changed letter before the agent dials a daemon.
+// The checksum detects a missing or changed character before the agent dials a
+// daemon.
 std::string CheckSum(const std::string& bytes) {
   return Sha256(bytes).substr(0, kCheckSumBytes);
 }
@@ -91,8 +92,8 @@ absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
               : absl::StrCat("it does not begin with \"", kPrefix, "\""));
   }
   std::string bytes;
-  // Several base64 texts decode to the same bytes; only the one that we encode
-  // is accepted.
+  // Several base64 texts decode to the same bytes. Only the one that
+  // EncodeJoinString makes is accepted.
   if (!absl::WebSafeBase64Unescape(text, &bytes) ||
       absl::WebSafeBase64Escape(bytes) != text) {
     return NotAJoinString("what follows its prefix is not base64url");
@@ -129,7 +130,8 @@ bool IsEndpoint(std::string_view endpoint) {
 
 bool IsLoopback(std::string_view text) {
   std::string host(text);
-  // The port begins at a colon that is the only one or follows a bracket.
+  // The port begins after a colon that is the only one or that follows a
+  // bracket.
   const size_t colon = host.rfind(':');
   if (colon != std::string::npos &&
       (host.find(':') == colon || (colon > 0 && host[colon - 1] == ']'))) {

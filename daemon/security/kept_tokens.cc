@@ -54,7 +54,8 @@ absl::StatusOr<KeptTokens> KeptTokens::Renew(
 std::vector<SeededToken> KeptTokens::Seeds(
     const std::optional<SharedSecret>& secret,
     absl::Duration worker_lifetime) const {
-  // A launcher with a secret keeps the derived tokens in its folder.
+  // A launcher with a secret has the derived tokens in its folder. These are
+  // not replaced.
   const auto derived = [&secret](const v1::JoinToken& token, v1::Role role) {
     return secret.has_value() &&
            SameSecret(token.secret(), secret->Token(role).secret());

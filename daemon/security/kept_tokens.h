@@ -1,7 +1,7 @@
 // KeptTokens: the two tokens in a daemon's state folder (mode 0600):
 // `admin.token`, which allows everything and does not expire, and
 // `worker.token`, which is part of join strings and is replaced at half of its
-// lifetime. JoinFiles: the join strings with these tokens.
+// lifetime. JoinFiles: the files with the join strings of these tokens.
 #ifndef ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 #define ROLLCALL_DAEMON_SECURITY_KEPT_TOKENS_H_
 
@@ -20,40 +20,41 @@ struct KeptTokens {
   v1::JoinToken admin;
   v1::JoinToken worker;
 
-  // Reads those in `folder` (which exists and is private), or makes them there.
-  // FAILED_PRECONDITION: a file cannot be read, written or parsed; the message
-  // names it.
+  // Reads the tokens in `folder` (which exists and is private), or creates the
+  // missing ones there. FAILED_PRECONDITION: a file cannot be read, written or
+  // parsed; the message names the file.
   static absl::StatusOr<KeptTokens> Keep(const std::string& folder);
-  // Replaces those in `folder` by new ones, or by those derived from the
-  // secret.
+  // Replaces the tokens in `folder` by new ones, or by those that are derived
+  // from the secret.
   static absl::StatusOr<KeptTokens> Renew(
       const std::string& folder, const std::optional<SharedSecret>& secret);
 
-  // For ServerOptions::tokens. With a secret, the derived tokens of all three
-  // roles as well; these do not expire and are not replaced.
-  // `worker_lifetime`: from --token-ttl.
+  // Returns the tokens for ServerOptions::tokens. With a secret, they include
+  // the derived tokens of all three roles, which do not expire and are not
+  // replaced. `worker_lifetime`: from --token-ttl.
   std::vector<SeededToken> Seeds(const std::optional<SharedSecret>& secret,
                                  absl::Duration worker_lifetime) const;
 };
 
-// Writes one token to its file, atomically. FAILED_PRECONDITION: it cannot be
-// written.
+// Writes one token to its file, atomically. FAILED_PRECONDITION: the file
+// cannot be written.
 absl::Status WriteKeptToken(const std::string& folder, v1::Role role,
                             const v1::JoinToken& token);
 
-// Writes `worker.join` and `admin.join` to a folder (0600), for users who may
-// read it; they are never logged. One thread at a time: first that of
-// Server::Start, then the loop thread.
+// Writes `worker.join` and `admin.join` (0600) to a folder, for users who may
+// read it. Join strings are never logged. One thread at a time: first the
+// thread that calls Server::Start, then the loop thread.
 class JoinFiles {
  public:
   // `join`: the parts of the join string that are known before the daemon
-  // listens. Empty folder: Write does nothing.
+  // listens. If `folder` is empty, Write does nothing.
   JoinFiles(std::string folder, v1::JoinString join)
       : folder_(std::move(folder)), join_(std::move(join)) {}
 
   void Listening(const std::vector<std::string>& endpoints,
                  const std::string& pin);
-  // After Listening. Atomic. FAILED_PRECONDITION: it cannot be written.
+  // Writes the join string with this token to its file, atomically. Call it
+  // after Listening. FAILED_PRECONDITION: the file cannot be written.
   absl::Status Write(v1::Role role, const v1::JoinToken& token);
 
  private:
@@ -61,8 +62,8 @@ class JoinFiles {
   v1::JoinString join_;
 };
 
-// A duration such as 90s or 24h, from 2 s to 8784 h; `never`: infinite.
-// INVALID_ARGUMENT: neither; the message names `flag`.
+// Parses a duration such as 90s or 24h, from 2 s to 8784 h, or `never`
+// (infinite). INVALID_ARGUMENT: `text` is neither; the message names `flag`.
 absl::StatusOr<absl::Duration> ParseTokenTtl(const std::string& flag,
                                              const std::string& text);
 

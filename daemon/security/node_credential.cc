@@ -27,7 +27,7 @@ uint64_t NumberAt(std::string_view bytes, size_t from) {
 std::string Make(std::string_view key, std::string_view run,
                  const v1::Hello& hello, uint64_t incarnation, uint64_t epoch,
                  uint64_t ends_at) {
-  // These names contain no '/': no two inputs give the same text.
+  // These names contain no '/', so different inputs give different texts.
   std::string credential =
       HmacSha256(key, absl::StrCat("node credential v2/", hello.job(), "/",
                                    std::string(run), "/", hello.node(), "/",

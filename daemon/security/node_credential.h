@@ -1,11 +1,11 @@
-// Node credentials: what an agent shows instead of its token once it is
-// admitted.
+// Node credentials: an agent that was admitted shows one instead of its token.
 //
-// A MAC over job, run, node, incarnation, whether it is the launcher's own
-// agent, the node's epoch and the credential's expiry, followed by the last
-// two. A credential is valid for one incarnation of one node, needs no table,
-// and stays valid after a restart of the daemon, whose key is kept with its
-// state or derived from the shared secret. The caller checks whether it has
+// A credential is a MAC, followed by the node's epoch and the credential's
+// expiry. The MAC covers these two, job, run, node, incarnation, and whether it
+// is the launcher's own agent. A credential is valid for one incarnation of one
+// node, and the daemon needs no table to check it. It stays valid after a
+// restart of the daemon, because the key is kept with the daemon's state or
+// derived from the shared secret. The caller checks whether the credential has
 // expired and whether its epoch is still the node's. Pure; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
 #define ROLLCALL_DAEMON_SECURITY_NODE_CREDENTIAL_H_
@@ -22,11 +22,11 @@ namespace rollcall {
 
 struct CredentialTerms {
   uint64_t epoch = 0;
-  // By the wall clock, in whole seconds.
+  // Expiry by the wall clock, in whole seconds.
   absl::Time ends_at;
 };
 
-// For the agent that sent this Hello, in this run. 48 bytes.
+// The credential for the agent that sent this Hello, in this run. 48 bytes.
 std::string NodeCredential(std::string_view key, std::string_view run,
                            const v1::Hello& hello,
                            const CredentialTerms& terms);

@@ -18,7 +18,7 @@ constexpr size_t kBytesMin = 16;
 constexpr size_t kTextBytesMax = 1 << 10;
 constexpr size_t kTokenSecretBytes = 16;
 
-// Hex digits are valid base64 too, and as base64 too few of them would count as
+// Hex digits are valid base64 too. As base64, too few of them would count as
 // enough bytes.
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(),

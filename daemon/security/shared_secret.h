@@ -1,9 +1,10 @@
-// SharedSecret: one secret that all specs of a job hold before anything runs,
-// and what is derived from it, the same on every machine: the key of the
-// daemon's CA, tokens, and the key of node credentials.
+// SharedSecret: one secret that all nodes of a job have before anything runs.
+// Every machine derives the same values from it: the key of the daemon's CA,
+// tokens, and the key of node credentials.
 //
-// A holder can act as a worker, as an admin and as the daemon; it is for
-// deployments where one spec is written for all nodes. Pure; any thread.
+// A holder of the secret can act as a worker, as an admin and as the daemon. It
+// is for deployments in which one spec is written for all nodes. Pure; any
+// thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_SHARED_SECRET_H_
 #define ROLLCALL_DAEMON_SECURITY_SHARED_SECRET_H_
 
@@ -19,14 +20,14 @@ namespace rollcall {
 
 class SharedSecret {
  public:
-  // 256 random bits as base64url: what `rollcall token secret` prints.
+  // 256 random bits as base64url, as `rollcall token secret` prints them.
   static std::string MakeText();
 
-  // Hex of 32 digits or more, else base64 or base64url of 32 bytes or more.
-  // A passphrase is not accepted: every client is shown the CA's public key,
-  // which is derived from the secret, and could test guesses against it.
-  // Surrounding white space is ignored. INVALID_ARGUMENT: neither; the message
-  // never shows the text.
+  // Parses 32 or more hex digits, or base64 or base64url of 32 or more bytes. A
+  // passphrase is not accepted, because every client gets the CA's public key,
+  // which is derived from the secret, and could test guesses with it.
+  // Surrounding white space is ignored. INVALID_ARGUMENT: `text` is neither;
+  // the message never contains it.
   static absl::StatusOr<SharedSecret> Parse(std::string_view text);
 
   // Overwrites the secret.
@@ -38,17 +39,18 @@ class SharedSecret {
     return *this;
   }
 
-  // As Parse accepts it.
+  // The secret as text that Parse accepts.
   std::string Text() const;
   // See DeriveKey.
   std::string Derive(std::string_view purpose, size_t bytes) const;
-  // The derived token of this role, the same for every holder.
+  // The derived token of this role; it is the same for every holder of the
+  // secret.
   v1::JoinToken Token(v1::Role role) const;
 
  private:
   explicit SharedSecret(std::string bytes) : bytes_(std::move(bytes)) {}
-  // 16 or more, so they are on the heap (not in the string object), where Wipe
-  // reaches them after a move.
+  // 16 bytes or more. So they are on the heap and not in the string object, and
+  // a move leaves no copy that Wipe does not reach.
   std::string bytes_;
 };
 

@@ -26,7 +26,7 @@ bool IsTokenId(std::string_view id) {
 }  // namespace
 
 v1::JoinToken MakeToken() {
-  // 32 letters: `% 32` of a random byte is without bias.
+  // There are 32 letters, so that `% 32` of a random byte has no bias.
   constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyz234567";
   v1::JoinToken token;
   for (unsigned char c : RandomBytes(kIdBytes)) {

@@ -31,7 +31,8 @@ void SetEnd(absl::Time end, v1::TokenStatus& status) {
       absl::ToInt64Nanoseconds(end - absl::FromUnixSeconds(seconds))));
 }
 
-// A role with a higher rank may do all that those below it may. 0: no role.
+// A role with a higher rank may do everything that roles with a lower rank may.
+// 0: not a role.
 int RoleRank(v1::Role role) {
   switch (role) {
     case v1::ROLE_VIEWER:
@@ -79,7 +80,7 @@ void TokenTable::Load(const std::vector<v1::TokenRecord>& records) {
 
 void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::set<std::string> digests;
-  // Roles whose kept token is known, so its file was not removed.
+  // Roles whose kept token is known, which shows that its file was not removed.
   std::set<v1::Role> known;
   for (const SeededToken& seed : seeds) {
     const std::string digest = Sha256(seed.token.secret());
@@ -93,7 +94,8 @@ void TokenTable::Seed(const std::vector<SeededToken>& seeds, absl::Time now) {
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
     if (!record.seeded() || digests.contains(record.secret_sha256())) continue;
-    // A revoked one is remembered, so that its holder gets the reason.
+    // A revoked token is remembered, so that a client that shows it gets the
+    // reason.
     const bool lives_on = record.replaced() &&
                           (record.status().revoked() || Valid(record, now)) &&
                           known.contains(record.status().role());
@@ -120,7 +122,8 @@ void TokenTable::SeedOne(const SeededToken& seeded, absl::Time now) {
       known->second.secret_sha256() != Sha256(seeded.token.secret())) {
     return Add(seeded, now);
   }
-  // Its successor was journaled, but the daemon ended before it wrote the file.
+  // The successor of this token was journaled, but the daemon ended before it
+  // wrote the successor to the file.
   if (!known->second.replaced()) return;
   known->second.set_replaced(false);
   changed_.insert(known->first);
@@ -145,7 +148,8 @@ void TokenTable::Add(const SeededToken& seeded, absl::Time now) {
 absl::Time TokenTable::DueAt(const Kept& kept) const {
   const v1::TokenRecord& record = records_.at(kept.id);
   if (record.status().revoked()) return absl::InfinitePast();
-  // It does not expire, or an older daemon journaled it without an expiry.
+  // The token does not expire, or an older daemon journaled it without an
+  // expiry.
   if (!record.status().has_expires_at()) return absl::InfiniteFuture();
   return kept.lifetime == absl::InfiniteDuration()
              ? ExpiresAt(record)
@@ -172,8 +176,8 @@ std::optional<v1::Role> TokenTable::ReplaceDue(const v1::JoinToken& fresh,
 void TokenTable::Replace(v1::Role role, const v1::JoinToken& fresh,
                          absl::Time now) {
   Kept& kept = kept_.at(role);
-  // Remove earlier ones of this role that have expired: at most one replaced
-  // token is valid at a time, and the table must not grow.
+  // Removes replaced tokens of this role that have expired, so that the table
+  // does not grow. At most one replaced token is valid at a time.
   std::vector<std::string> over;
   for (const auto& [id, record] : records_) {
     if (record.replaced() && record.status().role() == role &&
@@ -182,8 +186,8 @@ void TokenTable::Replace(v1::Role role, const v1::JoinToken& fresh,
     }
   }
   for (const std::string& id : over) Remove(id);
-  // Revoked ones are kept while there is room. A table full of valid tokens
-  // takes one more; the next replacement removes one.
+  // Revoked tokens stay while there is room. If the table is full of valid
+  // tokens, it gets one record more; a later replacement removes one.
   MakeRoom(now);
   records_.at(kept.id).set_replaced(true);
   changed_.insert(kept.id);
@@ -203,8 +207,8 @@ TokenVerdict TokenTable::Check(const v1::JoinToken& token, For purpose,
   const auto at = records_.find(token.id());
   static const v1::TokenRecord none;
   const v1::TokenRecord& record = at == records_.end() ? none : at->second;
-  // Digested and compared in any case, so that the time does not tell whether
-  // the id exists.
+  // The secret is digested and compared even if the id is unknown, so that the
+  // time does not show whether the id exists.
   const bool same = SameSecret(Sha256(token.secret()), record.secret_sha256());
   if (!same || token.secret().empty()) {
     return Denied(v1::REFUSAL_CODE_UNAUTHENTICATED,
@@ -276,7 +280,7 @@ absl::Status TokenTable::Create(const v1::JoinToken& token,
   absl::Status fits = AdmitPlainText("description", request.description(),
                                      kDescriptionBytesMax);
   if (!fits.ok()) return fits;
-  // Two random ids are equal once in a thousand million.
+  // The probability that two random ids are equal is 1 in 2^30.
   if (records_.contains(token.id()) || !MakeRoom(now)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "this daemon has ", Limits::tokens_max,
@@ -305,8 +309,8 @@ bool TokenTable::Valid(const v1::TokenRecord& record, absl::Time now) const {
 
 bool TokenTable::MakeRoom(absl::Time now) {
   if (records_.size() < Limits::tokens_max) return true;
-  // Revoked ones are removed last. Seeded ones are never removed, since the
-  // next start would add them again.
+  // Revoked tokens are removed last. Seeded ones that were not replaced are
+  // never removed, because the next start would add them again.
   const std::string* victim = nullptr;
   bool revoked = true;
   for (const auto& [id, record] : records_) {

@@ -1,8 +1,8 @@
 // TokenTable: the tokens of one daemon: role, expiry, uses, revocation.
 //
-// Decides and counts; journals nothing itself (see Changed) and reads no clock.
-// Holds digests of secrets, never a secret. Times are wall clock times, since
-// they must mean the same after a restart.
+// It decides and counts; it journals nothing itself (see Changed) and reads no
+// clock. It has digests of secrets, never a secret. Times are wall clock times,
+// because they must mean the same after a restart.
 //
 // Thread rule: one thread at a time; in practice the loop thread.
 //
@@ -10,11 +10,11 @@
 // that is in a file of the state folder.
 //
 // Invariants:
-//   1. At most Limits::tokens_max records, and the few seeded ones. A record
-//      that is no longer valid makes room for a new one; a valid one never
-//      does.
+//   1. There are at most Limits::tokens_max records, plus the few seeded ones.
+//      A record that is no longer valid is removed to make room for a new one;
+//      a valid one never is.
 //   2. A revoked token is never valid again, even if it is seeded again.
-//   3. A seeded token is forgotten when the daemon is started without it. One
+//   3. A seeded token is removed when the daemon is started without it. One
 //      that was replaced stays valid until its own expiry, as long as its
 //      successor is known.
 //   4. A kept token that expires is replaced at half of its lifetime; a kept
@@ -43,25 +43,26 @@ struct SeededToken {
   v1::JoinToken token;
   v1::Role role = v1::ROLE_WORKER;
   std::string description;
-  // The daemon keeps it in a file, and rewrites the file when it replaces the
-  // token. At most one token per role is kept.
+  // The daemon keeps the token in a file, and rewrites the file when it
+  // replaces the token. At most one token per role is kept.
   bool kept = false;
-  // From the time when it is first seeded. Only for a kept one.
+  // Counted from the time when the token is first seeded. Only for a kept
+  // token.
   absl::Duration lifetime = absl::InfiniteDuration();
 };
 
-// Writes the token that has replaced a kept one to that one's file.
+// Writes a new token, which has replaced a kept one, to the file of that one.
 using KeepToken =
     std::function<absl::Status(v1::Role role, const v1::JoinToken& token)>;
 
 // The result of checking a token that a client has shown.
 struct TokenVerdict {
   absl::Status status;
-  // UNSPECIFIED: it is valid.
+  // UNSPECIFIED: the token is valid.
   v1::RefusalCode code = v1::REFUSAL_CODE_UNSPECIFIED;
   // The job that a valid token is for; empty: any.
   std::string job;
-  // Of a valid token.
+  // The role of a valid token.
   v1::Role role = v1::ROLE_UNSPECIFIED;
 
   bool ok() const { return status.ok(); }
@@ -78,21 +79,23 @@ class TokenTable {
     kSteer,
   };
 
-  // Takes the records of the journal; before Seed.
+  // Takes the records of the journal. Call it before Seed.
   void Load(const std::vector<v1::TokenRecord>& records);
   // Takes the tokens that the daemon is started with, once. A token that is
-  // known already, with the same secret, stays as it is; a token that was
-  // seeded before and is not now is forgotten. The lifetime of a new one begins
-  // `now`; a known one keeps its expiry, also if it has none.
+  // known already, with the same secret, does not change. A token that was
+  // seeded before and is not now is removed, see invariant 3. The lifetime of a
+  // new token begins at `now`; a known one keeps its expiry, even if it has
+  // none.
   void Seed(const std::vector<SeededToken>& seeds, absl::Time now);
 
-  // Whether `token` allows this in `job` (empty: none was named).
+  // Whether `token` allows this purpose in `job` (empty: the client named no
+  // job).
   TokenVerdict Check(const v1::JoinToken& token, For purpose,
                      std::string_view job, absl::Time now) const;
   bool Knows(const std::string& id) const { return records_.contains(id); }
   // UNSPECIFIED: there is no such token.
   v1::Role RoleOf(const std::string& id) const;
-  // Counts one use: an agent was admitted with it.
+  // Counts one use of a token, with which an agent was admitted.
   void Use(const std::string& id);
 
   // Adds a token that was just made, with the properties in `request`.
@@ -101,13 +104,15 @@ class TokenTable {
   absl::Status Create(const v1::JoinToken& token,
                       const v1::CreateTokenRequest& request, absl::Time now);
   // `bound_to`: the job of the calling admin; empty: an admin of the daemon.
-  // NOT_FOUND: there is no such token, or it is not for that job alone.
-  // FAILED_PRECONDITION: it is the last admin token that does not expire.
+  // NOT_FOUND: there is no such token, or it is not only for that job.
+  // FAILED_PRECONDITION: the token is the last valid admin token that does not
+  // expire.
   absl::Status Revoke(const std::string& id, const std::string& bound_to,
                       absl::Time now);
-  // Adds `fresh` with the properties of token `id` and what is left of its
-  // lifetime and uses, and revokes `id`. A kept token is replaced, with a full
-  // lifetime. Errors as those of Revoke and Create; then nothing has changed.
+  // Adds `fresh` with the properties of token `id` and its remaining lifetime
+  // and uses, and revokes `id`. The successor of a kept token is kept and has a
+  // full lifetime. Errors: those of Revoke and Create; then nothing has
+  // changed.
   absl::Status Rotate(const std::string& id, const v1::JoinToken& fresh,
                       const std::string& bound_to, absl::Time now);
   // When the next kept token is to be replaced.
@@ -118,11 +123,12 @@ class TokenTable {
                                      absl::Time now);
   // The role of the kept token with this id; nullopt: it is not a kept one.
   std::optional<v1::Role> KeptRole(const std::string& id) const;
-  // Tokens for `job` and tokens for any job; empty: all. By id.
+  // Tokens for `job` and tokens for any job, in the order of their ids. If
+  // `job` is empty: all tokens.
   std::vector<v1::TokenStatus> List(const std::string& job) const;
 
-  // What has to be journaled: records that were added or changed since the last
-  // Saved, and ids that were removed.
+  // The changes that have to be journaled: records that were added or changed
+  // since the last call of Saved, and ids of removed ones.
   struct Changes {
     std::vector<v1::TokenRecord> written;
     std::vector<std::string> removed;

@@ -47,10 +47,11 @@ class DaemonVerifier final
   const std::shared_ptr<TrustVerdict> verdict_;
 };
 
-// A root certificate that verifies nothing: made once per process, its key is
-// discarded. Without a root provider gRPC reads the system's default roots
-// before it connects, although it verifies nothing with them here, and fails
-// every connection on a machine that has none (a bare container image).
+// A root certificate that verifies nothing. It is made once per process, and
+// its key is discarded. Without a root provider gRPC reads the system's default
+// roots before it connects, although it verifies nothing with them here. On a
+// machine that has none (a minimal container image), every connection would
+// fail.
 const std::string& UnusedRoot() {
   static const std::string* const root = [] {
     const absl::StatusOr<Authority> authority = Authority::Make();
@@ -68,7 +69,8 @@ void Use(grpc::experimental::TlsChannelCredentialsOptions& options, Check check,
           UnusedRoot(), own));
   options.watch_root_certs();
   if (!own.empty()) options.watch_identity_key_cert_pairs();
-  // gRPC's own checks need CA files and names; our verifier does all checks.
+  // gRPC's own checks need CA files and names. DaemonVerifier makes all checks
+  // instead.
   options.set_verify_server_certs(false);
   options.set_check_call_host(false);
   options.set_certificate_verifier(
@@ -108,8 +110,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         "OpenSSL cannot make a P-256 key and certificate; check the machine's "
         "OpenSSL configuration (OPENSSL_CONF)");
   }
-  // gRPC never frees options from which no credentials are made, so they are
-  // made last.
+  // gRPC never frees options from which no credentials are made. So options are
+  // created only when no error can follow.
   if (!trust.pin.empty()) {
     grpc::experimental::TlsChannelCredentialsOptions options;
     Use(options,
@@ -119,7 +121,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
         std::move(verdict), {});
     return grpc::experimental::TlsCredentials(options);
   }
-  // gRPC would use the system's CAs, and so accept anyone's certificate.
+  // Without a CA nothing identifies the daemon; gRPC's default, the system's
+  // CAs, would accept the certificates of many other servers.
   if (trust.ca_file.empty()) {
     return absl::FailedPreconditionError(
         "nothing identifies the daemon: give its join string, a shared secret, "

@@ -1,9 +1,9 @@
 // Trust: how a client verifies its daemon, as gRPC channel credentials.
 //
-// Four ways: a pin (the daemon's own CA, from a join string), a shared secret
-// (the pin is derived from it), files of the user's own PKI, or no verification
-// on loopback. The check is the last step of the TLS handshake: no byte of a
-// call, and so no token, is sent before it has passed.
+// There are four ways: a pin (of the daemon's own CA, from a join string), a
+// shared secret (the pin is derived from it), files of the user's own PKI, or
+// no verification on loopback. The check is the last step of the TLS handshake,
+// so no byte of a call, and no token, is sent before the check has succeeded.
 //
 // Values; any thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_TRUST_H_
@@ -22,11 +22,11 @@
 namespace rollcall {
 
 struct Trust {
-  // 32 bytes; empty: not by pin.
+  // The pin, 32 bytes; empty: the daemon is not verified by a pin.
   std::string pin;
-  // Of the user's own PKI: the CA that has issued the daemon's certificate,
-  // and the client's own certificate and key. Read again for each connection,
-  // so that they can be replaced at any time.
+  // Files of the user's own PKI: the CA that has issued the daemon's
+  // certificate, and the client's own certificate and key. ChannelCredentials
+  // reads them each time, so that they can be replaced at any time.
   std::string ca_file;
   std::string cert_file;
   std::string key_file;
@@ -37,10 +37,11 @@ struct Trust {
   bool insecure = false;
 };
 
-// Why the latest connection attempt that failed verification was refused.
+// The reason why verification failed in the latest connection attempt in which
+// it failed.
 class TrustVerdict {
  public:
-  // OK: none has failed verification.
+  // OK: verification has not failed yet.
   absl::Status status() const {
     MutexLock lock(mutex_);
     return status_;
@@ -55,9 +56,10 @@ class TrustVerdict {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
-// For connections to `endpoint`, HOST:PORT. `verdict` (may be null) gets the
-// reason if another daemon answers. FAILED_PRECONDITION: a file cannot be read
-// (the message names it), or nothing in `trust` identifies the daemon.
+// The credentials for connections to `endpoint`, HOST:PORT. `verdict` (may be
+// null) gets the reason if another daemon answers. FAILED_PRECONDITION: a file
+// cannot be read (the message names it), nothing in `trust` identifies the
+// daemon, or OpenSSL cannot make a key.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentials(
     const Trust& trust, const std::string& endpoint,
     std::shared_ptr<TrustVerdict> verdict);

@@ -1,14 +1,15 @@
-// Undumpable: other processes of the same user cannot read the memory of a
-// process that holds secrets: no ptrace, no /proc/PID/mem or environ, no core
-// file.
+// Undumpable: keeps other processes of the same user from reading the memory of
+// a process that has secrets. It prevents ptrace, /proc/PID/mem,
+// /proc/PID/environ and core files.
 //
-// For agents, launchers, daemons and commands, but not for ranks: exec makes a
-// process dumpable again, and the process that starts ranks restores the limit
-// on core files. If the user is not root, the
-// files in /proc/PID then belong to root.
+// It is for agents, launchers, daemons and commands, but not for ranks. An exec
+// makes a process dumpable again, and the process that starts ranks restores
+// the limit on core files for them. If the user is not root, the files in
+// /proc/PID of an undumpable process belong to root.
 //
-// MakeUndumpable: call it once, first in main, before there is a second thread
-// or a secret. The rest: any thread, after it.
+// MakeUndumpable must be called once, first in main, before there is a second
+// thread or a secret. The other functions may be called after that, on any
+// thread.
 #ifndef ROLLCALL_DAEMON_SECURITY_UNDUMPABLE_H_
 #define ROLLCALL_DAEMON_SECURITY_UNDUMPABLE_H_
 
@@ -17,8 +18,8 @@
 
 namespace rollcall {
 
-// The limit on core files that this process was started with: read at the first
-// call, the same in later ones.
+// The limit on core files that this process was started with. The first call
+// reads it; later calls return the same value.
 inline const rlimit& CoreLimitAtStart() {
   static const rlimit at_start = [] {
     rlimit limit = {};
@@ -30,14 +31,15 @@ inline const rlimit& CoreLimitAtStart() {
 
 inline void MakeUndumpable() {
   rlimit none = CoreLimitAtStart();
-  // The hard limit stays, so that children can get their limit back.
+  // The hard limit does not change, so that children can get their limit back.
   none.rlim_cur = 0;
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }
 
-// While it exists, children inherit the limit on core files that this process
-// was started with. This process still leaves no core file.
+// While an object of this class exists, children inherit the limit on core
+// files that this process was started with. This process itself still leaves no
+// core file.
 class CoreLimitForChildren {
  public:
   CoreLimitForChildren() {

@@ -49,7 +49,7 @@ std::string ValueSealer::Seal(std::string_view name,
   unsigned char* const out = Bytes(sealed) + kMagic.size() + kNonceBytes;
   const Context context = MakeContext();
   int size = 0;
-  // None of these fails for sizes that an int can hold; limits.h bounds the
+  // None of these calls fails for sizes that fit an int; limits.h bounds the
   // values.
   const bool done =
       EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,

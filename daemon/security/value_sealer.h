@@ -1,6 +1,6 @@
-// ValueSealer: encrypts what daemons keep in a store that others may write to.
-// They can then delete a value or replace it by an older one of the same key;
-// they cannot read it, forge it or move it to another key.
+// ValueSealer: encrypts values that daemons keep in a store to which others may
+// write. The others can still delete a value or replace it by an older value of
+// the same key. They cannot read it, forge it or move it to another key.
 //
 // AES-256-GCM with a random nonce for each value; the key is derived from a
 // secret that all daemons of one state share, and the store's key is the
@@ -22,7 +22,7 @@ namespace rollcall {
 
 class ValueSealer {
  public:
-  // A sealed value is this much longer than the value.
+  // A sealed value has this many bytes more than the value.
   static constexpr size_t kBytesAdded = 4 + 12 + 16;
 
   explicit ValueSealer(const SharedSecret& secret);
@@ -33,8 +33,8 @@ class ValueSealer {
 
   // `name`: the store's key.
   std::string Seal(std::string_view name, std::string_view value) const;
-  // FAILED_PRECONDITION: it was not sealed, or not with this secret for this
-  // name; the message never shows the value.
+  // FAILED_PRECONDITION: `sealed` was not sealed, or not with this secret for
+  // this name; the message never contains the value.
   absl::StatusOr<std::string> Open(std::string_view name,
                                    std::string_view sealed) const;
 

@@ -1,8 +1,8 @@
 // Wipe: overwrites a secret in memory before the memory is given back.
 //
-// For strings that hold a shared secret or a key derived from it. It cannot
-// reach memory that a string left when it grew, so reserve such a string at its
-// full size. Any thread, one at a time.
+// For strings that contain a shared secret or a key derived from it. It does
+// not overwrite memory that the string used before it grew, so reserve the full
+// size of such a string first. Any thread, one at a time.
 #ifndef ROLLCALL_DAEMON_SECURITY_WIPE_H_
 #define ROLLCALL_DAEMON_SECURITY_WIPE_H_
 
@@ -14,7 +14,7 @@ namespace rollcall {
 
 // Overwrites `secret` and leaves it empty.
 inline void Wipe(std::string& secret) {
-  // Its whole capacity, not only its current size.
+  // Overwrites the whole capacity, not only the current size.
   secret.resize(secret.capacity());
   OPENSSL_cleanse(secret.data(), secret.size());
   secret.clear();
