@@ -61,8 +61,8 @@ inline constexpr char kStateName[] = "rollcalld";
 // now (--help, --version or a usage error, which is printed).
 std::optional<int> ParseDaemonFlags(int argc, char** argv, DaemonFlags& flags);
 
-// Where the state is in etcd; nullopt: in a folder. INVALID_ARGUMENT: a flag is
-// malformed, or flags contradict each other.
+// Where in etcd the state is; nullopt: the state is in a folder.
+// INVALID_ARGUMENT: a flag is malformed, or flags contradict each other.
 absl::StatusOr<std::optional<EtcdLocation>> PlaceOf(const DaemonFlags& flags);
 
 }  // namespace rollcall

@@ -23,7 +23,7 @@ constexpr char kTokenKey[] = "token";
 // purpose: bcrypt with etcd's default cost, 10, takes 0.06 s of an idle core,
 // and many times that on a busy machine.
 constexpr absl::Duration kAuthentication = absl::Seconds(3);
-// A member that comes back is found within this time.
+// A member that was down is used again at most this long after it comes back.
 constexpr int kReconnectMostMs = 500;
 // The kernel of a frozen member still acknowledges data, but the member does
 // not answer pings.

@@ -5,8 +5,9 @@
 //
 // A call goes to the member that answered last, and then to the next one if
 // that member cannot be reached or does not answer. It blocks its caller for at
-// most the time that the caller set. The only state is which member answered
-// last. The caller knows what a call means and whether it may be repeated.
+// most the time that the caller set. Its only state is which member answered
+// last, and etcd's token. The caller knows what a call means and whether it may
+// be repeated.
 //
 // Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_JOURNAL_ETCD_CLIENT_H_

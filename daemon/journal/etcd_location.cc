@@ -32,7 +32,8 @@ bool IsHost(std::string_view host) {
   return true;
 }
 
-// `text` as HOST:PORT, with the default port if it has none; empty: not valid.
+// Returns `text` as HOST:PORT, with the default port if it has none; empty:
+// `text` is not valid.
 std::string Endpoint(const std::string& text) {
   const bool six = !text.empty() && text.front() == '[';
   const size_t bracket = six ? text.find(']') : 0;

@@ -10,8 +10,8 @@
 namespace rollcall {
 
 // Leaves `state.run` unchanged. INVALID_ARGUMENT: the entry's body is not valid
-// for its kind. FAILED_PRECONDITION: a commit of a generation that is not the
-// last proposed one. After an error `state` must not be used any more.
+// for its kind. FAILED_PRECONDITION: the entry commits a generation that is not
+// the last proposed one. After an error `state` must not be used any more.
 absl::Status Fold(const Journal& entry, JournalState& state);
 
 }  // namespace rollcall

@@ -55,7 +55,7 @@ class JournalStore {
   virtual absl::StatusOr<std::optional<JournaledRun>> Load(
       std::string_view job) = 0;
 
-  // The last runs of all jobs, by name.
+  // The last runs of all jobs, in the order of their names.
   virtual absl::StatusOr<std::vector<JournaledRun>> LoadAll() = 0;
 
   // LoadTokens returns all tokens, in any order. SaveTokens makes all changes

@@ -4,9 +4,8 @@
 // It campaigns until it is destroyed: it waits until there is no leader, tries
 // to create the key, and keeps its lease alive while it leads. The value of the
 // key is the leader's address. It decides and writes nothing else. Every writer
-// compares the key with the LeaderTerm that it was given
-// (EtcdJournal), so that a former leader can write nothing, whatever its clock
-// says.
+// compares the key with the LeaderTerm that it was given (EtcdJournal), so that
+// a former leader can write nothing, even if its clock is wrong.
 //
 // Thread rule: Leads and Resign from any thread. Created and destroyed by one
 // thread. The callbacks are called on its own thread and must only post.
@@ -61,8 +60,8 @@ class Leadership {
   static constexpr absl::Duration kTimeToLive = absl::Seconds(2);
 
   // `prefix`: the prefix of all keys, see EtcdLocation. `endpoints`: addresses
-  // of this daemon. `sealer`: encrypts the leader's value, so that nobody
-  // without the key can announce a false leader. `client` and `machine` must
+  // of this daemon. `sealer`: encrypts the leader's value, so that a client
+  // without the key cannot announce a false leader. `client` and `machine` must
   // outlive this.
   Leadership(KeyValueStore& client, const std::string& prefix,
              const std::vector<std::string>& endpoints, ValueSealer sealer,
@@ -121,7 +120,7 @@ class Leadership {
   Machine& machine_;
   Inbox<Input> inbox_;
 
-  // Used only by its own thread.
+  // The next fields are used only by the thread of this object.
   LeaderLease leader_lease_;
   // The lease that was granted and not revoked; 0: none. etcd ends it after
   // `lease_ends_`.

@@ -115,7 +115,8 @@ class AdminService::WatchStream final
   enum class Next { kNothing, kWrite, kFinish };
 
   void SetEnd(grpc::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    // The latest status is sent first.
+    // A last status is queued or being sent. It is sent, and then the call ends
+    // with OK.
     if (closing_) return;
     waiting_ = nullptr;
     closing_ = true;

@@ -76,7 +76,7 @@ constexpr int kHandshakeMs = 20'000;
 // An agent has one stream per connection (see UnauthenticatedConnections); a
 // client of admin calls has a few.
 constexpr int kStreamsPerConnectionMax = 16;
-// A connection that never opens a stream is closed after this time.
+// A connection is closed after this time without a call.
 constexpr int kIdleMs = 30'000;
 constexpr int kReadBytes = 8 << 10;
 constexpr int kMetadataBytesMax = 16 << 10;
@@ -429,7 +429,7 @@ class Server::Core {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
     TellHealth();
-    // Connections that have not begun a handshake never reach gRPC.
+    // The listener calls this only for connections that have begun a handshake.
     const auto hand_on = [this](int fd, int listener_fd,
                                 HandshakeLimiter::Id id) {
       if (!connections_->Arrive(fd, id)) {

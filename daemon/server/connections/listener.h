@@ -37,7 +37,7 @@ class Listener {
   struct Options {
     // ADDRESS:PORT, as for ListenOn.
     std::string listen = "[::]:0";
-    // Expect HTTP/2 without TLS. False: TLS.
+    // True: expects HTTP/2 without TLS. False: expects TLS.
     bool plain = false;
     ConnectionLimits limits;
   };

@@ -43,8 +43,9 @@ class LeaderSession {
     // Addresses of this daemon.
     std::vector<std::string> endpoints;
     // Options of each loop. If credential_key is empty, the key that all
-    // daemons of this name share in etcd is used. `resume` and `leads` are set
-    // here, and with tokens_in_etcd `tokens` too.
+    // daemons of this name share in etcd is used. LeaderSession sets `resume`
+    // and `leads`, and with tokens_in_etcd also `tokens` and `keep_token`,
+    // which calls the given one.
     Loop::Options loop;
   };
 

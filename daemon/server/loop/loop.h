@@ -65,7 +65,8 @@ class Loop {
     std::vector<SeededToken> tokens;
     // As in ServerOptions; called on the loop's thread.
     KeepToken keep_token;
-    // Counts of connections that ended before their first call; may be empty.
+    // Returns counts of connections that ended before they authenticated; may
+    // be empty.
     std::function<v1::UnauthenticatedCounts()> unauthenticated;
     // A connection has authenticated; `viewer`: see
     // UnauthenticatedConnections::Know. May be empty.
@@ -82,8 +83,8 @@ class Loop {
     // empty: it is the only one. Once it does not lead, this loop sends nothing
     // more: it drops queued messages and ends all streams.
     std::function<bool()> leads;
-    // Called on the loop's thread every kBeatEvery while it makes progress;
-    // must not block. May be empty.
+    // Called on the loop's thread every kBeatEvery while the loop makes
+    // progress; must not block. May be empty.
     std::function<void()> beat;
     // Called on the loop's thread with the reason when the journal can no
     // longer be written, and with OK when it was written again; must not block.

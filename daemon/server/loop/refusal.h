@@ -21,7 +21,7 @@ absl::Status WithRefusalCode(absl::Status status, v1::RefusalCode code);
 // it is not known.
 absl::Status NotLeader(const std::vector<std::string>& leader);
 
-// The refusal for an error of the shell itself.
+// The refusal for an error that the server itself has found, and not a Job.
 v1::Refusal RefusalOf(const absl::Status& status);
 
 // `refusal` is serialized into the error details.

@@ -50,7 +50,8 @@ class Watcher {
                      bool last) = 0;
   // Whether the peer has not yet read the status before the latest one.
   virtual bool IsBehind() = 0;
-  // Ends the call after the latest status.
+  // Ends the call after the status that is being sent. A queued status is
+  // dropped, unless it was offered as the last one.
   virtual void End(const absl::Status& status) = 0;
   // Ends the call at once; the queued status is dropped.
   virtual void Cancel() = 0;

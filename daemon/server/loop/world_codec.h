@@ -14,8 +14,9 @@ namespace rollcall {
 // Compresses the world in place, unless that would make it larger.
 void CompressWorld(v1::Proposal& proposal);
 
-// The inverse. INVALID_ARGUMENT: an unknown compression, a size over
-// Limits::world_bytes_max, or bytes that do not expand to the announced size.
+// Expands the world in place, the inverse of CompressWorld. INVALID_ARGUMENT:
+// an unknown compression, a size over Limits::world_bytes_max, or bytes that do
+// not expand to the announced size.
 absl::Status ExpandWorld(v1::Proposal& proposal);
 
 }  // namespace rollcall

@@ -8,8 +8,8 @@ bool HandshakeBudget::Take(const std::string& network, absl::Time now) {
   if (now >= forgets_at_) ForgetTheFull(now);
   Refill(all_rate_, now, all_);
   if (all_.count < 1) return false;
-  // The number of entries is bounded by the handshakes that all networks may
-  // begin between two calls of ForgetTheFull.
+  // Each new entry takes a handshake from the budget of all networks, which
+  // bounds the number of entries.
   Left& left = networks_.try_emplace(network, Left{network_rate_.burst, now})
                    .first->second;
   Refill(network_rate_, now, left);
