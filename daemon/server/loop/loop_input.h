@@ -68,7 +68,8 @@ struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
 };
 // A request of the HTTP port.
 struct SnapshotAsked : Call<v1::StatusRequest, Snapshot> {
-  // Whether the answer has all jobs of the daemon if the request names none.
+  // If the request names no job, the answer is a list of all jobs, even if the
+  // daemon has only one.
   bool all = false;
   // The port is on loopback only, so no token is needed.
   bool open = false;

@@ -56,8 +56,8 @@ class HttpConnection final
     std::string address;
     // Called once, when the connection is closed.
     std::function<void()> closed;
-    // Called when a request begins or an answer is sent. The connection then
-    // counts as the one that has waited shortest.
+    // Called when the connection begins to wait for a request or to send an
+    // answer. It then counts as the one that has waited for the shortest time.
     std::function<void()> moved;
   };
 
