@@ -81,13 +81,14 @@ absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<StoredState>& stored) {
   collective_ = &collective;
   world_size_ = collective.size();
-  if (absl::Status s = ReserveMemory(); !s.ok()) return s;
   const std::string settings = Settings(options_);
   absl::Status status =
       Agree({{"the flags differ; give every node the same",
               HashBytes(settings.data(), settings.size())},
              {"the files of --data differ; give every node the same", data_}},
             source);
+  if (status.ok()) status = WarmUp();
+  if (status.ok()) status = ReserveMemory();
   if (!status.ok()) return status;
   std::optional<TrainSource> from = source;
   if (!from.has_value()) {
@@ -112,6 +113,18 @@ absl::Status TrainLoop::Enter(Collective& collective,
        {"the weights differ; run the same rollcall-train on every node",
         *weights}},
       source);
+}
+
+// NCCL takes its buffers on the GPU when it first sums. Do that before free
+// memory is read, with values of a size that the steps also sum. What the
+// gradients hold here has no meaning.
+absl::Status TrainLoop::WarmUp() {
+  if (world_size_ == 1 || backend_->name() != "cuda") return absl::OkStatus();
+  const Bucket& bucket = backend_->buckets().front();
+  absl::Status status = collective_->BeginSum(
+      backend_->gradients().subspan(bucket.begin, bucket.end - bucket.begin));
+  status.Update(collective_->Wait());
+  return status;
 }
 
 // The memory depends on the rank's share of the batch, and so on the number of

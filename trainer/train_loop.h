@@ -108,6 +108,7 @@ class TrainLoop {
   TrainLoop(const TrainOptions& options, Dataset dataset, uint64_t data,
             std::unique_ptr<Backend> backend);
 
+  absl::Status WarmUp();
   absl::Status ReserveMemory();
   absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);

@@ -350,6 +350,115 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   }
 }
 
+// The CPU's backend by another name, which notes how many sums the world has
+// begun when memory is asked for.
+class Renamed final : public Backend {
+ public:
+  Renamed(std::unique_ptr<Backend> cpu, const Collective& collective,
+          uint64_t* begun)
+      : cpu_(std::move(cpu)), collective_(collective), begun_(begun) {}
+
+  absl::string_view name() const override { return "cuda"; }
+  const GptConfig& config() const override { return cpu_->config(); }
+  const GptLayout& layout() const override { return cpu_->layout(); }
+  double StateBytes() const override { return cpu_->StateBytes(); }
+  double ActivationBytes(int sequences) const override {
+    return cpu_->ActivationBytes(sequences);
+  }
+  absl::StatusOr<double> RoomForActivations(int ranks_here) override {
+    *begun_ = collective_.seen().entered;
+    return cpu_->RoomForActivations(ranks_here);
+  }
+  absl::Status Reserve(int sequences) override {
+    return cpu_->Reserve(sequences);
+  }
+  absl::Status Reset(uint64_t seed) override { return cpu_->Reset(seed); }
+  absl::Span<const Bucket> buckets() const override { return cpu_->buckets(); }
+  absl::Span<float> gradients() override { return cpu_->gradients(); }
+  absl::Status LossAndGradients(absl::Span<const Token> tokens,
+                                absl::Span<const Token> targets, float scale,
+                                bool stop, const Finished& finished) override {
+    return cpu_->LossAndGradients(tokens, targets, scale, stop, finished);
+  }
+  absl::StatusOr<Extras> ReadExtras() override { return cpu_->ReadExtras(); }
+  absl::StatusOr<double> Update(float learning_rate) override {
+    return cpu_->Update(learning_rate);
+  }
+  absl::StatusOr<double> Loss(absl::Span<const Token> tokens,
+                              absl::Span<const Token> targets) override {
+    return cpu_->Loss(tokens, targets);
+  }
+  absl::Span<float> state(StatePart part) override { return cpu_->state(part); }
+  absl::Status WeightsChanged() override { return cpu_->WeightsChanged(); }
+  absl::Status CopyOut(StatePart part, absl::Span<float> host) override {
+    return cpu_->CopyOut(part, host);
+  }
+  absl::Status CopyIn(StatePart part, absl::Span<const float> host) override {
+    return cpu_->CopyIn(part, host);
+  }
+  AdamWPowers& powers() override { return cpu_->powers(); }
+
+ private:
+  const std::unique_ptr<Backend> cpu_;
+  const Collective& collective_;
+  uint64_t* const begun_;
+};
+
+// On GPUs the ranks have agreed on their settings and summed once when memory
+// is planned, and the plan is told before memory is taken.
+TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
+  ForEachRank(2, [&](int, Collective& collective) {
+    uint64_t begun = 0;
+    auto loop = TrainLoop::Create(
+        options_,
+        [&](const GptConfig& model, const AdamWConfig& optimizer)
+            -> absl::StatusOr<std::unique_ptr<Backend>> {
+          return std::make_unique<Renamed>(*MakeCpuBackend(model, optimizer),
+                                           collective, &begun);
+        });
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    std::vector<MemoryPlan> plans;
+    (*loop)->WhenPlanned([&](const MemoryPlan& plan) {
+      plans.push_back(plan);
+      EXPECT_EQ(begun, 2u);
+    });
+    ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
+    ASSERT_EQ(plans.size(), 1u);
+    EXPECT_EQ(plans[0].share, 4);  // Of seven.
+    EXPECT_EQ(plans[0].micro_batch, 4);
+    EXPECT_EQ(plans[0].state, (*loop)->backend().StateBytes());
+  });
+}
+
+// A limit, or a wish, changes how the share is computed and not the result.
+TEST_F(TrainTest, MicroBatchesDoNotMatter) {
+  options_.model.context = 600;  // A unit is two samples.
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the quick brown fox, number ";
+  options_.data = {Write("long", text)};
+  options_.steps = 2;
+  SingleCollective single;
+  Course whole;
+  Train(options_, single, &whole);
+  auto loop = TrainLoop::Create(options_);
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  const Backend& backend = (*loop)->backend();
+  TrainOptions limited = options_;
+  limited.memory_max = backend.StateBytes() + backend.ActivationBytes(4);
+  TrainOptions wished = options_;
+  wished.micro_batch = 2;
+  for (const TrainOptions& options : {limited, wished}) {
+    Course parts;
+    Train(options, single, &parts);
+    EXPECT_EQ(parts.losses, whole.losses);
+    EXPECT_EQ(parts.weights, whole.weights);
+  }
+  limited.micro_batch = 7;
+  auto refused = TrainLoop::Create(limited);
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_TRUE(absl::IsResourceExhausted((*refused)->Enter(single, {})));
+}
+
 TEST_F(TrainTest, RefusesBadInput) {
   SingleCollective single;
   const auto code = [&](const TrainOptions& options) {
