@@ -88,6 +88,25 @@ print("stored", flush=True)
 """
 
 
+# How Gloo reads the addresses of all ranks.
+READS = """
+import torch.distributed as dist
+import rollcall.torch
+class Store(rollcall.torch.Store):
+    gets = 0
+    def get(self, key):
+        self.gets += 1
+        return super().get(key)
+store = Store()
+dist.init_process_group("gloo", store=store, rank=store.rank.world.rank,
+                        world_size=store.rank.world.size)
+dist.barrier()
+print("gets", store.gets, flush=True)
+dist.barrier()
+dist.destroy_process_group()
+store.rank.finish()
+"""
+
 RECORDS = """
 from torch._C import _distributed_c10d
 _distributed_c10d._dump_fr_trace_json
@@ -113,11 +132,27 @@ dist.destroy_process_group()
 
 
 class Torch(WithTorch):
-    def test_a_rank_that_hangs_before_a_collective_is_named(self):
+    def need_newer(self):
         if self.stage.run([PYTHON, "-c", RECORDS]).code != 0:
             self.skipTest(f"NOT TESTED: the torch of {PYTHON} does not record "
                           "collectives over Gloo; set ROLLCALL_TEST_TORCH_PYTHON "
                           "to one with torch 2.9 or newer")
+
+    def test_gloo_reads_all_addresses_at_once(self):
+        self.need_newer()
+        # What the user has set is kept.
+        for environment, gets in (
+                ({}, 0), ({"GLOO_ENABLE_STORE_V2_API": "0"}, 4)):
+            launcher = self.launch(
+                ["--local-workers", "1", "--nproc-per-node", "2",
+                 "--max-restarts", "0"], [PYTHON, "-c", READS],
+                {**ENVIRONMENT, **environment})
+            self.assert_code(launcher, 0)
+            found = launcher.await_lines(r"gets (\d+)", 4)
+            self.assertEqual({int(m[1]) for m in found}, {gets})
+
+    def test_a_rank_that_hangs_before_a_collective_is_named(self):
+        self.need_newer()
         launcher = self.launch(
             ["--nodes", "2", "--name", "w0", "--hang-timeout", "2s",
              "--max-restarts", "1"], [PYTHON, "-c", HANGS], ENVIRONMENT)

@@ -47,7 +47,13 @@ def get_handler() -> Callable[[Any], "Handler"]:
     return Handler
 
 
-class _OlderStore(Store):
+class _AgentStore(Store):
+    """torchrun's own: its workers, which inherit its environment, have others."""
+
+    _for_groups = False
+
+
+class _OlderStore(_AgentStore):
     """torchrun before 2.4 chooses MASTER_ADDR and MASTER_PORT itself and writes
     them to the store. This store writes the world's instead."""
 
@@ -98,7 +104,7 @@ class Handler(api.RendezvousHandler):
         rank = self._meet()
         self._set_network(rank.world)
         timeout = timedelta(seconds=self._settings.read_timeout_s)
-        store, world = Store(rank, timeout), rank.world
+        store, world = _AgentStore(rank, timeout), rank.world
         if not hasattr(api, "RendezvousInfo"):  # Before torch 2.4.
             return _OlderStore(rank, timeout), world.rank, world.size
         return api.RendezvousInfo(
