@@ -27,7 +27,8 @@ bool IsInCollective(const v1::RankStalled& said) {
 std::string InCollective(const v1::RankStalled& said) {
   if (HangPlace(said).nccl == HangPlace::kWaits) return "it waits in NCCL";
   if (!said.has_answered()) return "its position is not known";
-  if (!said.has_collective_entered()) return "it counts no collectives";
+  // It does not count them, or has not connected to the others yet.
+  if (!said.has_collective_entered()) return "it has reported no collective";
   if (said.collective_entered() == 0) return "it has entered no collective";
   if (!said.has_collective_left()) {
     return absl::StrCat("it has begun collective ", said.collective_entered());
@@ -283,7 +284,9 @@ std::string Hangs::WhereItStands(const Stall& stall,
     text = "it has begun fewer collectives of NCCL than others";
   } else if (others_wait && place.nccl != HangPlace::kWaits) {
     text = "others are in collectives of NCCL, and it is not known to be";
-  } else if (alone && stalls_.size() > 1 && said.has_collective_entered()) {
+  } else if (alone && stalls_.size() > 1 &&
+             (said.has_collective_entered() ||
+              (said.has_answered() && furthest > 0))) {
     text = absl::StrCat(InCollective(said), ", while others ",
                         said.has_collective_left() ? "are in " : "have begun ",
                         furthest);
