@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// The daemon's bound for a report (admission).
+// The daemon's limit on the findings of a report (admission).
 constexpr size_t kFindingsMax = 256;
 constexpr absl::Duration kDevicesPatience = absl::Seconds(1);
 
@@ -53,7 +53,7 @@ v1::CheckReport CheckNode(const NodeChecksOptions& options) {
   for (v1::CheckFinding& finding : CheckNode(options, report.facts())) {
     *report.add_findings() = std::move(finding);
   }
-  // The trials take time, so the network is looked at after them.
+  // The trials take time, so the network facts are gathered after them.
   v1::Facts network;
   GatherNetwork(network);
   TakeNetwork(network, *report.mutable_facts());
@@ -76,7 +76,7 @@ std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
   std::vector<v1::CheckFinding> sent;
   const std::vector<Finding> findings = Diagnose(facts, doctor);
   for (size_t i = 0; i < findings.size() && sent.size() < kFindingsMax; ++i) {
-    // Trials come first.
+    // The findings of the trials come first.
     const bool tried = i < doctor.trials.size();
     if (tried || findings[i].severity == Severity::kFatal) {
       sent.push_back(OnTheWire(findings[i]));

@@ -1,13 +1,14 @@
 // NodeChecks: checks whether a node whose ranks failed can still run ranks.
 // Runs between two generations.
 //
-// Runs the doctor's checks, after trials for what makes a node useless although
-// its agent still works: no process can be made, the run folder is full or not
-// writable. Only the doctor's fatal findings are reported: a node with warnings
-// gets its seat back. It repairs nothing and takes no decision about the node.
+// Runs trials and the doctor's checks. The trials find what makes a node
+// useless although its agent still works: no process can be started, or the run
+// folder is full or not writable. Of the doctor's findings only the fatal ones
+// are reported: a node with warnings gets its seat back. NodeChecks repairs
+// nothing and does not decide about the node.
 //
-// Thread rule: Run from one thread; `done` comes from a thread of its own and
-// must only post.
+// Thread rule: call Run from one thread. `done` is called on a thread of
+// NodeChecks and must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_CHECKS_H_
 #define ROLLCALL_CLIENT_AGENT_NODE_CHECKS_H_
 
@@ -27,17 +28,18 @@ namespace rollcall {
 struct NodeChecksOptions {
   std::string run_folder;
   std::string log_dir;  // Empty: none.
-  // The number that the node had when its agent started.
+  // The number of GPUs that the node had when its agent started.
   uint32_t gpus = 0;
-  // How its facts were gathered at start; the timeout in it is not used.
+  // How the node's facts were gathered at the start; its timeout is not used.
   NodeFactsOptions facts;
 };
 
 // Runs all checks now, and returns them with the facts they are based on.
-// Blocks as long as the node needs (a process: ten seconds at most). One
-// finding for each trial, plus the doctor's fatal ones. Never fails.
+// Blocks for as long as they take (the process trial: at most ten seconds).
+// Returns one finding for each trial and the doctor's fatal findings. Never
+// fails.
 v1::CheckReport CheckNode(const NodeChecksOptions& options);
-// The same for facts that were gathered before.
+// Does the same with facts that were gathered before.
 std::vector<v1::CheckFinding> CheckNode(const NodeChecksOptions& options,
                                         const v1::Facts& facts);
 
@@ -46,10 +48,10 @@ class NodeChecks {
   using Done = std::function<void(ChecksDone)>;
 
   NodeChecks(NodeChecksOptions options, Done done);
-  // Waits for checks that are under way.
+  // Waits until running checks have ended.
   ~NodeChecks();
 
-  // The answer comes through `done`. If several requests wait, only the last is
+  // Calls `done` with the result. If several requests wait, only the last is
   // answered.
   void Run(uint64_t request);
 

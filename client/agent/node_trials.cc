@@ -24,7 +24,7 @@ namespace {
 constexpr int kProcessPatienceMs = 10'000;
 constexpr uint64_t kSpaceBytes = 16 << 20;
 
-// Why no process can be started; empty: one can.
+// Returns why no process can be started; empty: one can.
 std::string CannotStart() {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -36,7 +36,7 @@ std::string CannotStart() {
   pid_t pid = 0;
   const int error = posix_spawnp(&pid, name, &files, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&files);
-  // An image without `true` says nothing about the node.
+  // If the image has no `true`, the trial shows nothing about the node.
   if (error == ENOENT) return "";
   if (error != 0) {
     return absl::StrCat("no process can be started: `true`: ", strerror(error));
@@ -56,7 +56,7 @@ std::string CannotStart() {
                       status.signal);
 }
 
-// Makes the folder and its parents, as LogFolder does. Returns those that
+// Makes the folder and its parents, as LogFolder does. Returns the folders that
 // were missing, outermost first.
 std::vector<std::string> Make(const std::string& folder) {
   std::vector<std::string> made;
@@ -67,7 +67,7 @@ std::vector<std::string> Make(const std::string& folder) {
   }
 }
 
-// Why the folder cannot be written; empty: it can.
+// Returns why the folder cannot be written; empty: it can.
 std::string CannotWrite(const std::string& folder) {
   struct statvfs space;
   if (statvfs(folder.c_str(), &space) != 0) {
@@ -78,8 +78,8 @@ std::string CannotWrite(const std::string& folder) {
     return absl::StrCat(folder, " has ", free >> 10, " KiB left, expected ",
                         kSpaceBytes >> 10);
   }
-  // A new file with a random name: ranks can write to these folders, and
-  // opening a pipe in the file's place would block.
+  // The file is new and has a random name, because ranks can write to these
+  // folders: opening a fixed name could block on a pipe that a rank put there.
   std::string path = absl::StrCat(folder, "/.check-XXXXXX");
   const Fd file(mkostemp(path.data(), O_CLOEXEC));
   if (!file.open()) return absl::StrCat(path, ": ", strerror(errno));

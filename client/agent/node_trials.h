@@ -1,5 +1,5 @@
 // Node trials: checks for the doctor that need an attempt: whether a process
-// can be made, whether a folder can be written.
+// can be started, whether a folder can be written.
 //
 // They never fail; errors are in the result.
 //
@@ -16,13 +16,13 @@ namespace rollcall {
 // Starts `true` and waits for its end, ten seconds at most.
 Trial TryProcess();
 
-// TryFolder's result before the attempt: no error.
+// The trial that TryFolder fills: as its result, but without an error.
 Trial FolderTrial(const std::string& check, const std::string& folder,
                   Severity severity);
 
-// Makes the folder if it is missing, writes a small file into it and syncs.
-// Removes the file and the folders that it made. `severity` is the severity of
-// a failure. Blocks as long as the file system does not answer.
+// Makes the folder if it is missing, writes a small file into it and syncs the
+// file. Removes the file and the folders that it made. `severity` is the
+// severity of a failure. Blocks for as long as the file system does not answer.
 Trial TryFolder(const std::string& check, const std::string& folder,
                 Severity severity);
 

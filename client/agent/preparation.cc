@@ -23,12 +23,12 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kMintTimeout = absl::Seconds(10);
-// Shorter than prepare_timeout, so that a lock held by another process costs a
-// warning and not the seat.
+// Shorter than prepare_timeout: if another process holds the lock, the node
+// gets a warning but does not lose its seat.
 constexpr absl::Duration kHostsLockTimeout = absl::Seconds(5);
-// For all names together.
+// The time for all names together.
 constexpr absl::Duration kResolverPatience = absl::Milliseconds(500);
-// Bounds the set of warnings that were given once and are not repeated.
+// Limits the set of warnings that were already given and are not repeated.
 constexpr size_t kSaidMax = 256;
 
 EditFileOptions HostsOptions() {
@@ -54,7 +54,7 @@ class Wake {
     uint64_t count;
     [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof(count));
   }
-  // -1 if there is none: waits then end by their own deadline.
+  // -1 if eventfd failed: then waits end only at their own deadline.
   int fd() const { return fd_; }
 
  private:
@@ -68,8 +68,8 @@ uint32_t NcclIdCount(const v1::World& world) {
 
 }  // namespace
 
-// The thread; it carries out the latest request. What it holds for a generation
-// (port, child) stays here until Undo or the next request.
+// Runs the thread, which carries out the latest request. The port and the child
+// of a generation stay here until Undo or the next request.
 class Preparation::Worker {
  public:
   Worker(PreparationOptions options, Done done)
@@ -118,7 +118,7 @@ class Preparation::Worker {
     const absl::Status status =
         HostsFile(options_.hosts_file, HostsOptions())
             .Remove(written_->job, written_->run, owner_, &warnings);
-    // If nothing was written, nothing is to be removed.
+    // If every write failed, the block may not exist: no warning.
     if (!status.ok() && written_->whole) {
       warnings.push_back(absl::StrCat(
           "hosts file not restored: ", std::string(status.message()),
@@ -180,7 +180,7 @@ class Preparation::Worker {
     mint_.reset();
   }
 
-  // Reports the outcome, unless it is no longer asked for.
+  // Reports the outcome, unless the generation was undone or superseded.
   void Answer(uint64_t generation, Outcome outcome) {
     {
       MutexLock lock(mutex_);
@@ -251,7 +251,7 @@ class Preparation::Worker {
 
   void WriteHosts(const Wanted& wanted, PreparationDone& done) {
     if (options_.hosts_file.empty()) return;
-    // A failed write may still have left the block; it is searched at the end.
+    // A failed write may still have left the block, so RestoreHosts removes it.
     const bool before = written_.has_value() && written_->whole;
     written_ = Written{wanted.world.job(), wanted.world.run(), before};
     HostsFile file(options_.hosts_file, HostsOptions());
@@ -290,7 +290,7 @@ class Preparation::Worker {
   const PreparationOptions options_;
   const Done done_;
   const HostsOwner owner_;
-  // In lower case.
+  // The names of `hosts_names` in lower case.
   std::set<std::string> listed_;
 
   // Used only by the thread until it is joined.
@@ -306,8 +306,7 @@ class Preparation::Worker {
   // Grows with each request, so that a request that arrives during another one
   // is not missed.
   uint64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The generation that is asked for and neither undone nor superseded; 0:
-  // none.
+  // The latest generation that was requested and not undone; 0: none.
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Wanted> wanted_ ABSL_GUARDED_BY(mutex_);
   std::optional<MasterPort> port_ ABSL_GUARDED_BY(mutex_);

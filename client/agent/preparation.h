@@ -5,8 +5,8 @@
 // runs on a thread of its own, so that a slow disk or library never delays a
 // heartbeat. It starts no ranks and sends nothing to other nodes.
 //
-// Thread rule: all functions from the agent's loop thread; `done` is called
-// from the preparation thread and must only post.
+// Thread rule: call all functions from the agent's loop thread. `done` is
+// called from the preparation thread and must only post.
 //
 // Only a port that cannot be bound fails the preparation. All other errors come
 // back as warnings in PreparationDone.
@@ -33,17 +33,17 @@ struct PreparationOptions {
   std::string node;
   // The hosts file to manage; empty: none (--no-hosts).
   std::string hosts_file = "/etc/hosts";
-  // Names that are written even if they mean another host elsewhere
-  // (--hosts-names).
+  // Node names that are always written to the hosts file, even if the resolver
+  // or another line of the file gives them another address (--hosts-names).
   std::vector<std::string> hosts_names;
   // Resolves the names for the hosts file; null: the system's resolver.
   std::shared_ptr<HostsResolver> resolver;
-  // --nccl-lib; empty: found from `environment`.
+  // --nccl-lib; empty: the library is searched with `environment`.
   std::string nccl_library;
-  // The binary whose hidden `mint-nccl-id` mints (argv[0] of the child);
-  // normally /proc/self/exe.
+  // The binary that the minting child runs, with the hidden command
+  // `mint-nccl-id` (argv[0] of the child). Normally /proc/self/exe.
   std::string self = "/proc/self/exe";
-  // As whom ids are minted; nullopt: as this process's user.
+  // The user as which the child mints; nullopt: this process's user.
   std::optional<SystemUser> user;
   // The command's environment, "NAME=value"; libnccl is searched with it.
   std::vector<std::string> environment;
@@ -55,25 +55,26 @@ class Preparation {
       std::function<void(std::variant<PreparationDone, PreparationFailed>)>;
 
   Preparation(PreparationOptions options, Done done);
-  // Undoes what is left, except the hosts block: see RestoreHosts.
+  // Undoes the current generation, except the hosts block: see RestoreHosts.
   ~Preparation();
 
-  // Begins; the previous generation is undone first. Answered once through
-  // `done`, unless undone or superseded before. `network`: which settings of
-  // the network plan the command gets.
+  // Begins to prepare `world` after undoing the previous generation. `done` is
+  // called once, unless Undo or another Prepare comes first. `network`: which
+  // settings of the network plan the command gets.
   void Prepare(const v1::World& world, uint32_t node_rank,
                const NetworkOptions& network);
 
-  // Gives the port back and ends the minting child of that generation.
+  // Releases the port of that generation and ends its minting child.
   void Undo(uint64_t generation);
 
-  // Closes the held port, right before rank 0 is started on it. No effect on
-  // other nodes. The minting child lives until Undo or the next Prepare,
-  // because a NCCL root must outlive its check-ins.
+  // Closes the held port; called right before rank 0 is started on it. Has no
+  // effect if this node holds no port. The minting child runs until Undo or the
+  // next Prepare, because a NCCL root must outlive its check-ins.
   void ReleasePort(uint64_t generation);
 
-  // Removes this agent's hosts block. Blocks. Called once, at the end: undoes
-  // what is left; nothing can be prepared afterwards. Returns warnings.
+  // Undoes the current generation and removes this agent's hosts block. Blocks.
+  // Call it once, at the end: nothing can be prepared afterwards. Returns
+  // warnings.
   std::vector<std::string> RestoreHosts();
 
  private:

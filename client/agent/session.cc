@@ -68,7 +68,7 @@ class Session {
   const SystemUser* RankUser() const {
     return options_.rank_user ? &*options_.rank_user : nullptr;
   }
-  // `in_use`: ranks of an earlier world live on.
+  // `in_use`: ranks of an earlier world keep running on the service.
   bool EnsureRankService(bool in_use);
   // See RankService::Start.
   absl::Status StartRankService(const std::string& path, uint32_t attached);
@@ -81,19 +81,20 @@ class Session {
   void WriteNotice(const std::vector<RankIncarnation>& ranks, const char* kind,
                    absl::Duration deadline);
   v1::Hello FirstHello() const;
-  // Its port is part of the facts.
+  // Also sets the prober's port in the facts.
   std::unique_ptr<Prober> StartProber();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
-  // `network.facts`: the latest of this node.
+  // `network.facts` are the node's latest facts.
   AgentOptions options_;
-  v1::Facts told_;  // The facts that the daemon was told last.
+  v1::Facts told_;  // The facts that the daemon was sent last.
   AgentIncarnations incarnations_;
-  // Declared first, so that it outlives everything that posts to it.
+  // Declared before everything that posts to the inbox, so it outlives them.
   Inbox<LinkEvent> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
   RankFolders rank_folders_;
-  // Null: it could not be started, so no address of this node is proven.
+  // Null: it could not be started or --insecure is set. Then no address of this
+  // node is proven.
   const std::unique_ptr<Prober> prober_;
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
@@ -101,7 +102,7 @@ class Session {
   Processes processes_;
   StackDumps stack_dumps_;
   NodeChecks checks_;
-  // With --attach; outlives what listens on it.
+  // Set with --attach. It outlives the service that listens on the socket.
   std::unique_ptr<AttachSocket> attach_socket_;
   std::unique_ptr<RankService> rank_service_;
   const PollerKeepAlive poller_keep_alive_;
@@ -148,8 +149,8 @@ std::unique_ptr<Prober> Session::StartProber() {
   // --insecure: all nodes are on this machine, so none is probed.
   if (options_.trust.insecure) return nullptr;
   auto prober = Prober::Start(
-      // Addresses are read again before each probe: a removed one would make it
-      // fail.
+      // Gathers addresses again before each probe, because a probe of a removed
+      // address would fail.
       [this] {
         ChecksDone network;
         GatherNetwork(*network.report.mutable_facts());
@@ -190,8 +191,8 @@ AgentResult Session::Run() {
     }
   }
   link_.Close(kClosePatience);
-  // If the run has not ended, the node's next agent needs the lives to prove
-  // that these ranks are gone.
+  // If the run has not ended, the node's next agent needs the recorded
+  // incarnations to prove that these ranks are gone.
   if (result_->end.has_value()) folder_->ForgetIncarnations();
   for (const std::string& warning : preparation_.RestoreHosts()) {
     Warn(options_, warning);
@@ -230,7 +231,7 @@ void Session::Do(const Say& say) {
   link_.Send(std::move(message));
 }
 
-// Takes the facts that checks found; without checks, the network alone. Returns
+// Updates the facts from a report of checks, or of the network alone. Returns
 // whether the daemon must be told.
 bool Session::TakeFacts(v1::CheckReport& report) {
   v1::Facts& facts = options_.network.facts;
@@ -245,7 +246,7 @@ bool Session::AllTold() const {
          options_.network.facts.SerializeAsString();
 }
 
-// Facts that were found after the Hello and before the Welcome.
+// Sends facts that changed between the Hello and the Welcome.
 void Session::TellNewFacts() {
   if (AllTold()) return;
   ChecksDone changed;
@@ -256,8 +257,8 @@ void Session::TellNewFacts() {
 // --- Preparing and running --------------------------------------------------
 
 void Session::Do(const Prepare& prepare) {
-  // The next agent cannot end processes that this one has not started, so it
-  // must not prove that they are gone.
+  // With --attach the next agent cannot end processes that this agent has not
+  // started, so it must not prove that they are gone.
   if (!options_.attach) folder_->RecordIncarnation(incarnations_.nonce());
   preparation_.Prepare(prepare.world, prepare.node_rank, options_.network);
 }
@@ -268,7 +269,7 @@ void Session::Do(const Undo& undo) {
 }
 
 bool Session::EnsureRankService(bool in_use) {
-  // The socket went with the run folder, if a program has cleaned /tmp.
+  // The socket is missing if a program cleaned /tmp, with the run folder in it.
   const bool lost = access(folder_->socket().c_str(), F_OK) != 0;
   // Ranks that live on keep their connections.
   if (lost && !in_use) rank_service_.reset();
@@ -283,8 +284,8 @@ bool Session::EnsureRankService(bool in_use) {
 absl::Status Session::StartRankService(const std::string& path,
                                        uint32_t attached) {
   const auto post = [this](AgentEvent e) {
-    // The events are as few as the streams, and a lost event would not be
-    // repeated.
+    // Always posted: there are no more of these events than streams, and a lost
+    // event is not repeated.
     if (!std::holds_alternative<RankUnlinked>(e) &&
         !std::holds_alternative<RankEnded>(e) &&
         !std::holds_alternative<RanksGone>(e)) {
@@ -310,8 +311,8 @@ absl::Status Session::OpenSocket() {
   return started;
 }
 
-// The ranks have started or will start by themselves: they need no files, and
-// nothing is started.
+// Attached ranks run already or are started by others: they get no files, and
+// the agent starts no process for them.
 void Session::OpenToAttached(const StartRanks& start) {
   std::vector<uint32_t> waiting;
   for (const RankIncarnation& incarnation : start.waiting) {
@@ -319,7 +320,7 @@ void Session::OpenToAttached(const StartRanks& start) {
   }
   preparation_.ReleasePort(start.world.generation());
   // Starts the guard, which removes the agent's names from the hosts file if
-  // the agent is killed. It knows no rank, so it ends none.
+  // the agent is killed. The guard has no ranks here, so it ends none.
   const absl::Status guarded = processes_.Start(start.world.generation(), {});
   if (!guarded.ok()) Warn(options_, std::string(guarded.message()));
   const NetworkSettings network = SettingsFor(
@@ -359,7 +360,7 @@ void Session::Do(const StartRanks& start) {
     processes_.Rename(incarnation.local_rank,
                       me.first_rank() + incarnation.local_rank);
   }
-  // Its socket is in the run folder.
+  // The service's socket is in the run folder, so the folder must be there.
   if (wrote.ok() ? EnsureRankService(!waiting.empty())
                  : rank_service_ != nullptr) {
     rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
@@ -401,8 +402,8 @@ void Session::Do(const AbortRanks& abort) {
 
 void Session::Do(const StopRanks& stop) {
   if (options_.attach) return rank_service_->Stop(stop.ranks);
-  // The file is written before the signal, so that a rank that the signal wakes
-  // finds it.
+  // The file is written before the signal is sent, so that a rank that the
+  // signal wakes finds it.
   WriteNotice(stop.ranks, "stop", stop.grace);
   processes_.Stop(stop.ranks, stop.grace);
 }
@@ -421,7 +422,8 @@ void Session::Do(const LookAtRank& look) {
       rank_service_ == nullptr
           ? 0
           : rank_service_->AskWhere(look.generation, incarnation.local_rank);
-  // A process of another parent, perhaps of another container.
+  // An attached rank has another parent and may run in another container, so
+  // its stacks are not taken.
   if (options_.attach) return Post(RankLooked{incarnation, false, ""});
   stack_dumps_.Take(incarnation, processes_.SessionOf(incarnation), linked);
 }
@@ -480,7 +482,7 @@ void Session::Do(const Exit& exit) {
 }  // namespace
 
 AgentResult RunAgent(AgentOptions options) {
-  // Signals still end the process at this point: there is nothing to save yet.
+  // Signals still end the process here: there is nothing to restore yet.
   const SystemUser* user = options.rank_user ? &*options.rank_user : nullptr;
   auto folder = RunFolder::Make(
       VariableIn(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),

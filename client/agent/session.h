@@ -28,32 +28,33 @@ struct AgentOptions {
   std::vector<std::string> endpoints;
   // How the daemon proves its identity.
   Trust trust;
-  // The Hello without the facts, the incarnation and the swept incarnations;
-  // command_digest is included.
+  // The Hello without the facts, the incarnation and the swept nonces.
+  // command_digest is set.
   v1::Hello hello;
   // Empty with `attach`.
   std::vector<std::string> command;
-  // Ranks are processes that others start; they come by the socket. (--attach)
+  // Other processes start the ranks, which connect to the socket. (--attach)
   bool attach = false;
-  // The path of that socket; empty: one in the agent's own folder. (--socket)
+  // The path of the socket for attached ranks; empty: one in the agent's own
+  // folder. (--socket)
   std::string socket;
   // The agent's own environment, "NAME=value".
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);
   std::string hosts_file = "/etc/hosts";  // Empty: --no-hosts.
-  // Names that are written into it even if they mean another host elsewhere
-  // (--hosts-names).
+  // Node names that are always written to the hosts file, even if the resolver
+  // or another line of the file gives them another address (--hosts-names).
   std::vector<std::string> hosts_names;
   std::string log_dir;
   std::string nccl_library;
-  // Which settings of the network plan the command gets. `facts`: as gathered
-  // when the agent started.
+  // Which settings of the network plan the command gets. `network.facts`: the
+  // node's facts, gathered when the agent started.
   NetworkOptions network;
   // How facts are gathered again for the node's checks.
   NodeFactsOptions facts;
   bool output_to_stderr = false;
   int live_bell = -1;
-  // As whom ranks run (--rank-user); nullopt: as this process's user.
+  // The user as which ranks run (--rank-user); nullopt: this process's user.
   std::optional<SystemUser> rank_user;
   // This process is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;

@@ -14,7 +14,7 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
                             const RunFolder& folder) {
   NodeChecksOptions wanted{.run_folder = folder.path(),
                            .log_dir = options.log_dir};
-  // Those that the command sees, as in CheckNode.
+  // The GPUs that the command sees, as in CheckNode.
   wanted.gpus = options.network.facts.gpu_count();
   wanted.facts = options.facts;
   return wanted;
@@ -38,7 +38,8 @@ ProcessesOptions ForProcesses(const AgentOptions& options,
   wanted.user = options.rank_user;
   wanted.subreaper = options.subreaper;
   if (!options.hosts_file.empty()) {
-    // The guard that it starts leaves the working folder.
+    // The guard that Processes starts changes its working folder, so the path
+    // must be absolute.
     std::error_code failed;
     wanted.hosts_file =
         std::filesystem::absolute(options.hosts_file, failed).string();

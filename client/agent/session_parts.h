@@ -1,4 +1,4 @@
-// What the parts of a Session get of the agent's options.
+// The options of the parts of a Session, taken from the agent's options.
 //
 // Pure, except Warn, which calls the agent's `report`, and RemoveDeadHosts,
 // which writes the hosts file. Thread rule: that of the caller.
