@@ -13,11 +13,11 @@
 namespace rollcall {
 namespace {
 
-// The daemon's own bound (admission) is slightly higher.
+// The daemon's own limit (admission) is slightly higher.
 constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 
-// If the loop runs later than this, it was delayed and perhaps its ranks with
-// it. The delay is not held against the ranks.
+// If the loop runs later than this, the process was delayed, and perhaps its
+// ranks too. The delay is then added to the ranks' deadlines.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 
 }  // namespace
@@ -42,7 +42,8 @@ std::vector<AgentAction> Agent::Start() {
 
 std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
   CHECK_GE(now, now_);  // The shell broke its promise: our bug, not an input.
-  // Since the last step: events handled in one pass were delayed once.
+  // Only the delay since the last step: events that one pass of the loop
+  // handles were delayed once.
   const absl::Duration late = now - std::max(NextDeadline(), now_);
   now_ = now;
   actions_.clear();
@@ -120,8 +121,8 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
     text = waiting.reason().empty()
                ? "spare: all seats are taken; waiting for one"
                : absl::StrCat("spare: ", waiting.reason());
-    // Other members run this world; the ranks that wait here have no place in
-    // it.
+    // Other members run this world, so the ranks that wait here have no place
+    // in it.
     if (!running_.has_value() && !preparing_.has_value()) {
       Stop(limits_.stop_grace);
     }
@@ -143,8 +144,8 @@ void Agent::OnWaiting(const v1::Waiting& waiting) {
 }
 
 void Agent::On(const LeaveAsked& leave) {
-  // A signal to the whole node reaches its ranks and its agent: that is one
-  // request.
+  // A signal to the whole node reaches both its ranks and its agent; the two
+  // count as one request.
   if (std::exchange(leave_.by_rank, false) &&
       linger_until_ == absl::InfiniteFuture()) {
     leave_.signal = leave.signal;
@@ -163,8 +164,8 @@ void Agent::On(const LeaveAsked& leave) {
   if (link_ != Link::kAttending) {
     return Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
   }
-  // Time for the ranks to reach a boundary, for the stop of those ranks, and
-  // for the daemon to hear of both.
+  // Time for the ranks to reach a boundary, for stopping them, and for the
+  // daemon to learn of both.
   leave_.until = now_ + limits_.notice_time + limits_.stop_grace +
                  limits_.lease + absl::Seconds(2);
   SayLeaving();
@@ -173,7 +174,7 @@ void Agent::On(const LeaveAsked& leave) {
 void Agent::SayLeaving() {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(absl::StrCat("signal ", leave_.signal));
-  // The daemon may have any setting for this; the bound keeps it valid.
+  // The daemon may have set any notice time; the clamp keeps the message valid.
   ToProto(std::clamp(limits_.notice_time, absl::ZeroDuration(), kDeadlineMax),
           message.mutable_leaving()->mutable_deadline());
   Tell(std::move(message));
@@ -219,12 +220,12 @@ void Agent::OnEnd(const v1::End& end) {
     Stop(absl::ZeroDuration());
   }
   if (exit_.has_value() && exit_->end.has_value()) {
-    // It may say that the job lingers no longer.
+    // A second End may report that the job no longer lingers.
     if (!end.has_linger()) EndLinger();
     return;
   }
   exit_.reset();
-  // After Ctrl-C the exit code is what shells expect.
+  // After Ctrl-C the exit code is 130, which shells expect.
   const bool interrupted =
       leave_.signal == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
@@ -243,7 +244,7 @@ void Agent::OnEnd(const v1::End& end) {
                                           ", or until a signal arrives"));
 }
 
-// Ranks that were left alone get their grace.
+// Stops the ranks that were kept, with their grace period.
 void Agent::EndLinger() {
   if (linger_until_ == absl::InfiniteFuture()) return;
   linger_until_ = absl::InfiniteFuture();
@@ -273,8 +274,8 @@ void Agent::MaybeExit() {
 }
 
 void Agent::Tell(v1::AgentMessage message) {
-  // Without a stream nothing is lost: the next Hello contains it, or it is sent
-  // again after that.
+  // Without a stream the message is dropped, and nothing is lost: the next
+  // Hello contains it, or it is sent again after the next Welcome.
   if (link_ == Link::kAttending) actions_.push_back(Say{std::move(message)});
 }
 

@@ -1,4 +1,4 @@
-// Agent: what one node does in a run, as a value that is stepped.
+// Agent: what one node does in a run, as a value that takes events (Step).
 //
 // The counterpart of daemon/core/job: it attends, prepares for proposals,
 // starts and stops ranks, and ends. It does no I/O, reads no clock, draws no
@@ -8,13 +8,13 @@
 // Thread rule: one thread at a time.
 //
 // Invariants:
-//   1. It never acts on a generation older than one it has seen.
-//   2. It says Prepared(g), and Stopped(g), only when no rank lives here but
-//      linked ones that have torn their communicator down and wait.
-//   3. Ranks of g are started, and those that wait are given its world, once,
-//      after Commit(g), and only if Prepared(g) was said.
-//   4. Exit comes last, and only when no rank lives. A rank that the agent did
-//      not start delays it by its grace at most.
+//   1. It never acts on a generation older than one that it has seen.
+//   2. It sends Prepared(g) and Stopped(g) only when the only ranks left here
+//      are linked ones that have torn their communicator down and wait.
+//   3. It starts the ranks of g, and gives the world of g to ranks that wait,
+//      once: after Commit(g), and only if it has sent Prepared(g).
+//   4. Exit is the last action, and comes only when no rank is left. A rank
+//      that the agent did not start delays it by its grace period at most.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 
@@ -55,12 +55,12 @@ class Agent {
   // Applies one event. `now` never goes backwards. Never blocks, never fails.
   std::vector<AgentAction> Step(const AgentEvent& event, absl::Time now);
 
-  // The time at which the next AgentTick is due at the latest.
+  // The latest time at which the next AgentTick is due.
   absl::Time NextDeadline() const;
 
  private:
   enum class Link {
-    kDown,      // Until redial_.dial_at().
+    kDown,      // No stream; dials at redial_.dial_at().
     kDialing,   // Dial is under way, or Hello awaits its Welcome.
     kAttending  // Welcomed.
   };
@@ -75,12 +75,12 @@ class Agent {
     // Prepared was sent at least once. `said` is reset when it must be sent
     // again.
     bool promised = false;
-    // `world_commit` is set: committed, but a rank that was to wait has ended.
-    // The start waits until what that rank left is gone.
+    // `world_commit` is set: committed, but a rank that waited has ended. The
+    // start waits until the descendants of that rank are gone.
     std::string world_commit_bytes;
     std::string proof;
     std::optional<v1::WorldCommit> world_commit;
-    // The latest notice that arrived in between.
+    // The latest notice that arrived between the Commit and the start.
     std::optional<v1::Notice> notice;
   };
 
@@ -94,14 +94,14 @@ class Agent {
     std::string proof;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
-    std::optional<v1::Pace> pace;  // Of rank 0, if it runs here.
+    std::optional<v1::Pace> pace;  // The pace of rank 0, if rank 0 runs here.
   };
 
   // A rank that makes no progress, and what is known of it so far.
   struct Stall {
     v1::RankStalled message;
-    // The rank's own answer is awaited until then; infinite: it is known or
-    // given up.
+    // The deadline for the rank's own answer; infinite: it has answered or is
+    // no longer awaited.
     absl::Time answer_by = absl::InfiniteFuture();
     bool looked = false;
     bool said = false;  // Sent on this stream.
@@ -109,10 +109,10 @@ class Agent {
     bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
   };
 
-  // A rank's process, from its start until what it left is swept. With
-  // `attach`: a rank of a world, whether its process has attached or not.
+  // A rank's process, from its start until its descendants are swept. With
+  // `attach`: a rank of a world, whether a process has attached for it or not.
   struct RankProcess {
-    uint64_t born = 0;  // The generation that it was started for.
+    uint64_t born = 0;  // The generation for which it was started.
     bool ended = false;
     bool linked = false;
     bool elastic = false;
@@ -129,8 +129,8 @@ class Agent {
     std::optional<v1::RankState> waits;
     // Its highest step in the running generation.
     uint64_t step = 0;
-    // The rank counts as stalled if it makes no progress until then; infinite:
-    // no progress is expected of it.
+    // The time at which the rank counts as stalled if it makes no progress;
+    // infinite: no progress is expected of it.
     absl::Time hangs_at = absl::InfiniteFuture();
     std::optional<Stall> stall;
   };
@@ -140,31 +140,32 @@ class Agent {
     uint64_t number = 0;
     // Plain ranks are killed at this time.
     absl::Time kill_at = absl::InfiniteFuture();
-    bool over = false;  // They were killed.
+    bool over = false;  // The plain ranks were killed.
     bool said = false;  // NoticeSeen was sent.
   };
 
   // Which ranks survive the end of a generation.
   enum class Keep { kElastic, kNobody };
 
-  // From Welcome.
+  // The credential that the daemon issued in Welcome or NewCredential.
   struct Credential {
     std::string bytes;         // Empty: none.
-    uint64_t incarnation = 0;  // For which it was issued.
+    uint64_t incarnation = 0;  // The one for which it was issued.
   };
 
-  // The end of a generation that is to be said once no rank lives here.
+  // The ended generation for which Stopped is to be sent once no rank is left
+  // here except those that wait.
   struct ToSay {
     uint64_t generation = 0;  // 0: none.
-    bool said = false;        // On this stream.
+    bool said = false;        // It was sent on this stream.
   };
 
   // The request that this node leaves.
   struct LeaveRequest {
     int signal = 0;  // 0: there was none.
-    // A linked rank asked, and no signal reached the agent yet.
+    // A linked rank asked for it, and no signal has reached the agent yet.
     bool by_rank = false;
-    // The daemon has time to act on it until then.
+    // The agent waits until then for the daemon to act on the request.
     absl::Time until = absl::InfiniteFuture();
   };
 
@@ -210,7 +211,7 @@ class Agent {
   void Refused(const StreamDown& down);
   void AttendAgain(uint64_t incarnation, const std::string& why);
   void AttendOtherRun(uint64_t incarnation);
-  // The agent was in a world that was committed.
+  // The agent has been in a committed world.
   bool HasRun() const { return running_.has_value() || ended_generation_ > 0; }
   v1::ResumeState ResumeStateNow() const;
   void SayExits();
@@ -223,12 +224,13 @@ class Agent {
   void DropPreparation();
   std::optional<uint32_t> LostSource() const;
   void StartIfSettled();
-  // No rank lives here except those that wait for a world.
+  // No rank is left here except those that wait for a world.
   bool Settled() const;
   RankProcess* Find(uint64_t born, uint32_t local_rank);
   // Finds a linked rank of the running generation; null: there is none.
   RankProcess* Attending(uint64_t generation, uint32_t local_rank);
-  // Whether this rank's end was ordered by the agent and need not be reported.
+  // Whether the agent ended this rank itself, so that its end need not be
+  // reported.
   bool OnOrder(const RankProcess& rank, const RankEnded& ended) const;
   void SayExited(const RankProcess& rank, const RankEnded& ended);
   // The watchdog (agent_hang.cc).
@@ -292,14 +294,14 @@ class Agent {
   std::map<uint32_t, RankProcess> rank_processes_;
   RankStarts starts_;
   std::optional<Notice> notice_;
-  // A notice said that this node leaves.
+  // A notice named this node as one that leaves.
   bool drained_ = false;
   ToSay stopped_;
   NodeExchanges exchanges_;
   NodeStore store_;
 
   const int preempt_signal_;
-  // The agent starts no rank and can kill none.
+  // The agent starts no rank and cannot kill one.
   const bool attach_;
   LeaveRequest leave_;
   std::optional<Exit> exit_;

@@ -1,5 +1,5 @@
-// Events and actions of the Agent value (agent.h): what the shell passes in,
-// and what it has to carry out, in order.
+// Events and actions of Agent (agent.h). Events are what the shell passes in;
+// actions are what it carries out, in order.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
 
@@ -16,8 +16,8 @@
 
 namespace rollcall {
 
-// One life of a local rank: the process that was started for `generation`. A
-// linked rank keeps it over later generations.
+// One process of a local rank: the one that was started for `generation`. A
+// linked rank keeps this incarnation in later generations.
 struct RankIncarnation {
   uint64_t generation = 0;
   uint32_t local_rank = 0;
@@ -35,13 +35,15 @@ struct StreamUp {};
 struct StreamDown {
   absl::Status status;
   std::optional<v1::Refusal> refusal;
-  // The server that answered is not the daemon: another certificate or secret.
+  // The server that answered is not the daemon: it has another certificate or
+  // secret.
   bool other_daemon = false;
-  // The endpoint that was dialled; empty: none.
+  // The endpoint that was dialed; empty: none.
   std::string endpoint;
   // Uniform in [0, 1), for the jitter of the next delay.
   double jitter = 0.5;
-  // From a fresh nonce, never 0. Used if the agent needs a new incarnation.
+  // Derived from a fresh nonce, never 0. Used if the agent needs a new
+  // incarnation.
   uint64_t fresh_incarnation = 1;
 };
 
@@ -66,8 +68,7 @@ struct PreparationFailed {
 
 // A rank's process has ended and been reaped.
 struct RankEnded {
-  uint64_t generation;  // The generation that it was started for: see
-                        // RankIncarnation.
+  uint64_t generation;  // For which it was started: see RankIncarnation.
   uint32_t local_rank = 0;
   int code = 0;
   int signal = 0;
@@ -78,35 +79,35 @@ struct RankEnded {
   bool started_again = false;  // See v1::RankExited.
 };
 
-// The answer to StopRanks: these ranks have ended and none of their descendants
-// is left. Also sent unasked once the last rank has ended and was swept.
+// The answer to StopRanks: these ranks have ended and no descendant of them is
+// left. Also sent without StopRanks when all ranks have ended and are swept.
 struct RanksGone {
   std::vector<RankIncarnation> ranks;
 };
 
-// A linked rank attends, in the world of `generation`.
+// A linked rank attends the world of `generation`.
 struct RankAttended {
   uint64_t generation;
   uint32_t local_rank;
   bool elastic = false;
 };
 
-// The rank's connection has ended and no newer one replaced it. From now on it
-// is treated as a plain rank.
+// The rank's connection has ended and no newer one replaced it. From now on the
+// rank is treated as a plain rank.
 struct RankUnlinked {
   uint32_t local_rank;
 };
 
-// A process attaches for a local rank whose process is still connected
-// (--attach). It gets no world before that one has gone.
+// A second process attaches for a local rank whose process is still connected
+// (--attach). It gets no world before the first process has gone.
 struct RankDoubled {
   uint32_t local_rank;
-  // As the two processes gave them.
+  // The pids that the two processes sent.
   int32_t pid = 0;
   int32_t connected_pid = 0;
 };
 
-// Answer to AbortRanks: the rank has torn its communicator down and waits.
+// The answer to AbortRanks: the rank has torn its communicator down and waits.
 struct RankWaits {
   uint64_t generation;
   uint32_t local_rank;
@@ -114,7 +115,7 @@ struct RankWaits {
   bool whole_state = false;
 };
 
-// The rank stands at the boundary that a notice asked for.
+// The rank has stopped at the boundary that a notice asked for.
 struct RankAtBoundary {
   uint64_t generation;
   uint32_t local_rank;
@@ -128,22 +129,22 @@ struct RankExchanged {
   std::string value;
 };
 
-// A linked rank has an operation on the store (v1::RankStore).
+// A linked rank asks for an operation on the store (v1::RankStore).
 struct RankAsksStore {
   uint64_t generation;
-  // Of the answer; each is used once.
+  // Identifies the answer (AnswerStore); each ticket is used once.
   uint64_t ticket;
   v1::StoreOperation operation;
 };
 
-// The ranks that asked wait no longer.
+// The ranks that asked with these tickets no longer wait.
 struct StoreCancelled {
   std::vector<uint64_t> tickets;
 };
 
-// A rank has published a step or touched its progress file. `step` is its
-// highest so far; `pace` is set if this is the node's first rank and it
-// published one.
+// A rank has published a step or changed its progress file. `step`: its highest
+// step so far. `pace`: set if the rank is the node's first and has published a
+// pace.
 struct RankProgressed {
   uint64_t generation;
   uint64_t step;
@@ -151,8 +152,8 @@ struct RankProgressed {
   std::optional<v1::Pace> pace = std::nullopt;
 };
 
-// A linked rank's answer to LookAtRank: the collectives that it has entered and
-// left, if it counts them.
+// A linked rank's answer to LookAtRank. The collectives that it has entered and
+// left are set if it counts them.
 struct RankIsHere {
   uint64_t generation;
   uint32_t local_rank;
@@ -160,8 +161,8 @@ struct RankIsHere {
   std::optional<uint64_t> collective_left;
 };
 
-// The answer to LookAtRank about the rank's processes. Their stacks are in its
-// log.
+// The answer to LookAtRank about the rank's processes, whose stacks were
+// written to the rank's log.
 struct RankLooked {
   RankIncarnation incarnation;
   bool stopped = false;
@@ -169,14 +170,14 @@ struct RankLooked {
   v1::NcclPlace nccl = v1::NCCL_PLACE_UNSPECIFIED;
 };
 
-// The agent is asked to leave: SIGTERM, SIGUSR1 or SIGINT. The second time it
-// leaves at once.
+// A signal asks the agent to leave: SIGTERM, SIGUSR1 or SIGINT. At the second
+// one the agent leaves at once.
 struct LeaveAsked {
   int signal;
 };
 
-// A linked rank got a signal that asks it to leave: the whole node leaves.
-// Counts once.
+// A linked rank got a signal that asks it to leave, so the whole node leaves.
+// Only the first of these counts.
 struct RankAskedToLeave {
   uint32_t local_rank;
 };
@@ -208,52 +209,53 @@ using AgentEvent =
 
 // --- Actions ----------------------------------------------------------------
 
-// Open a stream to the daemon; names are resolved again. Answered by StreamUp
-// or StreamDown. At most one dial is under way.
+// Opens a stream to the daemon and resolves host names again. Answered by
+// StreamUp or StreamDown. At most one dial is in progress.
 struct Dial {};
 
 struct Say {
   v1::AgentMessage message;
 };
 
-// Get this node ready for a generation: port (node rank 0), hosts file, world
-// files, NCCL ids (node rank 0). Answered by PreparationDone or
-// PreparationFailed with the same generation.
+// Gets this node ready for a generation: hosts file, and on node rank 0 the
+// port and the NCCL ids. Answered by PreparationDone or PreparationFailed with
+// the same generation.
 struct Prepare {
   v1::World world;
   uint32_t node_rank;
 };
 
-// Undo what Prepare did (port, ids, files). The hosts block stays until the
-// next Prepare replaces it or Exit removes it.
+// Undoes what Prepare did (port, ids) and removes the generation's files. The
+// hosts block stays until the next Prepare replaces it or Exit removes it.
 struct Undo {
   uint64_t generation;
 };
 
-// Gives the world to this node's ranks: ranks that wait get it on their stream,
-// the others are started as processes.
+// Gives the world to this node's ranks: ranks that wait get it on their
+// connection, the others are started as processes.
 struct StartRanks {
   v1::World world;
   v1::WorldCommit world_commit;
   uint32_t node_rank;
-  // Local ranks, in order: those to start. `fresh` and `waiting` together are
-  // all ranks of the node.
+  // Local ranks, in order. `fresh`: those to start. `waiting`: those that wait
+  // for the world. Together they are all ranks of the node.
   std::vector<uint32_t> fresh;
   std::vector<RankIncarnation> waiting;
 };
 
-// The generation has ended: linked ranks that wait for its keys get ABORTED,
-// and all linked ranks are told to tear down. Elastic ones answer with
-// RankWaits; the others are also stopped, by StopRanks.
+// The generation has ended. Linked ranks that wait for keys of this generation
+// get ABORTED, and all linked ranks are told to tear their communicator down.
+// Elastic ranks answer with RankWaits; the others are also stopped, by
+// StopRanks.
 struct AbortRanks {
   uint64_t generation;
   v1::ReasonCode code;
   std::string reason;
 };
 
-// Sends SIGTERM to each rank's process group and SIGKILL after `grace`, then
-// sweeps what they left. If repeated, the shorter grace counts. Ranks that the
-// agent did not start (--attach) are not signalled: they are gone once they
+// Sends SIGTERM to each rank's process group, SIGKILL after `grace`, then ends
+// the remaining descendants. If repeated, the shorter grace counts. Ranks that
+// the agent did not start (--attach) get no signal: they are gone once they
 // have answered the abort or their connection has ended.
 struct StopRanks {
   std::vector<RankIncarnation> ranks;
@@ -266,34 +268,35 @@ struct PassSignal {
   int signal;
 };
 
-// Linked ranks are told, including those that attend later in this generation,
-// and the notice file appears.
+// Tells linked ranks of a notice, also those that attend later in this
+// generation, and writes the notice file.
 struct TellNotice {
   v1::RankNotice notice;
   // Written into the notice file if the notice itself has no deadline.
   absl::Duration deadline;
 };
 
-// A rank has made no progress for long. A linked rank is asked where it is (it
-// may answer with RankIsHere). The stacks of all its processes are written to
-// its log (always answered by RankLooked).
+// A rank has made no progress for a long time. A linked rank is asked where it
+// is (it may answer with RankIsHere). The stacks of all its processes are
+// written to its log (always answered by RankLooked).
 struct LookAtRank {
   RankIncarnation incarnation;
   uint64_t generation;
 };
 
-// The node's own checks, between generations; answered by ChecksDone.
+// Runs the node's own checks, between generations; answered by ChecksDone.
 struct RunChecks {
   uint64_t request;
 };
 
-// Try to reach other nodes, and answer those that probe this one, until the
+// Tries to reach other nodes, and answers nodes that probe this one, until the
 // next RunProbe. Answered by ProbeDone if there are targets.
 struct RunProbe {
   v1::Probe probe;
 };
 
-// All values of a key, or the error, for the linked ranks that wait for it.
+// Gives all values of a key, or the error, to the linked ranks that wait for
+// it.
 struct AnswerExchange {
   v1::ExchangeOut exchange;
 };
@@ -304,24 +307,25 @@ struct AnswerStore {
   v1::StoreResult result;
 };
 
-// Linked ranks that still wait for keys of this generation, of an exchange or
-// of the store, get ABORTED.
+// Linked ranks that still wait for keys of this generation, in an exchange or
+// in the store, get ABORTED.
 struct FailRequests {
   uint64_t generation;
   std::string reason;
 };
 
-// For the user or the log: waiting (live line), or one state change.
+// A text for the user or the log: what is awaited (live line), or a state
+// change.
 struct Report {
-  // kUnreachable: why the daemon cannot be reached, see DialFailures.
-  // kSocket: the path of the socket to which ranks attach (--attach).
+  // kUnreachable: why the daemon cannot be reached (DialFailures). kSocket: the
+  // path of the socket to which ranks attach (--attach).
   enum class Kind { kState, kWaiting, kUnreachable, kSocket, kWarning, kError };
   Kind kind;
   std::string text;
 };
 
-// Restore the hosts file, remove the files and exit. `end` is set if the daemon
-// said how the run ended.
+// Restores the hosts file, removes the files and exits. `end` is set if the
+// daemon sent End.
 struct Exit {
   int code;
   std::string reason;

@@ -1,16 +1,17 @@
-// Agent: the watchdog. Which ranks make no progress, and what is reported of
+// Agent: the watchdog, which finds ranks that make no progress and reports
 // them.
 //
-// The clock of a rank starts when progress may be expected: for a rank that
-// attends as elastic, at the start of its world; for others, at their first
-// progress. The clock stops when the rank stands at a boundary, has ended, has
-// unlinked, or is between two worlds. The daemon decides which rank began a
-// hang, because all ranks of a world stall soon after one of them does.
+// The clock of a rank starts when progress may be expected: for an elastic rank
+// when it attends or gets a new world, for other ranks at their first progress.
+// The clock stops when the rank reaches a boundary, ends, unlinks, or is
+// between two worlds. The daemon decides which rank stalled first, because all
+// ranks of a world stall soon after one of them does.
 //
 // A rank that has neither linked nor published a step has another clock. It
-// starts at the rank's start, and only in worlds for which the daemon has said
-// that ranks of most nodes do so (RanksLink). Of a plain command no progress is
-// ever expected, and the node's other ranks are no evidence.
+// starts at the rank's start, and only in worlds for which the daemon has sent
+// RanksLink: ranks of over half of the nodes link or publish steps. No progress
+// is expected of a plain command that does neither, even if other ranks of this
+// node do.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -22,7 +23,8 @@
 
 namespace rollcall {
 
-// The rank has made progress, or progress may be expected from now on.
+// Starts the rank's clock: it has made progress, or progress may be expected
+// from now on.
 void Agent::Watch(uint32_t local_rank, RankProcess& rank) {
   Unwatch(local_rank, rank);
   if (limits_.hang_timeout <= absl::ZeroDuration() || exit_.has_value()) return;
@@ -34,7 +36,7 @@ bool Agent::ExpectsStarts() const {
          starts_.Expects(running_->generation, limits_);
 }
 
-// The rank was started and is expected to link or to publish a step.
+// Starts the clock of a rank that is expected to link or to publish a step.
 void Agent::WatchStart(RankProcess& rank) {
   if (!ExpectsStarts() || rank.begun || rank.ended || rank.stopping) return;
   rank.hangs_at = starts_.StalledAt(rank.started_at, limits_, now_);
@@ -72,8 +74,8 @@ void Agent::UnwatchAll() {
   for (auto& [local_rank, rank] : rank_processes_) Unwatch(local_rank, rank);
 }
 
-// A delayed loop has not read its ranks' messages; their clocks are moved by
-// the delay.
+// While the loop was delayed it read no messages of its ranks, so their
+// deadlines are moved by the delay.
 void Agent::Forgive(absl::Duration late) {
   for (auto& [local_rank, rank] : rank_processes_) {
     rank.hangs_at += late;
@@ -121,7 +123,7 @@ void Agent::On(const RankIsHere& here) {
   v1::RankStalled& message = rank->stall->message;
   message.set_answered(true);
   if (here.collective_entered.has_value()) {
-    // A program may count in any way; the agent must not fail because of it.
+    // A program may report any numbers; they must not make the message invalid.
     const uint64_t entered = *here.collective_entered;
     message.set_collective_entered(entered);
     if (here.collective_left.has_value()) {
@@ -177,8 +179,8 @@ void Agent::SayStalledIfKnown(uint32_t local_rank, RankProcess& rank) {
           "; its stacks are in its stderr"));
 }
 
-// Called for a new stream. A rank that has begun and has no first step may have
-// waited for the daemon all the time, so its clock starts again.
+// Called for a new stream. A rank that has begun and has published no step may
+// have waited for the daemon all the time, so its clock starts again.
 void Agent::SayStallsAgain() {
   for (auto& [local_rank, rank] : rank_processes_) {
     if (rank.stall.has_value()) rank.stall->said = false;
@@ -190,7 +192,8 @@ void Agent::SayStallsAgain() {
   }
 }
 
-// This rank is to blame and no longer answers, so it gets no grace.
+// Kills the rank that the daemon blames. It does not respond, so it gets no
+// grace period.
 void Agent::KillTheHung(uint32_t local_rank) {
   const auto at = rank_processes_.find(local_rank);
   if (at == rank_processes_.end() || at->second.ended) return;

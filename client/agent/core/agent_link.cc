@@ -93,7 +93,8 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (leave_.signal != 0) SayLeaving();
 }
 
-// A Hello does not contain exits, and a restarted daemon knows of none.
+// Sends the exits again: a Hello does not contain them, and a restarted daemon
+// does not know them.
 void Agent::SayExits() {
   if (!running_.has_value()) return;
   for (const v1::RankExited& exited : running_->exits) {
@@ -138,7 +139,8 @@ void Agent::Refused(const StreamDown& down) {
       return Tell(std::move(news));
     }
     case v1::REFUSAL_CODE_CREDENTIAL:
-      // A daemon that lost its key accepts the token again.
+      // A daemon that lost its key rejects the credential; the agent's token
+      // may still be valid, so the agent tries it.
       if (credential_.bytes.empty()) return Leave(kExitRefused, why);
       credential_ = {};
       return;
@@ -149,7 +151,8 @@ void Agent::Refused(const StreamDown& down) {
     case v1::REFUSAL_CODE_ROLE:
     case v1::REFUSAL_CODE_OTHER_JOB:
       return Leave(kExitRefused, why);
-    // A drained node whose End was lost with the stream has finished.
+    // A drained node that is evicted has finished: its End was lost with the
+    // stream.
     case v1::REFUSAL_CODE_EVICTED:
       return Leave(drained_ ? 0 : kExitRefused, why);
     case v1::REFUSAL_CODE_SETTINGS:
@@ -165,8 +168,9 @@ void Agent::Refused(const StreamDown& down) {
     // endpoints.
     case v1::REFUSAL_CODE_NOT_LEADER:
       return redial_.SeekLeader(limits_);
-    // The job may be created later; a slow reader may catch up; the stream that
-    // was taken for the older one may have been the current one.
+    // NO_JOB: the job may be created later. SLOW: this agent may read fast
+    // enough on a new stream. REDIALED: the stream that the daemon took for the
+    // older one may have been the current one.
     case v1::REFUSAL_CODE_REDIALED:
     case v1::REFUSAL_CODE_NO_JOB:
     case v1::REFUSAL_CODE_SLOW:
@@ -194,12 +198,13 @@ void Agent::AttendAgain(uint64_t incarnation, const std::string& why) {
   refused_.reset();
   DropPreparation();
   EndGeneration(v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
-  // No world without this node needs to wait for its ranks any longer.
+  // The ranks are being stopped, and Stopped is to be sent: no world without
+  // this node then needs to wait for them.
   stopped_.generation = ended_generation_ > 0 ? generation_seen_ : 0;
 }
 
-// The daemon lost its journal before this agent was in a running world. It has
-// no state to continue, and the agent's token is still valid.
+// The daemon lost its journal before this agent was in a committed world. The
+// agent has no state to continue, and its token is still valid.
 void Agent::AttendOtherRun(uint64_t incarnation) {
   AttendAgain(incarnation, redial_.last_error());
   stopped_.generation = 0;

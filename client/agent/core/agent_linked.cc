@@ -1,4 +1,4 @@
-// Agent: linked ranks, which survive from world to world, and notices.
+// Agent: linked ranks, which keep running from world to world, and notices.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +27,7 @@ void Agent::On(const RankAttended& attended) {
     Tell(Report::Kind::kState,
          absl::StrCat("local rank ", attended.local_rank, " has attached"));
   }
-  // Ranks that are not elastic may need long before their first step.
+  // Ranks that are not elastic may need a long time before their first step.
   if (attended.elastic) Watch(attended.local_rank, *rank);
 }
 
@@ -36,10 +36,10 @@ void Agent::On(const RankUnlinked& unlinked) {
   if (at == rank_processes_.end()) return;
   RankProcess& rank = at->second;
   rank.linked = rank.elastic = false;
-  // It may need long after its last step.
+  // The rank may need a long time after its last step.
   Unwatch(unlinked.local_rank, rank);
   if (running_.has_value() || rank.ended || rank.stopping) return;
-  // No further world can reach it. Usually the process ends soon.
+  // No later world can reach the rank. Usually its process ends soon.
   if (rank.waits.has_value() && preparing_.has_value()) {
     preparing_->said = false;
   }
@@ -93,8 +93,8 @@ absl::Time Agent::NextLeftAlone() const {
   return next;
 }
 
-// An agent that ends forms no later world with these ranks, so it need not wait
-// for them. Between two worlds it does.
+// At the end of the agent there is no later world with these ranks, so it does
+// not wait for them. Between two worlds it waits.
 void Agent::LeaveTheUnendedAlone() {
   if (now_ < NextLeftAlone()) return;
   for (auto at = rank_processes_.begin(); at != rank_processes_.end();) {
@@ -146,10 +146,11 @@ void Agent::OnNotice(const v1::Notice& notice) {
        absl::StrCat("notice ", notice.notice(), ": ", notice.reason()));
   actions_.push_back(std::move(tell));
 
-  // Ranks that were signalled before are already stopping.
+  // Ranks that were signalled for an earlier notice are already stopping.
   std::vector<RankIncarnation> signalled;
   for (auto& [local_rank, rank] : rank_processes_) {
-    // A rank that attaches later in this generation is told then.
+    // With --attach, a rank that attaches later in this generation is told
+    // then.
     if (rank.ended || rank.elastic || attach_) continue;
     notice_->kill_at = now_ + deadline;
     if (rank.linked || std::exchange(rank.signalled, true)) continue;

@@ -1,4 +1,4 @@
-// Agent: what ranks do.
+// Agent: exits, progress and requests of ranks.
 #include <algorithm>
 #include <csignal>
 #include <optional>
@@ -27,8 +27,8 @@ void Agent::On(const RankEnded& ended) {
   rank->stall.reset();
   if (!on_order) SayExited(*rank, ended);
   if (running_.has_value()) return SayNoticeSeenIfThere();
-  // It waited or was about to wait; the generation in preparation continues
-  // without it.
+  // The rank waited or was about to wait. The generation in preparation
+  // continues without it.
   if (rank->waits.has_value() && preparing_.has_value()) {
     preparing_->said = false;
   }
@@ -40,8 +40,8 @@ void Agent::On(const RankEnded& ended) {
 
 bool Agent::OnOrder(const RankProcess& rank, const RankEnded& ended) const {
   if (running_.has_value()) return false;
-  // The agent stopped it. If another signal ended it first, the daemon still
-  // needs to know, because that may be the root cause.
+  // The agent was stopping the rank. If another signal ended it first, this may
+  // be the root cause, so the daemon must know.
   const bool foreign = ended.signal == SIGSEGV || ended.signal == SIGBUS ||
                        (ended.signal == SIGKILL && now_ < rank.kill_at);
   return !foreign;
@@ -60,10 +60,10 @@ void Agent::SayExited(const RankProcess& rank, const RankEnded& ended) {
   exited.set_gone(ended.gone);
   exited.set_started_again(ended.started_again);
   if (running_.has_value()) {
-    // A rank that its agent stops dies by SIGTERM as well as by SIGKILL.
+    // When the agent stops a rank, SIGTERM or SIGKILL ends it.
     exited.set_killed(rank.stopping && ended.signal != 0);
-    // Applies to any exit code: the rank was asked to end, and some save and
-    // exit 0.
+    // Set with any exit code: a rank that was asked to end may save its state
+    // and exit 0.
     exited.set_stopped_by_agent(rank.stopping || rank.signalled);
     if (running_->exits.size() >= running_->ranks) return;
     running_->exits.push_back(exited);
@@ -95,7 +95,7 @@ void Agent::On(const RankProgressed& progressed) {
   RankProcess* rank = Attending(progressed.generation, progressed.local_rank);
   if (rank == nullptr || rank->at_boundary) return;
   NoteBegun(progressed.local_rank, *rank);
-  // For a progress file, any change counts as progress.
+  // Any change of a progress file counts as progress.
   const bool grows = progressed.step > rank->step || !rank->linked;
   rank->step = std::max(rank->step, progressed.step);
   if (grows) Watch(progressed.local_rank, *rank);

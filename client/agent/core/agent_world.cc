@@ -21,8 +21,8 @@ const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   return nullptr;
 }
 
-// Returns the world if it belongs to this agent's run: its names are written to
-// files and environments.
+// Returns the world if it belongs to this agent's run. Otherwise an error: the
+// world's names are written to files and environments.
 absl::StatusOr<v1::World> OwnWorld(v1::World world,
                                    const v1::Proposal& proposal,
                                    const v1::Hello& hello) {
@@ -41,7 +41,8 @@ absl::StatusOr<v1::World> OwnWorld(v1::World world,
 void Agent::On(const FromDaemon& from) {
   const auto kind = from.message.kind_case();
   if (exit_.has_value() && kind != v1::DaemonMessage::kEnd) return;
-  // Text from users and other nodes is printed on this terminal.
+  // These messages contain text from users and other nodes, which is printed on
+  // this terminal.
   const bool wordy = kind == v1::DaemonMessage::kWaiting ||
                      kind == v1::DaemonMessage::kAbort ||
                      kind == v1::DaemonMessage::kNotice ||
@@ -88,7 +89,7 @@ void Agent::On(const FromDaemon& from) {
 }
 
 void Agent::OnProposal(const v1::Proposal& proposal) {
-  if (proposal.generation() <= generation_seen_) return;  // Fenced, or a retry.
+  if (proposal.generation() <= generation_seen_) return;  // Old or a retry.
   generation_seen_ = proposal.generation();
   absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
   if (world.ok()) world = OwnWorld(*std::move(world), proposal, hello_);
@@ -201,8 +202,8 @@ void Agent::OnCommit(const v1::Commit& commit) {
   StartIfSettled();
 }
 
-// The local rank that is the state source, if its process has ended since. A
-// new process in its place does not have the state.
+// The local rank that is the state source, if its process has ended since it
+// waited. A new process in its place does not have the state.
 std::optional<uint32_t> Agent::LostSource() const {
   const v1::WorldCommit& world_commit = *preparing_->world_commit;
   const v1::Member& me =
@@ -229,8 +230,8 @@ void Agent::StartIfSettled() {
     exited.set_local_rank(*lost);
     exited.set_code(1);
     exited.set_stderr_tail("the state source ended before its state was sent");
-    // After a redial the daemon sends the commit again and gets this answer
-    // again, until it ends the generation.
+    // If the agent redials, the daemon sends the commit again and gets this
+    // answer again, until it ends the generation.
     preparing_->world_commit.reset();
     return Tell(std::move(message));
   }
@@ -347,8 +348,8 @@ void Agent::Stop(absl::Duration grace, Keep keep) {
       }
     }
   }
-  // Ranks that were signalled have already used part of their grace, or all of
-  // it.
+  // Ranks that were signalled for a notice have already used part or all of
+  // their grace period.
   if (notice_.has_value()) {
     const absl::Duration left =
         std::clamp(notice_->kill_at - now_, absl::ZeroDuration(), grace);

@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// Of a process that ended without a word: none is known.
+// The exit code of a process that ended without reporting one.
 constexpr int kCodeUnknown = 1;
 
 }  // namespace

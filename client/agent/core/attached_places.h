@@ -1,17 +1,18 @@
 // AttachedPlaces: which local ranks of an agent that starts no ranks itself
 // (join --attach) have a process, and when such a rank counts as gone.
 //
-// A process enters a place in the world that runs if the place had no process
-// in it yet. Otherwise it waits as the newcomer of its place and enters in the
-// next world. A process that has gone leaves its place empty until then, so
-// that no world has two processes for one rank.
+// A process enters its place in the running world if no process has entered
+// that place in this world. Otherwise it waits as the newcomer of the place and
+// enters in the next world. A place whose process has gone stays empty until
+// the next world, so that no world has two processes for one rank.
 //
-// A process cannot be killed from here. A place is free for the next world once
+// The agent cannot kill such a process. A place is free for the next world once
 // its process has answered the abort, or its connection has ended: the kernel
-// closes the connection of a process that dies. So the connection of a process
-// that does not answer stays open, since its end is the only proof.
+// closes the connection of a process that dies. The agent keeps the connection
+// of a process that does not answer open, because its end is the only proof
+// that the process has died.
 //
-// Pure; one thread at a time. The caller knows the connections.
+// Pure; one thread at a time. The caller owns the connections.
 //
 // Invariant: a place has at most one process that was given a world.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_ATTACHED_PLACES_H_
@@ -34,33 +35,33 @@ class AttachedPlaces {
 
   uint32_t ranks() const { return static_cast<uint32_t>(places_.size()); }
 
-  // A world begins. Processes that are still in their places stay. Returns the
-  // local ranks whose newcomers enter.
+  // A world begins. Processes that are in their places stay. Returns the local
+  // ranks whose newcomers enter.
   std::vector<uint32_t> Open(uint64_t generation);
   // The world of `generation`, or an older one, has ended.
   void Close(uint64_t generation);
 
   // A process attaches for `local_rank` (less than ranks()). True: it enters
-  // the running world. False: it is the newcomer of its place, instead of an
-  // earlier one.
+  // the running world. False: it is now the newcomer of the place; an earlier
+  // newcomer is replaced.
   bool Arrive(uint32_t local_rank);
-  // The place has a process, which was given a world.
+  // The place has a process that was given a world.
   bool Lives(uint32_t local_rank) const { return places_[local_rank].lives; }
 
-  // The process has answered the abort of `generation`. True: the agent wants
-  // it gone; end its connection now.
+  // The process has answered the abort of `generation`. True: Stop was called
+  // for it, so the caller ends its connection now.
   bool Answered(uint32_t local_rank, uint64_t generation);
-  // The process ends by itself. Requires an exit code of at most 255.
+  // The process has reported how it ends. Requires an exit code of at most 255.
   void Finished(uint32_t local_rank, const v1::RankFinished& finished);
 
   struct Departure {
     RankEnded ended;
-    // The agent has waited for this.
+    // Set if Stop was called for this rank.
     std::optional<RanksGone> gone;
   };
-  // The connection of the process in this place has ended. `pid`: as the
-  // process gave it. `why`: with which status the agent ended it; OK: it did
-  // not.
+  // The connection of the process in this place has ended. `pid`: the pid that
+  // the process sent. `why`: the status with which the agent ended the
+  // connection; OK: the agent did not end it.
   Departure Leave(uint32_t local_rank, int32_t pid, const absl::Status& why);
   // The newcomer's connection has ended.
   void NewcomerLeft(uint32_t local_rank) {
@@ -68,16 +69,16 @@ class AttachedPlaces {
   }
 
   enum class Stopping {
-    kGone,    // It has no process, and gets none in this world.
-    kEndIt,   // It has answered the abort; end its connection now.
-    kAwaited  // Leave() says when it is gone.
+    kGone,    // The place has no process, and gets none in this world.
+    kEndIt,   // The process has answered the abort: end its connection.
+    kAwaited  // Leave() returns RanksGone when it is gone.
   };
-  // The agent wants this rank gone.
+  // Asks for the end of this rank.
   Stopping Stop(const RankIncarnation& rank);
 
  private:
   struct Place {
-    // A process has entered in the world that runs, or may no longer.
+    // A process has entered in the running world, or none may enter any more.
     bool taken = false;
     bool lives = false;
     uint64_t born = 0;  // The generation in which the process entered.

@@ -18,25 +18,27 @@ namespace rollcall {
 
 class DialFailures {
  public:
-  // Counts from `now` until a daemon welcomes the agent.
+  // Counts from `now`, the start of the agent, until a daemon welcomes it.
   explicit DialFailures(absl::Time now) : since_(now) {}
 
   // Lost: the stream has broken. LetIn: a daemon has welcomed the agent.
   void Lost(absl::Time now);
   void LetIn();
 
-  // An attempt at `endpoint` (empty: none was dialled) has ended with this
-  // reason. Returns whether to report it.
+  // An attempt at `endpoint` (empty: none was dialed) has ended with this
+  // reason. Returns whether to report the reason.
   bool Failed(const std::string& endpoint, const std::string& reason,
               absl::Time now);
 
-  // When to report that no attempt has even ended; InfiniteFuture: never.
+  // The time at which to report that no attempt has ended yet; InfiniteFuture:
+  // no report is due.
   absl::Time silent_until() const;
-  // It was reported at silent_until().
+  // That report was made.
   void SaidNothing(absl::Time now) { said_at_ = now; }
 
  private:
-  // InfiniteFuture: the agent is welcomed.
+  // The start or the break of the stream; InfiniteFuture: the agent is
+  // welcomed.
   absl::Time since_;
   absl::Time said_at_ = absl::InfinitePast();
   // The reason reported for each endpoint; at most kEndpointsMax.

@@ -1,11 +1,12 @@
-// EndpointRound: which of a daemon's endpoints is dialled next, and whether all
+// EndpointRound: which of a daemon's endpoints is dialed next, and whether all
 // of them belong to other services.
 //
 // A join string may name several addresses of one daemon, and on another
-// network one of them may belong to another server. That endpoint is skipped.
-// The agent gives up only when every endpoint was tried and at least one was
-// answered by another server. Once the daemon has welcomed the agent, another
-// server at its address (the port was free for a time) is retried.
+// network one of them may belong to another server. A failed endpoint is dialed
+// again in the next round. The agent gives up only when every endpoint was
+// tried and at least one was answered by another server. Once the daemon has
+// welcomed the agent, the agent no longer gives up: another server may use the
+// daemon's port for a time.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_ENDPOINT_ROUND_H_
@@ -25,8 +26,7 @@ class EndpointRound {
   // The index of the endpoint to dial; 0 if there is none.
   size_t Next();
   // The attempt that Next returned last has failed. `other_daemon`: the server
-  // that answered is not the daemon. Returns true if no endpoint is left to
-  // hope for.
+  // that answered is not the daemon. Returns true if the agent should give up.
   bool Failed(bool other_daemon);
   void Welcomed() { welcomed_ = true; }
   // How long the latest attempt may take to connect: 3 s in the first round, so

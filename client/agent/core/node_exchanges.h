@@ -1,9 +1,10 @@
-// NodeExchanges: the values that this node's ranks exchange with all others, in
-// the running world (RankExchange). The counterpart of daemon/core/exchange.h.
+// NodeExchanges: the values that this node's ranks exchange with all other
+// ranks of the running world (RankExchange). The counterpart of
+// daemon/core/exchange.h.
 //
-// A key is complete here when each rank of the node has given its value. The
-// values then go to the daemon, which answers with those of all ranks. Answers
-// are kept, because a restarted daemon has forgotten them.
+// A key is complete on this node when each rank of the node has given its
+// value. The values then go to the daemon, which answers with the values of all
+// ranks. The latest answers are kept, because a restarted daemon has lost them.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_NODE_EXCHANGES_H_
@@ -24,23 +25,24 @@ namespace rollcall {
 
 class NodeExchanges {
  public:
-  // A world runs; `first_rank`: the first of the node's `ranks` ranks.
+  // A world begins. `first_rank`: the first of the node's `ranks` ranks.
   void Begin(uint64_t generation, uint32_t first_rank, uint32_t ranks,
              int world_size);
   // The world has ended.
   void End() { *this = NodeExchanges(); }
 
-  // A rank of the running world gives a value. Nothing to do; or the answer for
-  // the ranks (an error names the key and what to do); or this node's values,
-  // for the daemon.
+  // A rank of the running world gives a value. Returns nothing; or the answer
+  // for the ranks (an error names the key and what to do); or this node's
+  // values, which go to the daemon.
   using Outcome = std::variant<std::monostate, AnswerExchange, v1::ExchangeIn>;
   Outcome Take(const RankExchanged& exchanged);
 
-  // The daemon's answer. nullopt: no rank waits for it.
+  // Takes the daemon's answer. nullopt: no rank waits for it.
   std::optional<AnswerExchange> Answer(const v1::ExchangeOut& exchange);
 
-  // What to send on a new stream: the complete keys without an answer, and
-  // those of the latest answers, because other nodes may lack theirs.
+  // What to send on a new stream: this node's values of the complete keys that
+  // have no answer, and of the latest answered keys, because other nodes may
+  // lack the answer.
   std::vector<v1::ExchangeIn> ToRepeat() const;
 
  private:
@@ -59,7 +61,7 @@ class NodeExchanges {
   uint32_t ranks_ = 0;
   int world_size_ = 0;
   std::map<std::string, Open> open_;
-  std::vector<v1::ExchangeOut> answered_;  // Ordered by time, the latest last.
+  std::vector<v1::ExchangeOut> answered_;  // Oldest first.
 };
 
 }  // namespace rollcall

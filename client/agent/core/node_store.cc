@@ -21,7 +21,7 @@ bool IsChange(v1::StoreKind kind) {
          kind != v1::STORE_KIND_NUM_KEYS;
 }
 
-// Bytes charged for an operation that waits.
+// The bytes that count for an operation that waits.
 size_t BytesOf(const v1::StoreOperation& what) {
   return what.key().size() + what.value().size() + what.expected().size() +
          Limits::store_key_overhead_bytes;
@@ -49,8 +49,8 @@ NodeStore::Outcome NodeStore::Begin(uint64_t generation) {
   const v1::StoreOut early = std::move(early_);
   *this = NodeStore();
   generation_ = generation;
-  // The daemon answers on the stream on which the Commit came. On a later one
-  // it sends a link first, and ignores earlier operations.
+  // The daemon answers on the stream on which the Commit came. On a later
+  // stream it sends a link first, and ignores operations before it.
   open_ = true;
   return early.generation() == generation ? Hear(early) : Outcome();
 }
@@ -130,7 +130,8 @@ void NodeStore::AskQueued(Outcome& outcome) {
 NodeStore::Outcome NodeStore::Cancel(const std::vector<uint64_t>& tickets) {
   Outcome outcome;
   for (const uint64_t ticket : tickets) {
-    // Others are answered soon, and the answer is dropped.
+    // Only waits are cancelled. Other operations are answered soon, and the
+    // caller drops the answer.
     const auto of = waits_by_ticket_.find(ticket);
     if (of == waits_by_ticket_.end()) continue;
     const auto at = waits_.find(of->second);
@@ -140,7 +141,8 @@ NodeStore::Outcome NodeStore::Cancel(const std::vector<uint64_t>& tickets) {
     std::erase(wait.later, ticket);
     if (!wait.tickets.empty() || !wait.later.empty()) continue;
     if (open_) {
-      // Under way until the daemon answers it, by this or by its value.
+      // The wait stays in asked_waits_ until the daemon answers it, with the
+      // cancellation or with its value.
       if (outcome.said.empty()) Message(outcome);
       outcome.said.back().add_cancelled(wait.operation);
     } else {
@@ -187,7 +189,7 @@ void NodeStore::SayAll(Outcome& outcome) {
   for (auto at = asked_waits_.begin(); at != asked_waits_.end();) {
     const auto wait = waits_.find(at->second);
     if (wait->second.tickets.empty() && wait->second.later.empty()) {
-      waits_.erase(wait);  // Cancelled on the stream before.
+      waits_.erase(wait);  // Cancelled on the previous stream.
       at = asked_waits_.erase(at);
       continue;
     }

@@ -1,17 +1,18 @@
-// NodeStore: this node's side of the generation's key-value store: what its
-// ranks have asked for and the daemon has not answered, and the records that
-// this agent keeps for the daemon. The counterpart of daemon/core/store.
+// NodeStore: this node's part of the generation's key-value store. It holds the
+// operations of its ranks that the daemon has not answered, and the records
+// that this agent keeps for the daemon. The counterpart of daemon/core/store.
 //
-// Changes of one key are asked for one after the other, so that the daemon can
-// tell one that is asked for again from a new one. A key that several ranks
-// wait for is asked for once; a rank that comes later waits for the next
-// answer, because the one under way may be older than what this rank has seen.
+// Changes of one key are sent one after the other, so that the daemon can
+// distinguish a repeated change from a new one. If several ranks wait for a
+// key, it is asked for once. A rank that starts to wait while the daemon is
+// asked waits for the next answer, because the current one may be older than
+// what this rank has already seen.
 //
-// After a break of the stream nothing is sent until the daemon opens the store
-// (StoreOut.link); then everything is sent again that has no answer.
+// After the stream has ended nothing is sent until the daemon opens the store
+// (StoreOut.link); then every operation without an answer is sent again.
 //
-// Bounded by limits.h: keys that are waited for, other operations under way,
-// bytes that wait here.
+// limits.h bounds the keys that ranks wait for, the other operations that were
+// sent, and the bytes that wait here.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_NODE_STORE_H_
@@ -38,31 +39,33 @@ class NodeStore {
     std::vector<AnswerStore> answers;
   };
 
-  // A world runs.
+  // A world begins.
   Outcome Begin(uint64_t generation);
-  // It has ended; the ranks are told elsewhere.
+  // The world has ended. The caller tells the ranks.
   void End();
   void StreamEnded();
 
-  // A rank of the running world asks.
+  // A rank of the running world asks for an operation.
   Outcome Take(const RankAsksStore& asks);
-  // Nobody waits for these any more.
+  // No rank waits for these any more.
   Outcome Cancel(const std::vector<uint64_t>& tickets);
-  // May be of a generation that does not run here yet.
+  // Takes a message of the daemon. It may belong to a generation that does not
+  // run here yet.
   Outcome Hear(const v1::StoreOut& out);
 
-  // Records that are kept.
+  // The number of records that are kept.
   size_t records() const { return records_.size(); }
 
  private:
-  // A key that ranks wait for, with its value or without.
+  // A key that ranks wait for, and whether they want its value (GET) or not
+  // (WAIT).
   using Awaited = std::pair<v1::StoreKind, std::string>;
   struct Wait {
     uint64_t operation = 0;
     std::vector<uint64_t> tickets;
-    std::vector<uint64_t> later;  // For the next answer.
+    std::vector<uint64_t> later;  // They wait for the next answer.
   };
-  // A change, or a question that is answered at once.
+  // A change, or a question that the daemon answers at once.
   struct Queued {
     v1::StoreOperation what;
     uint64_t ticket = 0;
@@ -87,20 +90,20 @@ class NodeStore {
   bool open_ = false;
   uint64_t link_ = 0;
   uint64_t received_ = 0;
-  // What came for a world that does not run here yet: `link` or `report`.
+  // The message of the next world, if it came early: `link` or `report`.
   v1::StoreOut early_;
 
   uint64_t last_operation_ = 0;
-  // Under way, by operation. Of waits: what is awaited.
+  // Operations that were sent, by number; for waits, what is awaited.
   std::map<uint64_t, Queued> asked_;
   std::map<uint64_t, Awaited> asked_waits_;
   std::map<Awaited, Wait> waits_;
   std::map<uint64_t, Awaited> waits_by_ticket_;
-  // To be asked once fewer are under way.
+  // Sent when fewer operations are in progress.
   std::deque<Queued> queue_;
-  // By key with a change under way or queued: the changes after it.
+  // For each key with a change that is sent or queued: the changes after it.
   std::map<std::string, std::deque<Queued>> changes_;
-  size_t bytes_ = 0;  // Of asked_, queue_ and changes_.
+  size_t bytes_ = 0;  // The bytes of asked_, queue_ and changes_.
 
   std::map<std::string, v1::StoreRecord> records_;
 };

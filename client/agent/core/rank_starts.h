@@ -1,9 +1,9 @@
 // RankStarts: whether the ranks of this node are expected to link or to publish
 // a step after their start, and how long that may take.
 //
-// They are in worlds for which the daemon has said (RanksLink) that ranks of
-// over half of the nodes do so. Of a plain command no progress is ever
-// expected.
+// They are expected to in worlds for which the daemon has sent RanksLink: ranks
+// of over half of the nodes link or publish steps. No progress is expected of a
+// plain command that does neither.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_RANK_STARTS_H_
@@ -26,10 +26,11 @@ class RankStarts {
   void Took(absl::Duration took) {
     took_ = std::max(took, took_.value_or(took));
   }
-  // The longest of these times in this run; unset: no rank has done either.
+  // The longest of these times in this agent's life; unset: no rank has linked
+  // or published a step.
   const std::optional<absl::Duration>& took() const { return took_; }
 
-  // The daemon's word. Returns false if it is a repetition, which restarts no
+  // Takes RanksLink. Returns false if it is a repetition, which restarts no
   // clock.
   bool Take(const v1::RanksLink& link) {
     if (link_.has_value() && link_->generation() == link.generation()) {
@@ -41,7 +42,7 @@ class RankStarts {
   // The agent attends another run.
   void Forget() { link_.reset(); }
 
-  // `--hang-timeout 0` switches off this clock too.
+  // `--hang-timeout 0` disables this check too.
   bool Expects(uint64_t generation, const Limits& limits) const {
     return link_.has_value() &&
            (link_->generation() == 0 || link_->generation() == generation) &&
@@ -52,9 +53,10 @@ class RankStarts {
     return HasTimeout() ? FromProto(link_->start_timeout())
                         : limits.start_timeout;
   }
-  // When a rank that started at `started_at` counts as stalled. Requires
-  // Expects(). An older daemon sends no timeout, so that the time which starts
-  // took is not part of it: the clock then starts now.
+  // The time at which a rank that started at `started_at` counts as stalled.
+  // Requires Expects(). An older daemon sends no timeout. The local timeout
+  // does not include the time that the starts of other ranks took, so it counts
+  // from `now`.
   absl::Time StalledAt(absl::Time started_at, const Limits& limits,
                        absl::Time now) const {
     return std::max(now, (HasTimeout() ? started_at : now) + Timeout(limits));

@@ -26,8 +26,8 @@ class Redial {
   void Welcomed();
   bool welcomed() const { return welcomed_; }  // Since the agent started.
 
-  // A stream or an attempt has ended. `attended`: the agent was welcomed on it,
-  // so from now on it redials for daemon_grace.
+  // A stream or an attempt has ended. `attended`: the agent was welcomed on
+  // this stream, so from now on it redials for daemon_grace.
   void Ended(const StreamDown& down, bool attended, const Limits& limits,
              absl::Time now);
   // Why the latest stream or attempt ended; printable.
@@ -35,7 +35,7 @@ class Redial {
 
   // Sets the time of the next dial. `jitter` is uniform in [0, 1).
   void Schedule(double jitter, const Limits& limits, absl::Time now);
-  // A standby daemon has answered: the leader is dialled soon.
+  // A standby daemon has answered, so the leader is dialed soon.
   void SeekLeader(const Limits& limits);
   absl::Time dial_at() const { return dial_at_; }
 
@@ -43,8 +43,8 @@ class Redial {
   std::string GiveUpReason() const;
 
   // Another agent has this agent's name. It may be this node's previous agent,
-  // whose lease still runs. Returns whether to try on; `news`: the first time,
-  // what to report.
+  // whose lease has not ended yet. Returns whether to keep trying. `news`: what
+  // to report, set at the first call.
   bool AwaitName(const Limits& limits, absl::Time now,
                  std::optional<Report>& news);
 
@@ -54,7 +54,7 @@ class Redial {
   std::optional<Report> TurnedAway(const StreamDown& down,
                                    const Limits& limits);
   std::optional<Report> Unreachable(const StreamDown& down, absl::Time now);
-  // What to report if not even an attempt has ended; due at silent_until().
+  // What to report if no attempt has ended yet; due at silent_until().
   std::optional<Report> Silence(absl::Time now);
   absl::Time silent_until() const { return failures_.silent_until(); }
 
@@ -66,7 +66,7 @@ class Redial {
   absl::Time give_up_at_;
   bool welcomed_ = false;
   std::string last_error_;
-  // Why the daemon itself last ended the stream of an attending agent.
+  // Why the daemon last ended the stream of an attending agent.
   std::string turned_away_;
   DialFailures failures_;
   absl::Time name_taken_until_ = absl::InfiniteFuture();
