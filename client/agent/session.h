@@ -71,9 +71,9 @@ struct AgentResult {
   std::optional<v1::End> end;
 };
 
-// Attends the job until its end. Installs handlers for SIGTERM, SIGINT and
-// SIGUSR1 while it runs. Returns when all ranks are gone and the hosts file is
-// restored.
+// Attends the job until its end. Installs handlers for SIGTERM, SIGINT,
+// SIGUSR1, SIGHUP and SIGUSR2 while it runs. Returns when all ranks are gone
+// and the hosts file is restored.
 AgentResult RunAgent(AgentOptions options);
 
 }  // namespace rollcall

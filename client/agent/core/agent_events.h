@@ -170,8 +170,8 @@ struct RankLooked {
   v1::NcclPlace nccl = v1::NCCL_PLACE_UNSPECIFIED;
 };
 
-// A signal asks the agent to leave: SIGTERM, SIGUSR1 or SIGINT. At the second
-// one the agent leaves at once.
+// A signal asks the agent to leave: SIGTERM, SIGUSR1, SIGINT or SIGHUP. At the
+// second one the agent leaves at once.
 struct LeaveAsked {
   int signal;
 };

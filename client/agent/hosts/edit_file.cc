@@ -118,12 +118,12 @@ bool IsMountPoint(const std::string& path) {
   if (statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, 0, &status) != 0) {
     return false;
   }
-  // Since Linux 5.8; on older kernels the rename fails with EBUSY.
+  // Known since Linux 5.8. On an older kernel the rename fails with EBUSY.
   constexpr uint64_t kMountRoot = 0x2000;
   return (status.stx_attributes_mask & status.stx_attributes & kMountRoot) != 0;
 }
 
-// Security labels and access lists; best effort, like cp -p.
+// Copies security labels and access lists. Errors are ignored, as by cp -p.
 void CopyAttributes(const std::string& from, int to) {
   char names[4096];
   const ssize_t size = listxattr(from.c_str(), names, sizeof(names));
@@ -134,7 +134,7 @@ void CopyAttributes(const std::string& from, int to) {
   }
 }
 
-// Why this way of writing does not work here; nullopt: it worked.
+// The errno of a way of writing that does not work here; nullopt: it worked.
 using Errno = std::optional<int>;
 
 // Fills the new file and copies mode, owner and attributes of the old one.
@@ -162,8 +162,8 @@ Errno StoreByRename(const std::string& path, const Snapshot& before,
   const size_t slash = path.rfind('/');
   const std::string temporary = absl::StrCat(
       path.substr(0, slash + 1), ".", path.substr(slash + 1), ".rollcall-new");
-  // Left by an earlier process; this process holds the lock, so no other one
-  // writes it.
+  // An earlier process may have left this file. No other process writes it now,
+  // because this process holds the lock.
   unlink(temporary.c_str());
   const Fd fd(open(temporary.c_str(),
                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -200,7 +200,8 @@ Errno StoreInPlace(const std::string& path, const Snapshot& before,
   if (!Unchanged(path, before)) return ESTALE;
   WriteNote(note_path, {before.text, text});
   const Errno error = Overwrite(fd.get(), text);
-  // The disk is full: the shorter old text still has its blocks allocated.
+  // After an error (a full disk) the old text is written back; the file still
+  // has the disk blocks for it.
   const bool settled =
       !error.has_value() || !Overwrite(fd.get(), before.text).has_value();
   if (settled) unlink(note_path.c_str());
@@ -221,9 +222,9 @@ Errno Store(const std::string& path, const Snapshot& before,
 
 // --- After a crash ----------------------------------------------------------
 
-// Undoes an in-place write that was cut off. Trusts a note only if this user,
-// the file's owner or root wrote it, and only if the file is the result of such
-// a write.
+// Undoes an in-place write that was cut off. Uses a note only if this user, the
+// file's owner or root wrote it, and only if the file is the result of such a
+// write.
 void UndoTornWrite(const std::string& path, const std::string& note_path,
                    uid_t owner, size_t bytes_max) {
   const Fd fd(
@@ -251,7 +252,7 @@ void UndoTornWrite(const std::string& path, const std::string& note_path,
   if (settled) unlink(note_path.c_str());
 }
 
-// The path after following symbolic links; for a file that does not exist yet,
+// The path after following symbolic links. If the file does not exist yet, only
 // its folder is resolved.
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   char* found = realpath(path.c_str(), nullptr);
@@ -277,7 +278,8 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
   return resolved;
 }
 
-// FNV-1a: the same in every build, because several processes must agree on it.
+// FNV-1a, which is the same in every build: several processes must compute the
+// same name.
 std::string PathHash(const std::string& path) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const unsigned char c : path) hash = (hash ^ c) * 0x100000001b3;
@@ -300,7 +302,7 @@ absl::StatusOr<LockUsers> UsersOf(const std::string& resolved) {
   return LockUsers{status.st_uid, (status.st_mode & 022) != 0};
 }
 
-// The lock of `users`, the users that may write the file as it is now.
+// Takes the lock that excludes `users`, the users that may write the file now.
 absl::StatusOr<FileLock> Lock(const std::string& resolved,
                               const EditFileOptions& options,
                               LockUsers& users) {
@@ -364,7 +366,7 @@ bool IsTornWrite(absl::string_view current, absl::string_view before,
       std::mismatch(current.begin(), current.end(), after.begin(), after.end())
           .first -
       current.begin();
-  // The write has not gone further, or was not cut off.
+  // The write was cut off here, or has finished.
   if (same == current.size()) return true;
   if (current.size() < before.size()) return false;
   // From this offset on, only old bytes remain.

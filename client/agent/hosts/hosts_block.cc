@@ -116,8 +116,8 @@ bool IsEntry(const HostsBlock& block, absl::string_view line) {
 
 // --- Blocks -----------------------------------------------------------------
 
-// Takes rollcall's own lines from between the markers. Other lines there
-// (inserted after the file's first line, for example) are not ours and go to
+// Takes rollcall's own lines between the markers. Other lines there (for
+// example, inserted by a program after the first line of the file) go to
 // `rest`.
 void TakeBody(HostsBlock& block, absl::string_view body, std::string& rest) {
   while (!body.empty()) {
@@ -140,8 +140,8 @@ std::string EndMarker(const HostsBlock& block) {
   return absl::StrCat(kEnd, "job=", block.job, " run=", block.run, "\n");
 }
 
-// Where the body after a begin marker ends; nullopt: its end marker is missing,
-// or another marker comes first.
+// The offset at which the body after a begin marker ends; nullopt: its end
+// marker is missing, or another marker comes first.
 std::optional<size_t> FindEnd(const HostsBlock& block, absl::string_view text) {
   const size_t size = text.size();
   while (!text.empty()) {
@@ -153,7 +153,7 @@ std::optional<size_t> FindEnd(const HostsBlock& block, absl::string_view text) {
   return std::nullopt;
 }
 
-// How many bytes of `text` belong to a block that has no end.
+// Returns how many bytes of `text` belong to a block without an end marker.
 size_t DamagedSize(const Begin& begin, absl::string_view text) {
   const size_t size = text.size();
   const bool cut = size < begin.size + EndMarker(begin.block).size();
@@ -170,7 +170,7 @@ size_t DamagedSize(const Begin& begin, absl::string_view text) {
   return size - left.size();
 }
 
-// A marker that was cut off at the end of the file.
+// Whether the line is a marker that was cut off at the end of the file.
 bool IsCutMarker(absl::string_view line) {
   return !absl::EndsWith(line, "\n") &&
          (absl::StartsWith(line, kBegin) || absl::StartsWith(line, kEnd));

@@ -1,8 +1,8 @@
 // The format of rollcall's blocks in a hosts file: parsing and formatting.
 //
-// A managed block between two marker lines names a job and its run. Blocks come
-// first in the file, and every other byte is kept. hosts_text changes the
-// blocks. Pure; any thread.
+// A managed block is the text between two marker lines, which name a job and
+// its run. Blocks stand first in the file, and every other byte is kept.
+// hosts_text changes the blocks. Pure; any thread.
 //
 //   # rollcall begin job=train run=5f0c generation=3 size=214
 //   # rollcall owner pid=812 start=5512 boot=... pidns=4026531836 node=a
@@ -22,16 +22,16 @@
 
 namespace rollcall {
 
-// An agent that needs a block. If boot id and pid namespace are this process's
-// own, pid and start time tell whether it still lives.
+// An agent that needs a block. If its boot id and pid namespace are those of
+// this process, its pid and start time tell whether it still runs.
 struct HostsOwner {
   int64_t pid = 0;
   // Field 22 of /proc/PID/stat: clock ticks after boot.
   uint64_t start_ticks = 0;
   std::string boot_id;
   uint64_t pid_namespace = 0;
-  // Its node name, for readers of the file, and to tell agents of one process
-  // apart.
+  // The agent's node name: for readers of the file, and to distinguish several
+  // agents in one process.
   std::string node;
 
   bool operator==(const HostsOwner&) const = default;
@@ -39,14 +39,15 @@ struct HostsOwner {
 
 // The fields of a block's owner line, from `pid=` on.
 std::string FormatHostsOwner(const HostsOwner& owner);
-// nullopt: it is incomplete.
+// Parses those fields; nullopt: some are missing or invalid.
 std::optional<HostsOwner> ParseHostsOwner(absl::string_view text);
 
 struct HostsBlock {
   std::string job;
   std::string run;
   uint64_t generation = 0;
-  // The file did not exist before, so it is removed with the last block.
+  // The file did not exist before the block, so it is removed with the last
+  // block.
   bool created_file = false;
   std::vector<HostsOwner> owners;
   // Complete lines.
@@ -61,9 +62,9 @@ struct HostsText {
   bool damaged = false;
 };
 
-// Never fails: text that is not a block is `rest`. Of a block without an end,
-// only lines that rollcall alone writes are taken, and a cut line at the very
-// end of the file.
+// Never fails: text that is not a block is `rest`. A block whose end marker is
+// missing gets only lines of a form that only rollcall writes, and a cut line
+// at the very end of the file.
 HostsText ParseHosts(absl::string_view text);
 // The blocks in their order, then the rest.
 std::string FormatHosts(const HostsText& hosts);
@@ -72,7 +73,7 @@ std::string FormatHosts(const HostsText& hosts);
 std::set<std::string> NamesInBlock(absl::string_view text,
                                    absl::string_view job);
 
-// The parts of any line of a hosts file.
+// The functions below read or write parts of a line of a hosts file.
 
 // Removes the next line, with its newline, from `text` and returns it.
 absl::string_view TakeLine(absl::string_view& text);

@@ -14,18 +14,19 @@
 namespace rollcall {
 namespace {
 
-// Per write, so that thousands of rejected names do not flood a log.
+// Limits the warnings of one write, so that thousands of rejected names do not
+// fill a log.
 constexpr size_t kWarningsMax = 8;
-// Addresses of one name in the file.
+// Limits the addresses of one name in the file.
 constexpr size_t kMeaningsMax = 16;
-// Names, or addresses of one name, in one warning.
+// Limits the names, or the addresses of one name, in one warning.
 constexpr size_t kShownMax = 3;
 constexpr size_t kAddressBytesShown = 64;
 
-// The addresses of a name, as the text has them.
+// The addresses of each name, spelled as in the text.
 using Meanings = std::map<std::string, std::set<std::string>>;
 
-// Adds what each of the `wanted` names means in `text`.
+// Adds the addresses that `text` gives to the `wanted` names.
 void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
                  Meanings& meanings) {
   while (!text.empty()) {
@@ -42,9 +43,9 @@ void AddMeanings(absl::string_view text, const std::set<std::string>& wanted,
 
 // This machine from the view of one world.
 struct ThisMachine {
-  // Of its own row; empty: the world has no such row.
+  // The address in this node's row; empty: the world has no such row.
   std::string address;
-  // In lower case; with and without the domain.
+  // The machine's hostname in lower case, with and without the domain.
   std::set<std::string> hostnames;
 };
 
@@ -59,7 +60,8 @@ ThisMachine MachineOf(const v1::World& world, uint32_t node_rank,
   return here;
 }
 
-// Decided by the address only, because a node chooses its name itself.
+// Whether the member is on this machine. Only its address counts, because a
+// node chooses its name itself.
 bool IsOn(const ThisMachine& here, const v1::World& world,
           const v1::Member& member) {
   return world.one_machine() ||

@@ -14,8 +14,8 @@
 
 namespace rollcall {
 
-// Complete lines, one for each member with a valid name and address.
-// `world.members[node_rank]` is this node; `hostname` is the machine's name;
+// Makes complete lines, one for each member with a valid name and address.
+// `world.members[node_rank]` is this node. `hostname`: the machine's name.
 // `others`: all text outside this block.
 std::string MakeHostsEntries(const v1::World& world, uint32_t node_rank,
                              absl::string_view hostname,

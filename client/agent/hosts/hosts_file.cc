@@ -23,7 +23,7 @@ std::string Hostname() {
   return name;
 }
 
-// The run is written in marker lines, so it must be one plain word.
+// The run is written in marker lines, so it must contain no space.
 absl::Status CheckRun(const std::string& run) {
   const bool plain = !run.empty() && run.size() <= 128 &&
                      std::all_of(run.begin(), run.end(), [](unsigned char c) {
@@ -58,7 +58,7 @@ bool HostsOwnerLives(const HostsOwner& owner) {
   if (state.has_value()) {
     return state->start_ticks == owner.start_ticks && state->Alive();
   }
-  // The process is gone, or hidden from us (hidepid).
+  // The process has gone, or this process may not see it (hidepid).
   return kill(static_cast<pid_t>(owner.pid), 0) == 0 || errno != ESRCH;
 }
 

@@ -1,15 +1,15 @@
 // HostsFile: this agent's edits of a hosts file.
 //
 // A thin layer: hosts_text makes the new text, edit_file writes it. This class
-// adds who the agent is and whether other agents live. Several agents may use
-// one file: the agents of one job share a block and each is one of its owners;
-// the last one removes it.
+// identifies the agent and finds out which other agents run. Several agents may
+// use one file: the agents of one job share a block, and each is one of its
+// owners; the last one removes the block.
 //
-// An owner from before the last boot is dead. An owner of this boot in another
-// pid namespace (another container) cannot be judged; its block is kept until
-// the next run of the job replaces it.
+// An owner from an earlier boot is dead. For an owner of this boot in another
+// pid namespace (another container) this process cannot tell; its block is kept
+// until the next run of the job replaces it.
 //
-// Blocks. Any thread that may block.
+// Blocks, so call it from any thread but a loop thread.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_FILE_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_FILE_H_
 
@@ -29,7 +29,7 @@ namespace rollcall {
 // This process as a block owner, for the agent of `node`.
 HostsOwner ThisOwner(const std::string& node);
 
-// Whether the owner's process lives; true if this process cannot tell.
+// Whether the owner's process runs; true if this process cannot tell.
 bool HostsOwnerLives(const HostsOwner& owner);
 
 class HostsFile {
@@ -37,9 +37,10 @@ class HostsFile {
   explicit HostsFile(std::string path, EditFileOptions options = {});
 
   // Writes the names of the world into its job's block, with `owner` as one of
-  // the owners. Errors: as EditFile, plus INVALID_ARGUMENT for a world whose
-  // job or run breaks the grammar; no error should stop the run. `names`
-  // decides about bare names; warnings list what was left out. Safe to repeat.
+  // the owners. `names` decides about bare names; warnings list what was left
+  // out. Errors: those of EditFile, and INVALID_ARGUMENT if the job, the run or
+  // the owner's node name breaks the grammar. No error should stop the run.
+  // Safe to repeat.
   absl::Status Write(const v1::World& world, uint32_t node_rank,
                      const HostsNames& names, const HostsOwner& owner,
                      std::vector<std::string>* warnings);
@@ -53,17 +54,18 @@ class HostsFile {
   // Takes no lock.
   std::vector<HostsBlock> DeadBlocks() const;
 
-  // Removes those blocks. If there are none, nothing is locked or written. Safe
-  // to repeat. Returns warnings, also about blocks that stay.
+  // Removes those blocks. If there are none, takes no lock and writes nothing.
+  // Safe to repeat. Returns warnings, also about blocks that could not be
+  // removed.
   std::vector<std::string> RemoveDead();
 
-  // Removes the owner; the block is removed with its last living owner. Safe to
-  // repeat.
+  // Removes the owner from its block, and the block with its last living owner.
+  // Safe to repeat.
   absl::Status Remove(const std::string& job, const std::string& run,
                       const HostsOwner& owner,
                       std::vector<std::string>* warnings);
 
-  // The same for all blocks with this owner, which may be dead: the guard calls
+  // Removes this owner from all blocks. The owner may be dead: the guard calls
   // it for an agent that was killed. Safe to repeat.
   absl::Status RemoveOwner(const HostsOwner& owner,
                            std::vector<std::string>* warnings);

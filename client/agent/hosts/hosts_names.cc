@@ -28,8 +28,7 @@ bool IsLocalhost(const std::string& name) {
   return false;
 }
 
-// Whether these addresses, if there are any, belong to a machine other than the
-// node.
+// Whether there are addresses and they belong to a machine other than the node.
 bool Elsewhere(const std::set<std::string>& addresses, const NameCase& one) {
   if (addresses.empty()) return false;
   const std::string node = AddressKey(one.address);
@@ -45,7 +44,7 @@ bool Elsewhere(const std::set<std::string>& addresses, const NameCase& one) {
 }  // namespace
 
 std::string AddressKey(absl::string_view text) {
-  // inet_pton would stop at it and accept the text before it.
+  // inet_pton would stop at a zero byte and accept the text before it.
   if (absl::StrContains(text, '\0')) return "";
   const std::string address(text.substr(0, text.find('%')));
   unsigned char bytes[16];
@@ -75,7 +74,7 @@ NameVerdict DecideName(const NameCase& one) {
     case NameAnswer::Kind::kFound:
       break;
   }
-  // Found, but without an address.
+  // The name exists but has no address.
   if (one.answer.addresses.empty()) return NameVerdict::kUnclear;
   return Elsewhere(one.answer.addresses, one) ? NameVerdict::kResolverElsewhere
                                               : NameVerdict::kWrite;

@@ -1,12 +1,12 @@
 // HostsNames: which bare node names may be written to a hosts file.
 //
 // A node chooses its own name and reports its own address. So a bare name is
-// written only if that does not change what the name already means: it is one
-// label, the rest of the file gives it no other address, it is not this
-// machine's hostname while the node is another machine, and the resolver does
-// not know it or gives it the node's address. A name that the operator listed
-// is written in any case. Every node also has its alias,
-// node-<rank>.<job>.rollcall.
+// written only if this does not change what the name already means. That is the
+// case if the name is one label, the rest of the file gives it no other
+// address, it is not this machine's hostname while the node is another machine,
+// and the resolver does not know it or gives it the node's address. A name that
+// the operator listed is written even if these conditions do not hold. Every
+// node also has its alias, node-<rank>.<job>.rollcall.
 //
 // Pure; any thread. hosts_resolver asks the resolver, hosts_text applies the
 // verdicts.
@@ -41,11 +41,11 @@ struct NameAnswer {
   bool operator==(const NameAnswer&) const = default;
 };
 
-// What decides about the names of a world, besides the file itself.
+// The inputs that decide about the names of a world, besides the file itself.
 struct HostsNames {
   // Names that the operator listed, in lower case.
   std::set<std::string> listed;
-  // By name in lower case; a name without an answer counts as unclear.
+  // Answers by name in lower case. A name without an answer counts as unclear.
   std::map<std::string, NameAnswer> answers;
 };
 
@@ -53,7 +53,7 @@ struct HostsNames {
 struct NameCase {
   // In lower case.
   std::string name;
-  // Of the node, as text.
+  // The node's address, as text.
   std::string address;
   // The node is on this machine, so a loopback address is also its address.
   bool own = false;
@@ -62,9 +62,9 @@ struct NameCase {
   // Another row of the block has this name, or one that differs only in case.
   bool taken = false;
   bool listed = false;
-  // In the world.
+  // The number of nodes in the world.
   size_t nodes = 1;
-  // The addresses in the rest of the file, as text.
+  // The addresses that the rest of the file gives the name, as text.
   std::set<std::string> in_file;
   NameAnswer answer;
 };
@@ -85,9 +85,9 @@ enum class NameVerdict {
 
 NameVerdict DecideName(const NameCase& one);
 
-// The node names of the world to look up, in lower case, each once: those of
-// one label, except localhost and what the operator listed. Empty for a world
-// of more than kAskedNodesMax nodes.
+// The node names of the world to look up, in lower case, each once: names of
+// one label, except localhost and names that the operator listed. Empty for a
+// world of more than kAskedNodesMax nodes.
 std::vector<std::string> NamesToAsk(const v1::World& world,
                                     const std::set<std::string>& listed);
 

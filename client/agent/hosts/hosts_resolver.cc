@@ -43,8 +43,8 @@ NameAnswer AskAll(const std::string& name) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (error == EAI_NONAME || error == EAI_NODATA) return Nowhere();
-  // EAI_AGAIN and the like: what the name means elsewhere is not known. This
-  // includes a machine without a configured name server.
+  // EAI_AGAIN and other errors do not tell what the name means elsewhere. A
+  // machine without a configured name server gets them too.
   if (error != 0) return {};
   NameAnswer answer;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
@@ -91,7 +91,7 @@ class DnsReader {
   bool whole_ = true;
 };
 
-// Asks for one record type. True: the answer is clear.
+// Asks for one record type. Returns whether the answer is clear.
 bool AskDns(res_state state, const std::string& name, int type,
             NameAnswer& answer) {
   unsigned char reply[4096];
@@ -113,7 +113,7 @@ NameAnswer AskDnsAlone(const std::string& name) {
   std::memset(&state, 0, sizeof(state));
   if (res_ninit(&state) != 0) return {};
   NameAnswer answer;
-  // Both are asked, whatever the first one answers.
+  // Both types are asked for, even if the first has an answer.
   const bool clear_a = AskDns(&state, name, ns_t_a, answer);
   const bool clear_aaaa = AskDns(&state, name, ns_t_aaaa, answer);
   res_nclose(&state);
@@ -183,7 +183,7 @@ size_t SystemResolver::running() const {
   return running_->count;
 }
 
-// False: no thread is free.
+// Returns false if no thread is free.
 bool SystemResolver::Start(const NameQuestion& question,
                            const std::shared_ptr<Round>& round) {
   {

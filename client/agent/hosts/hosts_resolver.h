@@ -1,11 +1,12 @@
 // HostsResolver: looks up names with this machine's resolver.
 //
-// The system's resolver may block for long (a DNS server that does not answer:
-// 10 s and more). So each lookup runs on a thread of its own, and the caller
-// waits no longer than the bound. At most kLookupsMax threads exist; a name for
-// which none is free has no clear answer.
+// The system's resolver may block for a long time (10 s or more if a DNS server
+// does not answer). So each lookup runs on its own thread, and the caller waits
+// at most `patience`. At most kLookupsMax threads exist; a name for which no
+// thread is free gets the answer kUnclear.
 //
-// Thread rule: one thread at a time; not the agent's loop, since Ask blocks.
+// Thread rule: one thread at a time, but not the agent's loop, because Ask
+// blocks.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_RESOLVER_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_RESOLVER_H_
 
@@ -38,8 +39,8 @@ class HostsResolver {
       const std::vector<NameQuestion>& questions, absl::Duration patience) = 0;
 };
 
-// Asks once, with getaddrinfo(3), or DNS only for a name in the job's own
-// block. Blocks without a bound.
+// Asks once, with getaddrinfo(3); for a name in the job's own block, asks only
+// DNS. May block without a time limit.
 NameAnswer LookUpName(const NameQuestion& question);
 
 // Whether /etc/nsswitch.conf with this text looks up host names by DNS.
@@ -54,12 +55,12 @@ class SystemResolver : public HostsResolver {
   using LookUp = std::function<NameAnswer(const NameQuestion&)>;
 
   explicit SystemResolver(LookUp look_up = LookUpName);
-  // Hanging lookups are left running; they do not use this object.
+  // Lookups that have not ended keep running; they do not use this object.
   ~SystemResolver() override = default;
 
   // A name that was not found is not looked up again by this agent, and a name
-  // without a clear answer not within a minute, so that a new generation does
-  // not wait for the same names each time.
+  // without a clear answer is not looked up again within a minute. So a new
+  // generation does not wait for the same names each time.
   std::map<std::string, NameAnswer> Ask(
       const std::vector<NameQuestion>& questions,
       absl::Duration patience) override;
@@ -76,7 +77,7 @@ class SystemResolver : public HostsResolver {
   const LookUp look_up_;
   // Shared with the lookup threads, each of which may outlive this object.
   const std::shared_ptr<Running> running_;
-  // An answer, and until when it is not asked for again.
+  // An answer, and the time until which the name is not looked up again.
   struct Kept {
     NameAnswer answer;
     absl::Time until;

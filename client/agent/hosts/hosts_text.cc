@@ -45,7 +45,7 @@ HostsText Parse(absl::string_view text, std::vector<std::string>& warnings) {
 
 using IsBlock = std::function<bool(const HostsBlock&)>;
 
-// Removes `owner` from the blocks for which `which` holds, and removes dead
+// Removes `owner` from the blocks for which `which` is true, and removes dead
 // blocks.
 HostsChange TakeOff(absl::string_view text, const HostsOwner& owner,
                     const OwnerLives& lives, const IsBlock& which) {

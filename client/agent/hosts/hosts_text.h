@@ -1,14 +1,13 @@
 // The text of a hosts file, and how rollcall changes it.
 //
-// hosts_block has the format of a block. Every byte outside blocks is kept.
-// Pure: hosts_file does the reading, locking and writing. Any thread.
+// hosts_block defines the format of a block. hosts_file reads, locks and writes
+// the file. Pure; any thread.
 //
 // Invariants:
-//   1. What is outside blocks comes out as it came in, to the byte.
-//   2. One block a job. A write for another run of the job replaces it.
+//   1. Every byte outside blocks stays as it is.
+//   2. A job has one block. A write for another run of the job replaces it.
 //   3. A block never goes back to an older generation of its run.
-//   4. Each member has its alias; its bare name only where hosts_names allows
-//      it.
+//   4. Each member has its alias; its bare name only if hosts_names allows it.
 #ifndef ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_TEXT_H_
 #define ROLLCALL_CLIENT_AGENT_HOSTS_HOSTS_TEXT_H_
 
@@ -34,22 +33,22 @@ struct HostsChange {
   std::vector<std::string> warnings;
 };
 
-// Puts the world's block first, with `owner` among its owners; removes blocks
-// of dead owners. `world.members[node_rank]` is this node; `hostname` is the
-// machine's name; `names` decides about bare names. `created_file`: there was
-// no file.
+// Puts the world's block first, with `owner` among its owners, and removes
+// blocks of dead owners. `world.members[node_rank]` is this node. `hostname`:
+// the machine's name. `names` decides about bare names. `created_file`: the
+// file did not exist.
 HostsChange WriteHostsBlock(absl::string_view text, bool created_file,
                             const v1::World& world, uint32_t node_rank,
                             absl::string_view hostname, const HostsNames& names,
                             const HostsOwner& owner, const OwnerLives& lives);
 
 // Removes `owner` from the block of this job and run, and the block if no other
-// owner lives; removes blocks of dead owners.
+// owner of it runs. Removes blocks of dead owners.
 HostsChange RemoveHostsBlock(absl::string_view text, absl::string_view job,
                              absl::string_view run, const HostsOwner& owner,
                              const OwnerLives& lives);
 
-// The same for all blocks that have this owner.
+// Does the same for all blocks that have this owner.
 HostsChange RemoveHostsOwner(absl::string_view text, const HostsOwner& owner,
                              const OwnerLives& lives);
 

@@ -1,7 +1,6 @@
-// AgentIncarnations: the nonces of the agent's lives
-// (daemon/security/incarnation_nonce.h): of the current life, and of the next
-// one, which begins when the agent must attend with a new incarnation. The
-// Agent value itself knows incarnations only.
+// AgentIncarnations: the nonces (daemon/security/incarnation_nonce.h) of the
+// agent's current incarnation and of the next one, which the agent uses when it
+// must attend with a new incarnation. Agent itself knows only incarnations.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_AGENT_INCARNATIONS_H_
@@ -18,7 +17,7 @@ namespace rollcall {
 
 class AgentIncarnations {
  public:
-  // `draw` makes the nonces.
+  // `draw` returns a new random nonce.
   AgentIncarnations(std::string job, std::string node,
                     std::function<std::string()> draw = DrawIncarnationNonce)
       : job_(std::move(job)),
@@ -26,14 +25,14 @@ class AgentIncarnations {
         draw_(std::move(draw)),
         next_nonce_(draw_()) {}
 
-  // For StreamDown::fresh_incarnation, and the incarnation of the first life.
-  // Does not change until it is used in a Hello.
+  // The next incarnation: for StreamDown::fresh_incarnation and for the first
+  // Hello. Does not change until a Hello uses it.
   uint64_t next() const { return IncarnationOf(job_, node_, next_nonce_); }
   // The agent sends a Hello with this incarnation.
   void Said(uint64_t incarnation) {
     if (incarnation == next()) nonce_ = std::exchange(next_nonce_, draw_());
   }
-  // Of the life in which the latest Hello was sent. Secret.
+  // The nonce of the incarnation in the latest Hello. Secret.
   const std::string& nonce() const { return nonce_; }
 
  private:

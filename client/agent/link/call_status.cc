@@ -11,8 +11,8 @@ constexpr char kNoHandshake[] =
     "still, another service answers there, or the path drops large packets "
     "(MTU)";
 
-// gRPC 1.51's texts for failed connections, and what they mean. The first row
-// that matches counts.
+// Texts of gRPC 1.51 for failed connections, and what they mean. The first row
+// that matches is used.
 constexpr struct {
   const char* said;
   const char* words;
@@ -41,7 +41,7 @@ constexpr struct {
 };
 
 std::string InWords(const std::string& text) {
-  // gRPC puts the system's error last.
+  // gRPC's text ends with the system's error.
   const size_t colon = text.rfind(": ");
   const std::string last =
       colon == std::string::npos ? text : text.substr(colon + 2);
@@ -72,7 +72,7 @@ absl::Status CallStatus(const std::string& endpoint,
       return absl::DeadlineExceededError(
           absl::StrCat("no answer from ", endpoint, " in time"));
     default:
-      // Both define the same numbers for the codes.
+      // gRPC and absl use the same numbers for the codes.
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           absl::StrCat(endpoint, ": ", text));
   }

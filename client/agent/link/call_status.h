@@ -1,4 +1,4 @@
-// Call status: how a gRPC call ended, in rollcall's words.
+// Call status: the end of a gRPC call as an absl::Status with a readable text.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_CALL_STATUS_H_

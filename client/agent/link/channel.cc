@@ -21,12 +21,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Also how long one connection attempt may take.
+  // This value is also the limit for one connection attempt.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(patience)));
-  // Heartbeats are enough traffic to detect a dead host: the kernel applies the
-  // timeout to unacknowledged bytes. A frozen daemon still acknowledges bytes
-  // but answers no ping; another daemon may lead by then.
+  // Heartbeats are enough traffic to detect a dead host, because the kernel
+  // applies the timeout to unacknowledged bytes. A frozen daemon still
+  // acknowledges bytes, but it answers no keepalive ping; another daemon may
+  // lead by then.
   constexpr Limits kLimits;
   arguments.SetInt(
       GRPC_ARG_KEEPALIVE_TIME_MS,
@@ -36,10 +37,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
       static_cast<int>(absl::ToInt64Milliseconds(kLimits.keepalive_timeout)));
   arguments.SetMaxReceiveMessageSize(
       static_cast<int>(Limits::world_bytes_max + (1 << 20)));
-  // The credentials prove the identity. The host name must not appear in the
-  // handshake.
+  // The credentials verify the daemon's identity, so the host name is not
+  // needed in the handshake and is replaced.
   if (!trust.insecure) arguments.SetSslTargetNameOverride("rollcall");
-  // With a scheme, so that a join string can name only hosts.
+  // The fixed scheme lets a join string name only hosts.
   return grpc::CreateCustomChannel(absl::StrCat("dns:///", endpoint),
                                    *credentials, arguments);
 }

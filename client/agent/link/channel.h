@@ -1,5 +1,5 @@
-// Channel: how every client of a daemon connects: the same channel arguments
-// and the same trust.
+// Channel: the channel arguments and the trust with which every client connects
+// to a daemon.
 //
 // Any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_CHANNEL_H_
@@ -17,9 +17,9 @@
 namespace rollcall {
 
 // Makes a channel to `endpoint`, HOST:PORT, that shares nothing with other
-// channels; names are resolved again. Dials nothing yet. `patience`: how long
-// one attempt to connect may take, handshake included. `verdict` and
-// FAILED_PRECONDITION: as in ChannelCredentials.
+// channels, so that names are resolved again. Does not connect yet. `patience`:
+// the limit for one connection attempt, including the handshake. `verdict` and
+// FAILED_PRECONDITION: see ChannelCredentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
     const std::string& endpoint, const Trust& trust,
     std::shared_ptr<TrustVerdict> verdict,

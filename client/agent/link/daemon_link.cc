@@ -30,8 +30,8 @@ void DaemonLink::Dial() {
              {.status = absl::InvalidArgumentError("no endpoint is known")});
     return;
   }
-  // Named endpoints and given ones are dialled in turn, because a named one may
-  // be unreachable.
+  // Alternates between endpoints that a standby daemon named and given ones,
+  // because a named one may be unreachable.
   const std::optional<std::string> leader =
       to_leader_ ? std::nullopt : leader_.Next();
   to_leader_ = leader.has_value();
@@ -39,7 +39,8 @@ void DaemonLink::Dial() {
   const auto verdict = std::make_shared<TrustVerdict>();
   auto channel = MakeChannel(endpoint, trust_, verdict, round_.patience());
   if (!channel.ok()) {
-    // The certificate files may be in the middle of a replacement: tried again.
+    // The certificate files may just be being replaced, so the error is one
+    // that is retried.
     PostDown(dial,
              {.status = absl::UnavailableError(channel.status().message())});
     return;
@@ -58,7 +59,7 @@ void DaemonLink::Dial() {
   };
   stream_ = std::make_unique<DaemonStream>(endpoint, *std::move(channel),
                                            verdict, std::move(callbacks));
-  // Hello may be sent now; it goes out as soon as the connection is up.
+  // Hello may be sent now; it is transmitted as soon as the connection is up.
   inbox_.PostAlways({dial, StreamUp{}});
 }
 
@@ -68,9 +69,10 @@ bool DaemonLink::Take(LinkEvent& in) {
   if (const auto* from = std::get_if<FromDaemon>(&in.event)) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&in.event)) {
-    // Its channel would reconnect by itself.
+    // Without the reset the channel would reconnect by itself.
     stream_.reset();
-    // While other endpoints remain, another server counts as no answer.
+    // Until the agent should give up, an answer of another server counts as no
+    // answer.
     const bool hopeless = !to_leader_ && round_.Failed(down->other_daemon);
     if (!hopeless && down->other_daemon) {
       down->status = absl::UnavailableError(down->status.message());

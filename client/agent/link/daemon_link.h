@@ -1,9 +1,9 @@
-// DaemonLink: the agent's way to its daemon over all endpoints. Each Dial opens
-// a new stream to the endpoint whose turn it is, or to a leader that a standby
-// daemon named.
+// DaemonLink: connects the agent to its daemon over all endpoints. Each Dial
+// opens a new stream to the next endpoint, or to a leader that a standby daemon
+// named.
 //
-// Thread rule: all functions from the agent's loop thread. Events are posted to
-// the inbox from gRPC's threads.
+// Thread rule: call all functions from the agent's loop thread. gRPC's threads
+// post events to the inbox.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_DAEMON_LINK_H_
 #define ROLLCALL_CLIENT_AGENT_LINK_DAEMON_LINK_H_
 
@@ -25,8 +25,8 @@
 
 namespace rollcall {
 
-// An event of the agent, and the number of the dial whose stream it came from;
-// 0: it came from no stream.
+// An event of the agent, and the number of the dial to whose stream it belongs;
+// 0: it belongs to no stream.
 struct LinkEvent {
   uint64_t dial = 0;
   AgentEvent event;
@@ -39,19 +39,21 @@ class DaemonLink {
   DaemonLink(std::vector<std::string> endpoints, Trust trust,
              Inbox<LinkEvent>& inbox);
 
-  // Opens a new stream and ends the one before. Posts StreamUp at once, since
-  // messages may be sent before the connection is up, and later StreamDown.
+  // Ends the previous stream and opens a new one. Posts StreamUp at once,
+  // because messages may be sent before the connection is up, and later
+  // StreamDown.
   void Dial();
 
-  // Whether this event is to be handled: false if it is a late event of an
-  // older stream. Learns from it whether its endpoint is the daemon's. Call it
-  // for each event from the inbox, in order.
+  // Returns whether to handle this event: false if it is a late event of an
+  // older stream. Also notes whether the endpoint belongs to the daemon. Call
+  // it for each event from the inbox, in order.
   bool Take(LinkEvent& in);
 
   bool is_up() const { return stream_ != nullptr; }
   // Queues a message. Requires is_up().
   void Send(v1::AgentMessage message);
-  // Sends what is queued and waits at most `patience` for the stream's end.
+  // Sends the queued messages and waits at most `patience` for the stream's
+  // end.
   void Close(absl::Duration patience);
 
  private:

@@ -11,8 +11,8 @@
 namespace rollcall {
 namespace {
 
-// The agent sends little: more messages than this wait only if the daemon does
-// not read.
+// The agent sends little. More messages than this are queued only if the daemon
+// does not read.
 constexpr size_t kQueuedMessagesMax = 4096;
 
 }  // namespace
@@ -27,7 +27,7 @@ DaemonStream::DaemonStream(std::string endpoint,
       channel_(std::move(channel)),
       stub_(v1::Membership::NewStub(channel_)) {
   stub_->async()->Attend(&context_, this);
-  AddHold();  // Removed when reading has ended and no write is under way.
+  AddHold();  // Removed when reading has ended and no write is in progress.
   StartRead(&incoming_);
   StartCall();
 }
@@ -109,8 +109,7 @@ void DaemonStream::OperationDone() {
 
 void DaemonStream::OnReadDone(bool ok) {
   if (ok) {
-    // The core refuses a proposal that does not expand, because it has no
-    // world.
+    // A proposal that cannot be expanded has no world, and the core refuses it.
     if (incoming_.has_proposal()) {
       ExpandWorld(*incoming_.mutable_proposal()).IgnoreError();
     }

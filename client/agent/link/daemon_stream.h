@@ -2,13 +2,13 @@
 // stream itself. The agent decides when to redial: each attempt is a new object
 // with a new channel, so that names are resolved again.
 //
-// Thread rule: all functions from the agent's loop thread; the callbacks come
-// from gRPC's threads and must only post.
+// Thread rule: call all functions from the agent's loop thread. The callbacks
+// are called on gRPC's threads and must only post.
 //
 // Invariants:
-//   1. `down` is called exactly once, and nothing after it.
-//   2. Messages arrive in the order in which they were sent, but for those of
-//      the store, which keep their own order.
+//   1. `down` is called exactly once, and no callback after it.
+//   2. Messages arrive in the order in which they were sent. Messages of the
+//      store are an exception: they keep only their own order.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_DAEMON_STREAM_H_
 #define ROLLCALL_CLIENT_AGENT_LINK_DAEMON_STREAM_H_
 
@@ -32,34 +32,34 @@ class DaemonStream
     : private grpc::ClientBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
  public:
   struct Callbacks {
-    // Returns false if the message cannot be accepted; the stream is then
-    // ended.
+    // Returns false if the message cannot be accepted; this ends the stream.
     std::function<bool(v1::DaemonMessage)> message;
-    // UNAUTHENTICATED without a refusal: `other_daemon` is true, because the
-    // server that answered is not the daemon; nothing was sent to it.
+    // `other_daemon`: the server that answered is not the daemon, and nothing
+    // was sent to it. The status is then UNAUTHENTICATED without a refusal.
     std::function<void(absl::Status, std::optional<v1::Refusal>,
                        bool other_daemon)>
         down;
   };
 
   // Begins to connect over `channel`, which no other object uses. `endpoint`,
-  // HOST:PORT, names it in messages; `verdict` belongs to its credentials.
-  // Messages sent before the connection is up are queued.
+  // HOST:PORT, is named in messages to the user. `verdict` belongs to the
+  // channel's credentials. Messages sent before the connection is up are
+  // queued.
   DaemonStream(std::string endpoint, std::shared_ptr<grpc::Channel> channel,
                std::shared_ptr<TrustVerdict> verdict, Callbacks callbacks);
-  // Cancels operations under way and waits for their end.
+  // Cancels running operations and waits for their end.
   ~DaemonStream() override;
 
-  // Queues a message; those of the store wait behind all others. No effect
-  // after the stream's end. If the daemon does not read and the queue exceeds
-  // its bound, the stream is ended.
+  // Queues a message; messages of the store wait behind all others. Has no
+  // effect after the stream's end. If the daemon does not read and the queue
+  // exceeds its limit, the stream is ended.
   void Send(v1::AgentMessage message);
 
   // Ends the stream now; `down` follows.
   void HangUp();
 
-  // Sends what is queued, half-closes the stream and waits at most `patience`
-  // for the daemon to end it.
+  // Sends the queued messages, half-closes the stream and waits at most
+  // `patience` for the daemon to end it.
   void Close(absl::Duration patience);
 
  private:
@@ -76,7 +76,7 @@ class DaemonStream
   const std::string endpoint_;
   const std::shared_ptr<TrustVerdict> verdict_;  // Shared with the credentials.
   const Callbacks callbacks_;
-  std::shared_ptr<grpc::Channel> channel_;  // gRPC's API shares it.
+  std::shared_ptr<grpc::Channel> channel_;  // Shared, as gRPC's API requires.
   std::unique_ptr<v1::Membership::Stub> stub_;
   grpc::ClientContext context_;
   v1::DaemonMessage incoming_;
@@ -88,11 +88,11 @@ class DaemonStream
   std::deque<v1::AgentMessage> store_queue_ ABSL_GUARDED_BY(mutex_);
   // The queue whose first message is being written.
   std::deque<v1::AgentMessage>* written_ ABSL_GUARDED_BY(mutex_) = &queue_;
-  // An operation is under way; the reactor is held during it.
+  // An operation is running; the reactor is held during it.
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool half_closed_ ABSL_GUARDED_BY(mutex_) = false;
-  // Reading has ended: no operation may be started any more.
+  // Reading has ended: no new operation may be started.
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -1,8 +1,7 @@
-// NamedLeader: the endpoints at which, by a standby daemon's word, the leader
-// listens.
+// NamedLeader: the endpoints of the leader that a standby daemon named.
 //
-// Each endpoint is dialled once, first those that were given to the agent
-// itself, because a daemon may have addresses that are unreachable from here.
+// Each endpoint is dialed once. Endpoints that the agent was given itself come
+// first, because a daemon may have addresses that are unreachable from here.
 // The endpoints are only a hint: the server there must prove its identity like
 // any other.
 //
@@ -23,18 +22,19 @@ namespace rollcall {
 
 class NamedLeader {
  public:
-  // Further addresses of one daemon are ignored.
+  // More addresses of one daemon are ignored.
   static constexpr size_t kEndpointsMax = 8;
 
-  // `given`: endpoints that were known before. `loopback_only`: only loopback
-  // addresses are dialled (no TLS).
+  // `given`: the endpoints that the agent was given. `loopback_only`: only
+  // loopback addresses are dialed (no TLS).
   NamedLeader(std::vector<std::string> given, bool loopback_only)
       : given_(std::move(given)), loopback_only_(loopback_only) {}
 
-  // Replaces the endpoints named before. Malformed endpoints are ignored.
+  // Takes the endpoints of a NOT_LEADER refusal in place of the earlier ones.
+  // Malformed endpoints are ignored.
   void Hear(const v1::Refusal& refusal);
 
-  // The endpoint to dial next, each once; nullopt: none is left.
+  // Returns the endpoint to dial next, each once; nullopt: none is left.
   std::optional<std::string> Next();
 
  private:

@@ -29,7 +29,7 @@ namespace {
 constexpr uint32_t kIdsMax =
     Limits::nodes_max * Limits::ranks_per_node_max / Limits::ranks_per_nccl_id;
 
-// The used part of NCCL's interface; its header is not needed to build.
+// The part of NCCL's interface that is used; its header is not needed to build.
 struct UniqueId {
   char bytes[Limits::nccl_id_bytes];
 };
@@ -146,7 +146,8 @@ int MintNcclIdMain(const std::vector<std::string>& arguments) {
                  kIdsMax);
     return 2;
   }
-  // If it is set, NCCL derives an id from an address instead of minting one.
+  // If the variable is set, NCCL derives an id from an address instead of
+  // minting one.
   unsetenv("NCCL_COMM_ID");
   // NCCL prints its messages to stdout; they must not mix with the answer.
   const int answer_fd = dup(STDOUT_FILENO);

@@ -1,9 +1,9 @@
 // The part of NCCL that an agent needs: unique ids.
 //
-// The library is opened at run time, and only in a process of its own (the
-// hidden command `mint-nccl-id`), because it keeps threads, sockets and its
-// choice of interface for the life of the process. Ids are secrets: they go
-// through a pipe, never through argv or a log.
+// The library is opened at run time, and only in a separate process (the hidden
+// command `mint-nccl-id`), because it keeps threads, sockets and its choice of
+// interface until the process ends. Ids are secrets: they go through a pipe,
+// never through argv or a log.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_NCCL_H_
 #define ROLLCALL_CLIENT_AGENT_NCCL_NCCL_H_
 
@@ -24,9 +24,9 @@ struct NcclIds {
   std::vector<std::string> ids;
 };
 
-// Opens the library in this process and mints ids. The process must live until
-// all ranks have checked in with each id. NOT_FOUND: it cannot be opened.
-// FAILED_PRECONDITION: a symbol is missing, or NCCL's own error.
+// Opens the library in this process and mints ids. The process must run until
+// all ranks have checked in with each id. NOT_FOUND: the library cannot be
+// opened. FAILED_PRECONDITION: a symbol is missing, or NCCL's own error.
 absl::StatusOr<NcclIds> MintNcclIds(const std::string& library, uint32_t count);
 
 // The output of `mint-nccl-id`: `version V`, one id per line in hex, `end`; or
@@ -35,11 +35,12 @@ absl::StatusOr<NcclIds> MintNcclIds(const std::string& library, uint32_t count);
 std::string FormatMintedIds(const absl::StatusOr<NcclIds>& minted);
 absl::StatusOr<NcclIds> ParseMintedIds(absl::string_view text);
 
-// The hidden command `mint-nccl-id --count N [--nccl-lib PATH] [--user IDS]`;
-// `arguments` without its name. Becomes the user (see ParseIds) before it opens
-// the library. Prints the answer to stdout, then lives until stdin ends.
-// Returns 2 for wrong arguments and 1 if nothing could be minted. Otherwise it
-// ends the process itself with code 0, because NCCL's threads outlive a return.
+// The hidden command `mint-nccl-id --count N [--nccl-lib PATH] [--user IDS]`.
+// `arguments`: those after the command's name. Becomes the user (see ParseIds)
+// before it opens the library. Prints the answer to stdout, then waits until
+// stdin ends. Returns 2 for wrong arguments and 1 if nothing could be minted.
+// Otherwise it ends the process itself with code 0, because NCCL's threads
+// would still run after a return.
 int MintNcclIdMain(const std::vector<std::string>& arguments);
 
 }  // namespace rollcall

@@ -8,7 +8,7 @@
 namespace rollcall {
 namespace {
 
-// Size of the answer: an error's text, or all ids of the largest world.
+// Enough for an error's text, and for all ids of the largest world.
 constexpr size_t kAnswerBytesMax = 4 << 20;
 
 bool IsWhole(const std::string& answer) {
@@ -49,7 +49,7 @@ absl::StatusOr<NcclIds> NcclMint::Await(absl::Duration timeout, int cancel_fd) {
   const absl::Status read =
       child_.Read(timeout, kAnswerBytesMax, IsWhole, cancel_fd, answer);
   if (absl::IsAborted(read)) {
-    // Its stdout is closed, so it is ending or broken.
+    // The child has closed its stdout, so it is ending or broken.
     return absl::FailedPreconditionError(
         absl::StrCat("mint-nccl-id ended ", child_.End().Text()));
   }

@@ -1,9 +1,9 @@
 // NcclMint: the child process whose NCCL ids a generation uses.
 //
 // Starts `mint-nccl-id`, reads its answer, and keeps it running while the ids
-// are in use: a root listens there until all ranks have checked in. The child's
-// stdin is a pipe whose other end only this process has, so the child always
-// ends with this process.
+// are in use, because it listens (as the root of each id) until all ranks have
+// checked in. The child's stdin is a pipe of which only this process has the
+// other end, so the child always ends with this process.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_NCCL_MINT_H_
@@ -30,7 +30,7 @@ class NcclMint {
     // The rollcall binary.
     std::string self = "/proc/self/exe";
     std::string library;
-    // As whom the child runs; nullopt: as this process's user.
+    // The user as which the child runs; nullopt: this process's user.
     std::optional<SystemUser> user;
     // The child's whole environment. NCCL_COMM_ID and LD_PRELOAD are removed
     // from it.
@@ -43,10 +43,10 @@ class NcclMint {
   static absl::StatusOr<std::unique_ptr<NcclMint>> Start(
       const Options& options);
 
-  // Waits for its answer; call it once. `cancel_fd`: the wait ends with
-  // CANCELLED when it becomes readable; -1: none. DEADLINE_EXCEEDED: no answer
-  // in time. Other errors as ParseMintedIds; for a child that died the error
-  // says how.
+  // Waits for the child's answer; call it once. `cancel_fd`: when it becomes
+  // readable, the wait ends with CANCELLED; -1: none. DEADLINE_EXCEEDED: no
+  // answer in time. FAILED_PRECONDITION with the exit status: the child ended.
+  // Other errors: those of ParseMintedIds.
   absl::StatusOr<NcclIds> Await(absl::Duration timeout, int cancel_fd);
 
   pid_t pid() const { return child_.pid(); }
@@ -55,7 +55,7 @@ class NcclMint {
   NcclMint(ChildProcess child, uint32_t count)
       : child_(std::move(child)), count_(count) {}
 
-  // Killed and reaped by its destructor.
+  // The destructor kills and reaps the child.
   ChildProcess child_;
   const uint32_t count_;
 };

@@ -21,7 +21,7 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kConfBytesMax = 64 << 10;
-// Bounds the interfaces or ports that a warning names.
+// Limits the interfaces or ports that a warning names.
 constexpr size_t kSettingsNamedMax = 8;
 
 // Excludes variables that load or run code.
@@ -37,7 +37,7 @@ bool IsNetworkSetting(const v1::PlannedVariable& variable) {
   return known && plain;
 }
 
-// A value that the user has set, and where.
+// A value that the user has set, and where it was set.
 struct OwnSetting {
   std::string value;
   std::string where;
@@ -77,8 +77,9 @@ class SettingsChooser {
   }
 
  private:
-  // NCCL and Gloo treat an empty value as unset (NCCL: strlen in
-  // ncclFindInterfaces and ncclLoadParam).
+  // Returns the user's value; null: unset or empty. NCCL and Gloo treat an
+  // empty value as unset (NCCL: strlen in ncclFindInterfaces and
+  // ncclLoadParam).
   const OwnSetting* OwnOf(const std::string& name) const {
     const auto at = own_.find(name);
     return at == own_.end() || at->second.value.empty() ? nullptr : &at->second;
@@ -91,15 +92,15 @@ class SettingsChooser {
     settings_.variables.emplace_back(name, value);
   }
 
-  // Whether NCCL's own InfiniBand transport is used; a network plugin has its
-  // own settings.
+  // Whether NCCL uses its own InfiniBand transport (unset NCCL_NET: it may). A
+  // network plugin has its own settings.
   bool UsesIb() const {
     const OwnSetting* net = OwnOf("NCCL_NET");
     return net == nullptr || net->value.empty() ||
            absl::EqualsIgnoreCase(net->value, "IB");
   }
 
-  // The interface with the address at which peers reach this node.
+  // The interface that has the address at which peers reach this node.
   std::string PeerInterface() const {
     for (const v1::Interface& interface : options_.facts.interfaces()) {
       for (const v1::InterfaceAddress& address : interface.addresses()) {
@@ -110,7 +111,7 @@ class SettingsChooser {
   }
 
   // Whether NCCL may use the peer interface, which has an address of the plan's
-  // family. The user may have named only interfaces without one.
+  // family. The user may have named only other interfaces.
   bool MayUsePeerInterface() const {
     const OwnSetting* own = OwnOf("NCCL_SOCKET_IFNAME");
     return own == nullptr || own->value.empty() ||
@@ -319,7 +320,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
   paths.push_back("/etc/nccl.conf");
   std::map<std::string, std::pair<std::string, std::string>> conf;
   for (const std::string& path : paths) {
-    // Opening a FIFO of that name would block, since it has no writer.
+    // Opening a FIFO at this path would block, because it has no writer.
     struct stat found;
     if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
     std::ifstream file(path);
@@ -331,7 +332,7 @@ std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
       const size_t at = line.find('=');
       if (at == absl::string_view::npos || absl::StartsWith(line, "#"))
         continue;
-      // As in NCCL: blanks are part of the name and of the value.
+      // As in NCCL, blanks are part of the name and of the value.
       const std::string name(line.substr(0, at));
       if (name.empty()) continue;
       conf.insert({name, {std::string(line.substr(at + 1)), path}});

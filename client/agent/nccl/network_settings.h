@@ -1,8 +1,8 @@
 // Which settings of the network plan a command of this node gets, and which of
 // the user's own settings cannot work here.
 //
-// What the user has set, in the environment or in NCCL's configuration files,
-// is kept. Pure except ReadNcclConf.
+// Settings that the user has made, in the environment or in NCCL's
+// configuration files, are kept. Pure except ReadNcclConf.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_NETWORK_SETTINGS_H_
 #define ROLLCALL_CLIENT_AGENT_NCCL_NETWORK_SETTINGS_H_
 
@@ -26,21 +26,21 @@ enum class NcclEnv {
 
 struct NetworkOptions {
   NcclEnv nccl_env = NcclEnv::kNeeded;
-  // By name: the value and the file that sets it.
+  // Settings in NCCL's files, by name: the value and the file that sets it.
   std::map<std::string, std::pair<std::string, std::string>> conf;
-  // This node's own.
+  // This node's facts.
   v1::Facts facts;
 };
 
 struct NetworkSettings {
   // The variables to set; the user has set none of them.
   std::vector<std::pair<std::string, std::string>> variables;
-  // Each names the variable, its value and where it comes from.
+  // Each warning names the variable, its value and where it was set.
   std::vector<std::string> warnings;
 };
 
-// `environment`: "NAME=value". Only network settings of NCCL, UCX and Gloo are
-// taken from the plan, whatever else a daemon sends.
+// `environment`: "NAME=value". Takes only network settings of NCCL, UCX and
+// Gloo from the plan, even if a daemon sends other variables.
 NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
                             const std::vector<std::string>& environment,
                             const NetworkOptions& options);
@@ -51,8 +51,8 @@ NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
 std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
     const std::vector<std::string>& environment);
 
-// Whether NCCL's list ("mlx5", "=mlx5_0:1,mlx5_1", "^docker") selects a device.
-// `port`: 0 for interfaces.
+// Whether a list in NCCL's syntax ("mlx5", "=mlx5_0:1,mlx5_1", "^docker")
+// selects a device. `port`: 0 for interfaces.
 bool NcclListSelects(absl::string_view list, absl::string_view device,
                      uint32_t port);
 

@@ -28,13 +28,14 @@ namespace {
 constexpr char kDefaultAddress[] = "localhost:28028";
 // How long NCCL itself waits for the processes of the job, in whole seconds.
 constexpr int kJobsPatienceS = 1;
-// An answer may come from another job's process, or none from a stopped one.
+// A stopped process does not answer, and the answer may come from another job's
+// process.
 constexpr int kAttemptsMax = 16;
-// One attempt, until the service greets.
+// The time for one attempt, until the service greets.
 constexpr absl::Duration kGreetingPatience = absl::Milliseconds(500);
-// An answer for this long is the answer to all who ask.
+// For this long, one answer is given to all callers.
 constexpr absl::Duration kAnswerLasts = absl::Seconds(2);
-// Of the largest worlds, several communicators.
+// Enough for several communicators of the largest worlds.
 constexpr size_t kAnswerBytesMax = 32 << 20;
 constexpr size_t kLineBytesMax = 1024;
 
@@ -104,7 +105,7 @@ class Connection {
   }
 
  private:
-  // False: the connection has ended.
+  // Returns false if the connection has ended.
   absl::StatusOr<bool> Read() {
     char piece[64 << 10];
     for (;;) {
@@ -145,7 +146,7 @@ class Connection {
   static absl::Status Failed(const char* call) {
     const std::string text =
         absl::StrCat("NCCL's RAS service: ", call, ": ", strerror(errno));
-    // The last three: ::1 on a machine without IPv6.
+    // The last three errors: ::1 on a machine without IPv6.
     const bool nobody = errno == ECONNREFUSED || errno == EADDRNOTAVAIL ||
                         errno == EAFNOSUPPORT || errno == ENETUNREACH;
     return nobody ? absl::UnavailableError(text)
@@ -169,8 +170,8 @@ absl::Status Order(Connection& to, absl::string_view order) {
 }
 
 absl::StatusOr<RasStatus> Ask(Connection& service, absl::Time until) {
-  // The numbers of protocols are not compared: NCCL's own client does not
-  // require that they are equal.
+  // Protocol versions are not compared, because NCCL's own client does not
+  // require equal versions.
   absl::Status status = service.Send("CLIENT PROTOCOL 2\n");
   if (!status.ok()) return status;
   absl::StatusOr<std::string> line = service.Line();
@@ -239,7 +240,8 @@ absl::StatusOr<RasStatus> AskRas(absl::string_view address,
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  // Only numbers: a name server that does not answer would hold the agent up.
+  // Only numeric addresses, because a name server that does not answer would
+  // delay the agent.
   std::vector<std::string> hosts{host};
   if (host == "localhost") hosts = {"127.0.0.1", "::1"};
   absl::Status last;

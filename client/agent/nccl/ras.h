@@ -1,12 +1,14 @@
-// Ras: asks NCCL's RAS service where the ranks of this node stand.
+// Ras: asks NCCL's RAS service whether the ranks of this node are behind other
+// ranks or wait for them.
 //
 // The service listens on the loopback address of every machine that has a
 // process of the job (NCCL_RAS_ADDR, default localhost:28028), and answers for
-// the whole job. All processes of a machine share its port: a connection goes
-// to any of them, which may be stopped or of another job, so several are tried.
+// the whole job. All processes on a machine share the port, and a connection
+// reaches any of them. That process may be stopped or belong to another job, so
+// several connections are tried.
 //
-// Thread rule: any thread. Callers of one moment share one question: all ranks
-// of a node stall at almost the same time.
+// Thread rule: any thread. Callers at about the same time share one question,
+// because all ranks of a node stall at almost the same time.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_RAS_H_
 #define ROLLCALL_CLIENT_AGENT_NCCL_RAS_H_
 
@@ -26,8 +28,8 @@
 namespace rollcall {
 
 // Asks once, at "ADDRESS:PORT" ("[ADDRESS]:PORT", localhost). Blocks for at
-// most `patience`; ends at once when `quit` (a descriptor; -1: none) becomes
-// readable. Unavailable: nothing listens there.
+// most `patience`, but not after `quit` (a descriptor; -1: none) becomes
+// readable. UNAVAILABLE: nothing listens there.
 absl::StatusOr<RasStatus> AskRas(absl::string_view address,
                                  absl::Duration patience, int quit = -1);
 
@@ -59,7 +61,7 @@ class Ras {
   std::string address_;
   const absl::Duration patience_;
   Mutex mutex_;
-  // A caller asks; the others wait for its answer.
+  // One caller asks; the others wait for the answer.
   bool asking_ ABSL_GUARDED_BY(mutex_) = false;
   CondVar asked_;
   std::shared_ptr<const Answer> answer_ ABSL_GUARDED_BY(mutex_);

@@ -16,8 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How much of an answer's texts, and how many communicators and ranks, are
-// shown.
+// Limits on what is shown: bytes of a text, communicators, ranks.
 constexpr size_t kShownBytes = 80;
 constexpr size_t kCommunicatorsNamed = 2;
 constexpr size_t kRanksNamed = 4;
@@ -137,7 +136,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   std::vector<std::string> path_;
 };
 
-// Without the zone of a link-local address.
+// The host without the zone of a link-local address.
 std::string HostOf(const RasRank& rank) {
   return rank.host.substr(0, rank.host.find('%'));
 }
@@ -147,7 +146,7 @@ std::string Named(const RasRank& rank) {
                       rank.host, ")");
 }
 
-// A rank that has begun so many collectives, among the others.
+// How a rank that has begun a number of collectives compares with the others.
 struct Comparison {
   bool behind = false;
   bool waits = false;
@@ -201,8 +200,8 @@ absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json) {
   return reader.TakeStatus();
 }
 
-// A process can have several ranks, one for each of its GPUs. The one that is
-// furthest behind counts.
+// A process can have several ranks, one for each of its GPUs. The rank with the
+// fewest begun collectives counts.
 std::optional<uint64_t> FindIn(const RasCommunicator& communicator,
                                const RasProcesses& processes) {
   std::optional<uint64_t> begun;

@@ -1,5 +1,5 @@
-// What NCCL says of a job whose ranks hang: how many collectives each rank of
-// each communicator has begun, and so who is behind.
+// What NCCL reports of a job whose ranks hang: how many collectives each rank
+// of each communicator has begun. This shows which rank is behind.
 //
 // NCCL 2.24 and newer has a service for this in every process (RAS); it answers
 // in JSON from 2.28.7 on. The service is not authenticated: any user of the
@@ -9,8 +9,8 @@
 //
 // NCCL counts the collectives that the host has launched, without
 // point-to-point operations and CUDA graphs. A rank that waits for its GPU
-// after each step has launched fewer than one that does not, without being the
-// one that hangs.
+// after each step has launched fewer collectives than a rank that does not
+// wait, even if it does not hang.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NCCL_RAS_STATUS_H_
@@ -31,11 +31,12 @@ namespace rollcall {
 // A rank of a communicator.
 struct RasRank {
   int64_t rank = 0;
-  // Where its process is: an IP address as NCCL writes it, and the pid there.
+  // Where its process runs: an IP address in NCCL's spelling, and the pid
+  // there.
   std::string host;
   int64_t pid = 0;
   int64_t device = 0;
-  // The collectives that it has begun, of all kinds.
+  // The number of collectives of all kinds that it has begun.
   uint64_t begun = 0;
 };
 
@@ -43,8 +44,8 @@ struct RasCommunicator {
   std::string hash;
   uint64_t size = 0;
   std::vector<RasRank> ranks;
-  // Ranks whose processes do not answer; `begun` is not known. Without those
-  // that have left the communicator.
+  // Ranks whose processes do not answer, without those that have left the
+  // communicator. Their `begun` is not known.
   std::vector<RasRank> missing;
 };
 
@@ -61,27 +62,28 @@ inline constexpr size_t kRasPartsMax = 131'072;
 // more than kRasPartsMax parts.
 absl::StatusOr<RasStatus> ParseRasStatus(absl::string_view json);
 
-// The processes of a rank. Those of other machines can have the same pids.
+// The processes of a rank. Processes on other machines can have the same pids.
 struct RasProcesses {
   std::set<int64_t> pids;
-  // The addresses of their machine.
+  // The addresses of this machine.
   std::set<std::string> hosts;
 };
 
-// The collectives that the rank with these processes has begun in this
-// communicator; nullopt: it is not in it, or several ranks could be it (two
-// containers that share an address and use the same pid).
+// The number of collectives that the rank with these processes has begun in
+// this communicator. nullopt: the rank is not in it, or several ranks match
+// (two containers that share an address and use the same pid).
 std::optional<uint64_t> FindIn(const RasCommunicator& communicator,
                                const RasProcesses& processes);
 
 struct RasPlace {
   v1::NcclPlace place = v1::NCCL_PLACE_UNSPECIFIED;
-  // What a person would look for: the communicators in which the rank is behind
-  // others, or waits for others. One line; empty: there is nothing to say.
+  // For the user: the communicators in which the rank is behind others or waits
+  // for others. One line; empty: there are none.
   std::string text;
 };
 
-// Where the rank with these processes stands.
+// Whether the rank with these processes is behind other ranks or waits for
+// them.
 RasPlace FindPlace(const RasStatus& status, const RasProcesses& processes);
 
 }  // namespace rollcall
