@@ -37,8 +37,8 @@ absl::Status MakeFolder(const std::string& folder, const SystemUser* user) {
   return absl::OkStatus();
 }
 
-// Another user who can replace the socket gives ranks a world of their own
-// making.
+// If another user could replace the socket, that user could give ranks a false
+// world.
 absl::Status CheckFolder(const std::string& folder) {
   struct stat info;
   if (stat(folder.c_str(), &info) != 0) return Failed(folder);
@@ -63,7 +63,7 @@ bool Answers(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  // EAGAIN: it listens, and its queue is full.
+  // EAGAIN: a process listens, and its queue is full.
   return connect(probe.get(), reinterpret_cast<sockaddr*>(&address),
                  sizeof(address)) == 0 ||
          errno == EAGAIN;

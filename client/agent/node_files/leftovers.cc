@@ -34,7 +34,8 @@ namespace {
 
 constexpr size_t kPidsNamedMax = 8;
 constexpr size_t kWorldBytesMax = 64 << 20;
-// A younger folder without a socket may be about to be locked.
+// A younger folder without a socket may belong to an agent that has not locked
+// it yet.
 constexpr time_t kSweptAfterSeconds = 60;
 constexpr time_t kIncarnationsKeptSeconds = time_t{24} * 60 * 60;
 constexpr absl::Duration kTurnPatience = absl::Seconds(5);
@@ -55,9 +56,9 @@ bool LeftBehind(const std::string& folder) {
           access((folder + kIncarnationsName).c_str(), F_OK) == 0);
 }
 
-// The folder has another node's lives, which that node's next agent will read.
-// They are kept for a day after its agent ended or was swept; no daemon waits
-// longer.
+// Returns whether to keep the folder because it has incarnations of another
+// node, which that node's next agent will read. They are kept for a day after
+// their agent has ended or was swept; no daemon waits longer.
 bool KeepIncarnations(const Fd& folder) {
   if (faccessat(folder.get(), kIncarnationsName + 1, F_OK, 0) != 0) {
     return false;
@@ -75,7 +76,7 @@ pid_t ListenerOf(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) return 0;
   path.copy(address.sun_path, path.size());
-  // A stopped agent may have a full queue.
+  // Non-blocking, because a stopped agent may have a full queue.
   const Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ucred peer = {};
   socklen_t size = sizeof(peer);
@@ -88,7 +89,7 @@ pid_t ListenerOf(const std::string& path) {
   return peer.pid;
 }
 
-// The text of a file, if it is a plain one and no link: ranks of another user
+// The text of a file if it is a plain file and no link: ranks of another user
 // can put anything in its place.
 std::string ReadPlain(const std::string& path) {
   const Fd fd(
@@ -108,7 +109,7 @@ std::string ReadPlain(const std::string& path) {
   return text;
 }
 
-// The run whose world files are in this folder; empty: not known.
+// The run named by the world files in this folder; empty: unknown.
 std::string RunOf(const std::string& folder) {
   std::error_code ignored;
   for (std::filesystem::directory_iterator at(folder, ignored), end;
@@ -123,7 +124,7 @@ std::string RunOf(const std::string& folder) {
   return "";
 }
 
-// Describes the living agent that holds a folder; empty: it has no ranks.
+// Describes the running agent that has locked a folder; empty: it has no ranks.
 std::string LivingText(const std::string& folder, const std::string& owner) {
   const std::string socket = absl::StrCat(folder, kSocketName);
   ProcessMatcher ranks;
@@ -140,8 +141,8 @@ std::string LivingText(const std::string& folder, const std::string& owner) {
               : "");
 }
 
-// The nonces of this owner's lives whose processes would be visible from here:
-// lives of this boot and pid namespace, or of an earlier boot.
+// The recorded nonces of this owner whose processes, if any were left, would be
+// visible here: those of this boot and pid namespace, or of an earlier boot.
 std::vector<std::string> IncarnationsOf(const std::string& folder,
                                         const std::string& owner) {
   std::vector<std::string> lives;
@@ -205,10 +206,10 @@ std::string LeftText(const SweepResult& alive) {
 }
 
 // One agent of a user sweeps at a time. Otherwise two agents that start
-// together would each find the folders locked that the other one sweeps, and
-// take their agents for living ones. The lock is on `parent` itself if only
-// this user can open it, and else on a file in it. A lock file of another user
-// is ignored.
+// together would each find folders that the other one has locked for its sweep,
+// and would take the agents of these folders for running ones. The lock is on
+// `parent` itself if only this user can open it, otherwise on a file in it. A
+// lock file of another user is ignored.
 Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   Fd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat info;
@@ -223,7 +224,8 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
                  0600));
     if (!ours(fd) || !S_ISREG(info.st_mode)) return Fd();
   }
-  // An agent that is stopped while it sweeps must not block the others.
+  // Only a limited wait: an agent that is stopped during its sweep must not
+  // block the others.
   const absl::Time deadline = MonotonicNow() + kTurnPatience;
   while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Fd();
@@ -233,10 +235,9 @@ Fd AwaitTurn(const std::string& parent, const std::string& prefix) {
   return fd;
 }
 
-// Removes the folders in `parent` of this user's killed agents, and ends their
-// ranks in case the guard was killed too. Folders of the owner's lives stay
-// until those are recorded elsewhere. No error here may fail the agent, except
-// processes left of its own node. `own_alone`: only that is swept.
+// Removes the folders of this user's killed agents in `parent`, and ends their
+// ranks in case the guard was killed too. Folders with incarnations of the
+// owner stay until the caller has recorded these in its own folder.
 void SweepLeftovers(const std::string& parent, const std::string& prefix,
                     const std::string& owner, absl::Duration patience,
                     bool own_alone, Leftovers& found) {

@@ -22,7 +22,7 @@ constexpr uint32_t kPreferred = 20000;
 constexpr uint32_t kUnprivileged = 1024;
 constexpr uint32_t kPortMax = 65535;
 
-// Returns a bound socket; -1 with errno.
+// Returns a bound socket, or -1 with errno set.
 int BindWildcard(int family, uint32_t port) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;

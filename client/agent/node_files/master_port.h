@@ -1,9 +1,9 @@
-// MasterPort: the port that rank 0 will listen on, held until it starts.
+// MasterPort: the port on which rank 0 will listen, held until rank 0 starts.
 //
 // It is bound on the IPv4 and IPv6 wildcard addresses, but never listened on,
-// so that no other program takes it between the proposal and the start of rank
-// 0. It lies outside the kernel's ephemeral range, because outgoing connections
-// (NCCL's too) take ports from that range at any time.
+// so that no other program takes the port between the proposal and the start of
+// rank 0. The port is outside the kernel's ephemeral range if possible, because
+// outgoing connections (NCCL's too) take ports from that range at any time.
 //
 // Thread rule: one thread at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_MASTER_PORT_H_
@@ -31,14 +31,15 @@ struct PortRange {
 PortRange ParseEphemeralRange(absl::string_view text);
 PortRange ReadEphemeralRange();
 
-// Where to search, in order: from 20000 up to the ephemeral range, above it,
-// unprivileged ports below it; if the range covers everything, inside it. Pure.
+// The ranges to search, in order: from 20000 up to the ephemeral range, above
+// it, unprivileged ports below it. If the ephemeral range covers everything:
+// ports inside it. Pure.
 std::vector<PortRange> MasterPortRanges(const PortRange& ephemeral);
 
 class MasterPort {
  public:
-  // Binds the first free port of `ranges`; in each range it starts at a point
-  // that `random` picks. RESOURCE_EXHAUSTED: none is free.
+  // Binds the first free port of `ranges`. `random` selects the port at which
+  // the search in each range starts. RESOURCE_EXHAUSTED: no port is free.
   static absl::StatusOr<MasterPort> Hold(const std::vector<PortRange>& ranges,
                                          uint32_t random);
 

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// torchrun's contract without TORCHELASTIC_*.
+// torchrun's variables without TORCHELASTIC_*.
 constexpr const char* kContract[] = {
     "RANK",       "LOCAL_RANK",       "WORLD_SIZE", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",  "ROLE_WORLD_SIZE",
@@ -23,7 +23,8 @@ absl::string_view NameOf(absl::string_view entry) {
   return entry.substr(0, entry.find('='));
 }
 
-// Set by an outer launcher or by rollcall, never by the user for the command.
+// Whether the variable was set by an outer launcher or by rollcall, and not by
+// the user for the command.
 bool IsLeftover(absl::string_view name) {
   return absl::StartsWith(name, "ROLLCALL_") ||
          absl::StartsWith(name, "TORCHELASTIC_") ||
@@ -78,7 +79,8 @@ RankFiles NameRankFiles(const std::string& run_folder,
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user) {
-  // Ranks may have put links into the folder: do not follow them as root.
+  // Acts as `user`, because ranks may have put links into the folder that root
+  // must not follow.
   const AsUser as(user);
   if (!as.ok()) {
     return absl::FailedPreconditionError(
@@ -107,7 +109,7 @@ std::vector<std::string> CommandEnvironment(
   const NetworkSettings settings =
       SettingsFor(world, node_rank, environment, network);
   for (const auto& [name, value] : settings.variables) {
-    // An empty value from the user would be found first.
+    // The user's entry, which is empty, would be found first.
     std::erase_if(environment, [&name = name](const std::string& entry) {
       return NameOf(entry) == name;
     });
@@ -145,7 +147,7 @@ std::vector<std::string> RankEnvironment(
   Set(env, "TORCHELASTIC_RESTART_COUNT", world.restarts_charged());
   Set(env, "TORCHELASTIC_MAX_RESTARTS", world.max_restarts());
   Set(env, "TORCHELASTIC_ERROR_FILE", files.error_files[local_rank]);
-  // Rank 0 listens itself: the agent runs no store.
+  // Rank 0 itself listens on MASTER_PORT, because the agent runs no store.
   Set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
   // Several ranks that each use all cores are slower than with one thread each.
   if (member.ranks() > 1 && !Has(env, "OMP_NUM_THREADS")) {

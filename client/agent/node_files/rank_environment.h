@@ -1,7 +1,7 @@
 // The environment and the files of each rank of this node.
 //
-// Pure except WriteRankFiles. The contract is torchrun's in full, plus
-// ROLLCALL_*; see the table in client/README.md.
+// Pure except WriteRankFiles. The environment is that of torchrun, complete,
+// plus ROLLCALL_*; see the table in client/README.md.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_ENVIRONMENT_H_
 #define ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_ENVIRONMENT_H_
 
@@ -35,18 +35,19 @@ RankFiles NameRankFiles(const std::string& run_folder,
                         uint32_t node_rank);
 
 // Writes all files that exist from the start into their folder (see
-// RunFolder::Add). `user`: whose they are, and who may write into the folder;
-// null: this process's user. Errors name the path and the system's error.
+// RunFolder::Add). `user`: the owner of the files, who may write into the
+// folder; null: this process's user. Errors name the path and the system's
+// error.
 absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
                             const v1::WorldCommit& world_commit,
                             const SystemUser* user = nullptr);
 
-// How often the platform has started the run again, for ranks. Set for the
-// agent by the command that started it, which knows the platform.
+// The number of times that the platform has started the run again, for ranks.
+// The command that starts the agent knows the platform and sets this variable
+// for the agent.
 inline constexpr char kAttemptVariable[] = "ROLLCALL_ATTEMPT";
 
-// The value of a variable in `environment` ("NAME=value"); empty: it is not
-// set.
+// The value of a variable in `environment` ("NAME=value"); empty: not set.
 std::string VariableIn(const std::vector<std::string>& environment,
                        const std::string& name);
 
@@ -58,11 +59,11 @@ std::vector<std::string> CommandEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const v1::World& world, uint32_t node_rank);
 
-// The whole environment of one rank: `inherited` (the agent's own,
-// "NAME=value") without secrets (ROLLCALL_JOIN, ROLLCALL_SECRET*) and variables
-// of an outer launcher, plus the contract. The user's own values of
-// OMP_NUM_THREADS and of the network plan's variables are kept, and so is
-// ROLLCALL_ATTEMPT; without one it is 0.
+// The whole environment of one rank: CommandEnvironment plus torchrun's
+// variables and ROLLCALL_*. `inherited`: the agent's own environment,
+// "NAME=value". The user's own values of OMP_NUM_THREADS and of the network
+// plan's variables are kept. ROLLCALL_ATTEMPT is kept too; if it is not set, it
+// becomes 0.
 std::vector<std::string> RankEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const RankFiles& files, const v1::World& world,

@@ -17,7 +17,7 @@
 
 namespace rollcall {
 
-// Reads what a rank has written into its progress file. False: nothing new.
+// Reads a rank's progress file. False: it has not changed.
 bool RankFolders::Read(Progress& progress) {
   // A rank may have put anything there: only a plain file is read, and only as
   // many bytes as a number needs.
@@ -51,7 +51,7 @@ void RankFolders::Begin(uint64_t generation, const RankFiles& files,
     kept.insert(incarnation.generation);
   for (auto at = notice_files_.begin(); at != notice_files_.end();) {
     if (kept.contains(at->first)) {
-      // The notice of ranks that have reached its boundary.
+      // The ranks in `kept` have already reached the boundary of this notice.
       const AsUser as(user_);
       if (as.ok()) unlink(at->second.c_str());
       ++at;

@@ -1,7 +1,7 @@
 // RankFolders: the files through which an agent and ranks of any language
 // communicate while they run: progress (written by ranks) and notice (written
-// by the agent). They are kept by the generation that a rank was started for,
-// because some ranks survive into later worlds.
+// by the agent). They are kept by the generation for which a rank was started,
+// because some ranks keep running in later worlds.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_NODE_FILES_RANK_FOLDERS_H_
@@ -24,18 +24,19 @@ namespace rollcall {
 
 class RankFolders {
  public:
-  // `folder` and `user` must outlive it. `user`: whose the files are; null:
-  // this process's user.
+  // `folder` and `user` must outlive this object. `user`: the owner of the
+  // files; null: this process's user.
   explicit RankFolders(RunFolder& folder, const SystemUser* user = nullptr)
       : folder_(folder), user_(user) {}
 
   // A generation has begun. Removes folders that no rank in `waiting` uses, and
-  // notices that were written in the previous generation.
+  // notices of earlier generations.
   void Begin(uint64_t generation, const RankFiles& files,
              const std::vector<RankIncarnation>& waiting);
 
-  // For each rank of this generation that has written to its progress file
-  // since the last call: the step in it; if there is none, the highest so far.
+  // Returns each rank of this generation that has written its progress file
+  // since the last call, with its step: the highest that the file has
+  // contained.
   std::vector<RankProgressed> Sample();
 
   // Writes a notice for these ranks; for all ranks if the list is empty.

@@ -20,13 +20,13 @@ namespace rollcall {
 namespace {
 
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-// A process that escaped the sweep could make folders as fast as they are
-// removed.
+// Limits the work, because a process that escaped the sweep could make folders
+// as fast as they are removed.
 constexpr size_t kLevelsMax = 1 << 16;
 
 std::vector<std::string> NamesIn(int folder) {
   std::vector<std::string> names;
-  // Opened again: a listing moves the position of its descriptor.
+  // Opened again, because a listing moves the file offset of its descriptor.
   Fd listed(openat(folder, ".", kFolderFlags));
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(listed.get()),
                                                     closedir);

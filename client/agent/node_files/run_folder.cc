@@ -26,15 +26,16 @@ namespace rollcall {
 namespace {
 
 constexpr mode_t kMode = 0700;
-// Ranks of another user enter it by their group, and cannot list it.
+// Ranks of another user enter the folder through their group, but cannot list
+// it.
 constexpr mode_t kModeForGroup = 0710;
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 
 constexpr char kAttachSocketName[] = "/ranks.sock";
 static_assert(sizeof(kAttachSocketName) <= sizeof(kSocketName));
 
-// Makes the folder of one agent, which another user's ranks may enter, and
-// locks it. Not open: errno says why.
+// Makes and locks the folder of one agent, which ranks of `user` may enter. Not
+// open: errno is set.
 Fd MakeLocked(const std::string& path, const SystemUser* user) {
   // Fails if another user has already made something at this path.
   if (mkdir(path.c_str(), kMode) != 0) return Fd();
@@ -42,7 +43,7 @@ Fd MakeLocked(const std::string& path, const SystemUser* user) {
   if (folder.open() &&
       (user == nullptr || (fchown(folder.get(), -1, user->gid) == 0 &&
                            fchmod(folder.get(), kModeForGroup) == 0))) {
-    // A file system without locks leaves it unlocked.
+    // On a file system without locks the folder stays unlocked.
     flock(folder.get(), LOCK_EX | LOCK_NB);
     return folder;
   }
@@ -56,8 +57,8 @@ std::string GenerationName(uint64_t generation) {
   return absl::StrCat("gen-", generation);
 }
 
-// Whether only root and this process's user can rename their folders in
-// `parent`. The rank's user could otherwise lead root elsewhere at any time.
+// Checks that the ranks' user cannot rename root's folders in `parent`.
+// Otherwise that user could make root use another folder at any time.
 absl::Status CheckParent(const std::string& parent, const SystemUser& user) {
   struct stat info;
   if (stat(parent.c_str(), &info) != 0) {
@@ -76,8 +77,8 @@ absl::Status CheckParent(const std::string& parent, const SystemUser& user) {
       "` on this node, or leave out --rank-user"));
 }
 
-// Why the run folder, which has gone, cannot be made again. errno: of the
-// attempt.
+// Why the run folder, which was removed, cannot be made again. errno must be
+// that of the attempt.
 std::string WhyNotMade(const std::string& path) {
   const int error = errno;
   struct stat info;
@@ -133,7 +134,8 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
                         : "");
   }
   if (made == nullptr) return absl::UnavailableError(failure);
-  // Waits a moment first; then, if waiting can help, for `patience`.
+  // The first sweep waits only a short time. The second one waits for
+  // `patience`, and is done only if waiting can help.
   for (const bool again : {false, true}) {
     Leftovers found;
     for (const Place& place : places) {
@@ -148,7 +150,7 @@ absl::StatusOr<std::unique_ptr<RunFolder>> RunFolder::Make(
     for (const std::string& folder : found.folders) RemoveFolder(folder);
     if (found.alive.left.empty() && found.alive.denied.empty()) break;
     const std::string text = LeftText(found.alive);
-    // Another user's processes do not die because we wait.
+    // Waiting does not help if the processes belong to another user.
     if (!found.alive.denied.empty() || again || patience <= kSweepPatience) {
       return absl::UnavailableError(text);
     }
@@ -170,7 +172,7 @@ RunFolder::~RunFolder() {
     return;
   }
   RemoveEntries(folder_.get());
-  // Fails if there is a link now, or a folder with entries.
+  // Fails if the path is now a link, or a folder with entries.
   rmdir(path_.c_str());
 }
 
@@ -196,8 +198,8 @@ absl::Status RunFolder::EnsureInPlace() {
       ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
     return absl::OkStatus();
   }
-  // An empty folder is no loss: a check of this node (TryFolder) may have made
-  // it just now.
+  // If an empty folder is there, it is removed: a check of this node
+  // (TryFolder) may have just made it.
   rmdir(path_.c_str());
   Fd made = MakeLocked(path_, user_ ? &*user_ : nullptr);
   if (!made.open()) return absl::FailedPreconditionError(WhyNotMade(path_));

@@ -70,7 +70,7 @@ absl::Status Failed(const std::string& path, int error) {
 
 // Returns 0 or an errno.
 int Fill(int fd, const std::string& text, mode_t mode) {
-  // Exactly `mode`, whatever the umask is.
+  // Sets exactly `mode`, independent of the umask.
   if (fchmod(fd, mode) != 0) return errno;
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = write(fd, text.data() + at, text.size() - at);
@@ -96,7 +96,7 @@ std::string WorldJson(const v1::World& world,
                      {"master_addr", world_commit.master_address()},
                      {"master_port", world_commit.master_port()},
                      {"nodes", nodes}};
-  // A peer's text may be invalid UTF-8; that must not throw.
+  // A peer's text may be invalid UTF-8, which must not throw.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -131,7 +131,7 @@ absl::Status WriteFileAtomically(const std::string& path,
 absl::Status WriteFileAt(int folder, const std::string& name,
                          const std::string& text, mode_t mode) {
   const std::string temporary = name + ".new";
-  // Left by an earlier process.
+  // An earlier process may have left this file.
   unlinkat(folder, temporary.c_str(), 0);
   const int fd =
       openat(folder, temporary.c_str(),

@@ -26,12 +26,12 @@ std::string HostfileText(const v1::World& world);
 // Secret: only for a file of mode 0600. Pure.
 std::string NcclIdText(const v1::WorldCommit& world_commit);
 
-// Writes the file completely or not at all: into a new file beside it, which is
-// then renamed. Errors name the path and the system's error. Safe to retry.
+// Writes the file completely or not at all: writes a new file beside it and
+// renames that. Errors name the path and the system's error. Safe to retry.
 absl::Status WriteFileAtomically(const std::string& path,
                                  const std::string& text, mode_t mode);
 
-// The same for the file `name` of an open folder.
+// Does the same for the file `name` in an open folder.
 absl::Status WriteFileAt(int folder, const std::string& name,
                          const std::string& text, mode_t mode);
 

@@ -2,7 +2,7 @@
 // is not trusted: any program may connect to the port.
 //
 // A caller sends its question and gets an answer of Limits::probe_bytes. The
-// other side may send any bytes; the number of bytes kept is bounded.
+// other side may send any bytes, so the number of bytes kept is bounded.
 //
 // No state; any thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROBE_PROBE_CALL_H_
@@ -25,13 +25,13 @@ inline constexpr size_t kProbeQuestionBytes = 8 + Limits::probe_bytes;
 
 std::string ProbeQuestion(const v1::Probe& probe);
 
-// Whether to answer a caller that has sent `heard`. False if the round has no
-// `ask` of the right size, since every caller could guess it.
+// Whether to answer a caller that has sent `heard`. False if the `ask` of the
+// round does not have the right size, because any caller could guess it.
 bool IsProbeQuestion(const v1::Probe& probe, std::string_view heard);
 
-// Appends to `heard` what has arrived on a non-blocking socket, until it has
-// `bytes_max`. False: the other side has closed the connection or it failed;
-// `error` says which.
+// Appends to `heard` the bytes that have arrived on a non-blocking socket,
+// until `heard` has `bytes_max`. False: the other side has closed the
+// connection, or the connection has failed; `error` tells which.
 bool ReceiveUpTo(int fd, size_t bytes_max, std::string& heard,
                  std::string& error);
 

@@ -22,16 +22,16 @@ namespace rollcall {
 namespace {
 
 constexpr int kBacklog = 1024;
-// How long to keep a caller that sends no question, or asks for a round that
-// this node does not know yet.
+// How long to keep a caller that sends no question, or that asks for a round
+// which this node does not know yet.
 constexpr absl::Duration kCallerPatience = absl::Seconds(5);
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 constexpr absl::Duration kTimeoutMax = absl::Minutes(1);
-// Bounds the accepts in one turn of the loop, so that fast callers do not
-// starve the dials.
+// Limits the accepts in one turn of the loop, so that many callers do not delay
+// the dials.
 constexpr size_t kAcceptsARound = 64;
-// In a world of up to probe_all_pairs_max nodes: every address of every other
-// node at once.
+// A round of a world of up to probe_all_pairs_max nodes dials every address of
+// every other node at once.
 constexpr size_t kAllPairs =
     (Limits::probe_all_pairs_max - 1) * Limits::probe_addresses_max;
 static_assert(Prober::kDialsMax >= kAllPairs);
@@ -39,8 +39,8 @@ static_assert(Prober::kCallersMax >= kAllPairs);
 
 std::string ErrorText(int error) { return std::strerror(error); }
 
-// Listens on all addresses of both families, or of IPv4 only if there is no
-// IPv6.
+// Listens on all addresses of both families, or of IPv4 only if the machine has
+// no IPv6.
 absl::StatusOr<Fd> Listen() {
   for (const int family : {AF_INET6, AF_INET}) {
     Fd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -73,7 +73,7 @@ uint32_t PortOf(const Fd& fd) {
                    : reinterpret_cast<sockaddr_in&>(name).sin_port);
 }
 
-// For a few bytes: the socket's buffer always has space for them.
+// Only for a few bytes, which always fit into the socket's buffer.
 bool SendAll(const Fd& fd, const std::string& bytes) {
   return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
          static_cast<ssize_t>(bytes.size());
@@ -178,8 +178,8 @@ void Prober::Begin(v1::Probe probe) {
   open_ = probe_.targets_size() > 0;
   const int targets = std::min<int>(
       probe_.targets_size(), static_cast<int>(Limits::probe_targets_max));
-  // The best address of each target first, so that addresses without an answer
-  // do not keep other targets from being tried.
+  // The best address of each target comes first, so that addresses that do not
+  // answer do not keep other targets from being tried.
   for (int i = 0; i < static_cast<int>(Limits::probe_addresses_max); ++i) {
     for (int t = 0; t < targets; ++t) {
       const v1::ProbeTarget& target = probe_.targets(t);
@@ -191,7 +191,7 @@ void Prober::Begin(v1::Probe probe) {
       waiting_.push_back(std::move(dial));
     }
   }
-  // Answer callers that asked before this node knew of the round.
+  // Answers callers that asked before this node knew the round.
   for (auto caller = callers_.begin(); caller != callers_.end();) {
     caller = Answer(*caller) ? Close(caller) : std::next(caller);
   }
@@ -301,7 +301,7 @@ bool Prober::Accept() {
   }
   Caller caller{std::move(fd), MonotonicNow() + kCallerPatience,
                 AddressText(from), ""};
-  // The question has often arrived already.
+  // The question has often arrived already, so it is read at once.
   if (Hear(caller)) return true;
   if (callers_.size() >= kCallersMax) CloseCallerOfBusiest();
   ++callers_from_[caller.from];
@@ -328,8 +328,8 @@ std::list<Prober::Caller>::iterator Prober::Close(
 
 bool Prober::Hear(Caller& caller) {
   std::string error;
-  // One byte more than a question, to notice a caller that sends more or has
-  // closed.
+  // Reads one byte more than a question, to notice a caller that sends more or
+  // has closed the connection.
   const bool open = ReceiveUpTo(caller.fd.get(), kProbeQuestionBytes + 1,
                                 caller.heard, error);
   return Answer(caller) || !open || caller.heard.size() > kProbeQuestionBytes;
@@ -347,7 +347,7 @@ bool Prober::Answer(const Caller& caller) const {
 absl::Duration Prober::UntilNext(absl::Time now) const {
   absl::Time next = now + absl::Hours(1);
   if (open_) next = std::min(next, until_);
-  // Callers are in order of arrival and are all kept for the same time.
+  // Callers are in order of arrival, and each is kept for the same time.
   if (!callers_.empty()) next = std::min(next, callers_.front().until);
   if (accept_paused_) next = std::min(next, now + kAcceptPause);
   return std::max(next - now, absl::ZeroDuration());

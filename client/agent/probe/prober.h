@@ -1,11 +1,11 @@
 // Prober: tries to reach the addresses of other nodes, and answers their
 // probes.
 //
-// It listens on its own port on all addresses. Another prober connects, sends
-// the 8 bytes "rollcall" and the 16 bytes `ask` of the round, and gets the 16
-// bytes that this node answers at the address where the connection arrived.
-// Anything else is not answered. It decides nothing: its results go to the
-// daemon.
+// The prober listens on its own port on all addresses. Another prober connects,
+// sends the 8 bytes "rollcall" and the 16 bytes `ask` of the round, and gets
+// the 16 bytes with which this node answers at the address where the connection
+// arrived. Other callers get no answer. The prober decides nothing: its results
+// go to the daemon.
 //
 // Thread rule: Run may be called from any thread. `begins` and `done` are
 // called on the prober's own thread; `done` must only post.
@@ -35,9 +35,9 @@ class Prober {
  public:
   using Done = std::function<void(v1::Probed)>;
 
-  // Connections at once, in each direction: enough for a round of all pairs. If
-  // there are too many incoming ones, the oldest of the address with the most
-  // is closed to make room.
+  // Limits on connections at once, in each direction: enough for a round of all
+  // pairs. If there are too many incoming connections, the oldest one of the
+  // address with the most connections is closed.
   static constexpr size_t kDialsMax = 512;
   static constexpr size_t kCallersMax = 512;
 
@@ -50,7 +50,7 @@ class Prober {
   uint32_t port() const { return port_; }
 
   // Answers to `probe.ask` from now on, and reports on its targets within
-  // `probe.timeout`. A round that is still under way is dropped without a
+  // `probe.timeout`. If an earlier round has not ended, it is dropped without a
   // report.
   void Run(v1::Probe probe);
 
@@ -63,7 +63,7 @@ class Prober {
     Fd fd;
     absl::Time since;
     bool connected = false;
-    absl::Duration took;  // To connect.
+    absl::Duration took;  // The time to connect.
     std::string heard;
   };
   // A connection from another prober.
@@ -79,8 +79,9 @@ class Prober {
   void Loop();
   void Begin(v1::Probe probe);
   void FillDials();
-  // Whether the dial is over, with its result in `probed_`. If no descriptor is
-  // left and another dial will free one, it keeps waiting.
+  // Returns whether the dial is over; its result is then in `probed_`. If no
+  // descriptor is left and another dial will free one, returns false without a
+  // socket, and the dial keeps waiting.
   bool Open(Dial& dial);
   bool Advance(Dial& dial);
   void Finish(const Dial& dial, const std::string& answer,
@@ -112,7 +113,7 @@ class Prober {
   std::list<Dial> waiting_;
   std::list<Dial> dials_;
   std::list<Caller> callers_;
-  std::map<std::string, size_t> callers_from_;  // Address -> its callers.
+  std::map<std::string, size_t> callers_from_;  // Callers per address.
   bool accept_paused_ = false;  // No descriptor is left to accept with.
   std::thread thread_;
 };
