@@ -1,10 +1,11 @@
-// RankCgroup: a cgroup v2 for the ranks of one generation, if this machine
-// permits one, so that the kernel can end all their processes at once.
+// RankCgroup: a cgroup v2 for one rank, if this machine permits one, so that
+// the kernel can end all its processes at once.
 //
-// It sets no limits and touches no other cgroup. Most containers do not permit
-// one; then processes are found by sessions and environments only (sweep.h).
+// It sets no limits and changes no other cgroup. Most containers do not permit
+// one; then processes are found only by sessions and environments (sweep.h).
 //
-// Thread rule: one thread at a time; the free functions from any thread.
+// Thread rule: one thread at a time; the free functions may be called from any
+// thread.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_CGROUP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_CGROUP_H_
 
@@ -28,7 +29,8 @@ class RankCgroup {
   RankCgroup& operator=(RankCgroup&&) = default;
 
   const std::string& folder() const { return folder_; }
-  // A descriptor open for writing: a process that writes "0" to it moves in.
+  // A descriptor open for writing. A process that writes "0" to it moves into
+  // the cgroup.
   int entrance() const { return entrance_.get(); }
 
  private:
@@ -44,15 +46,15 @@ class RankCgroup {
 std::string OwnCgroupFolder(const std::string& mountinfo,
                             const std::string& cgroup);
 
-// Sends SIGKILL to all members, including those of cgroups below. False: not
-// possible.
+// Sends SIGKILL to all members, including those of cgroups below. Returns false
+// if the kernel does not permit it.
 bool KillCgroup(const std::string& folder);
 
 // All members, including those of cgroups below.
 std::vector<pid_t> CgroupMembers(const std::string& folder);
 
 // Removes the cgroup and those below. Waits up to a second for members that are
-// already dying. False: it still has members.
+// dying. Returns false if it still has members.
 bool RemoveCgroup(const std::string& folder);
 
 }  // namespace rollcall

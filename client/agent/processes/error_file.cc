@@ -40,7 +40,7 @@ ErrorReport ParseErrorFile(std::string_view json) {
 
 ErrorReport ReadErrorFile(const std::string& path) {
   if (path.empty()) return {};
-  // Non-blocking: the rank may have put anything there, even a FIFO.
+  // Non-blocking, because the rank may have put anything there, even a FIFO.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
   if (!file.open() || fstat(file.get(), &about) != 0 ||

@@ -10,19 +10,19 @@
 namespace rollcall {
 
 struct ErrorReport {
-  // Valid UTF-8 of at most Limits::stderr_tail_bytes; a longer text loses its
-  // beginning. Empty: there is none.
+  // Valid UTF-8 of at most Limits::stderr_tail_bytes; the beginning of a longer
+  // text is cut off. Empty: there is no message.
   std::string message;
   // A restart would fail in the same way.
   bool permanent = false;
 };
 
-// Torchelastic's JSON: {"message": "text"} or {"message": {"message": "text",
-// ...}}; rollcall's addition is "permanent": true beside it.
+// Parses torchelastic's JSON: {"message": "text"} or {"message": {"message":
+// "text", ...}}. rollcall adds "permanent": true beside "message".
 ErrorReport ParseErrorFile(std::string_view json);
 
-// The same for a file. Empty if it cannot be read, is not a regular file, or is
-// larger than a mebibyte.
+// Does the same for a file. Empty if it cannot be read, is not a regular file,
+// or is larger than a mebibyte.
 ErrorReport ReadErrorFile(const std::string& path);
 
 }  // namespace rollcall

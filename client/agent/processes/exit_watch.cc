@@ -18,7 +18,8 @@
 namespace rollcall {
 namespace {
 
-// The real exit status is unknown; it must not count as success.
+// Another part of the process reaped the child. Its exit status is unknown and
+// must not count as success.
 constexpr ExitStatus kReapedElsewhere{255, 0};
 
 ExitStatus StatusOf(const siginfo_t& info) {
@@ -50,7 +51,8 @@ ExitWatch::ExitWatch(pid_t pid, Means means) {
   }
   fd_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!fd_.open()) return;
-  // A duplicate: the thread may outlive this object if the child does.
+  // The thread gets a duplicate, because it outlives this object if the child
+  // does.
   auto told = std::make_shared<Fd>(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3));
   try {
     if (told->open()) std::thread(TellExit, pid, told).detach();

@@ -1,11 +1,11 @@
 // ExitWatch: a descriptor that becomes readable when one child has ended. It
 // does not reap the child.
 //
-// Uses a pidfd if the kernel has them, else a thread that waits. Both wait for
-// one child by its pid only, so other children of the process are not affected.
+// Uses a pidfd if the kernel has them, else a thread that waits. Both wait only
+// for one child, by its pid, so other children of the process are not affected.
 //
 // Thread rule: one thread at a time. The child must not be reaped while its
-// watch lives.
+// watch exists.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_EXIT_WATCH_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_EXIT_WATCH_H_
 
@@ -32,8 +32,8 @@ class ExitWatch {
   ExitWatch(const ExitWatch&) = delete;
   ExitWatch& operator=(const ExitWatch&) = delete;
 
-  // Level-triggered; -1: no descriptor was left, so the end will not be
-  // signalled.
+  // Level-triggered; -1: no descriptor was available, so the end will not be
+  // reported.
   int fd() const { return fd_.get(); }
 
  private:
@@ -43,14 +43,15 @@ class ExitWatch {
 // How child `pid` ended; does not reap it. Blocks until it has ended.
 ExitStatus PeekExit(pid_t pid);
 
-// The same without blocking. nullopt: it runs, or it has ended and a tracer
-// (strace, gdb) still holds it; until then only the tracer can wait for it.
+// The same without blocking. nullopt: the child runs, or it has ended and a
+// tracer (strace, gdb) still holds it; until the tracer lets go, no other
+// process can wait for it.
 std::optional<ExitStatus> TryPeekExit(pid_t pid);
 
 // The process that traces `pid`; 0: none, or unknown.
 pid_t TracerOf(pid_t pid);
 
-// Reaps it if it has ended; never blocks.
+// Reaps the child if it has ended; never blocks.
 void Reap(pid_t pid);
 
 }  // namespace rollcall

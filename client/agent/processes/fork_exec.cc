@@ -27,9 +27,9 @@
 namespace rollcall {
 namespace {
 
-// The default of execvp if PATH is not set.
+// The PATH that execvp uses if PATH is not set.
 constexpr absl::string_view kDefaultPath = "/bin:/usr/bin";
-// How many descriptors are checked one by one on a kernel before 5.11.
+// The number of descriptors that are closed one by one on a kernel before 5.11.
 constexpr rlim_t kOldKernelFdsMax = 65536;
 
 absl::string_view PathOf(const std::vector<std::string>& environment) {
@@ -66,17 +66,17 @@ struct ChildPlan {
   std::vector<char*> candidates;
   std::vector<char*> argv;
   std::vector<char*> environment;
-  // /bin/sh, the file and the arguments: for a script without "#!".
+  // /bin/sh, the file and the arguments, for a script without "#!".
   std::vector<char*> shell_argv;
   int in, out, err, gate, our_gate, failure, cgroup, fds_max;
   rlimit core_limit;
-  // Null: the user stays.
+  // Null: the process stays this process's user.
   const SystemUser* user;
 };
 
 // --- Between fork and exec: system calls only -------------------------------
 
-// System calls are made by number: the sanitizers' wrappers of the library's
+// System calls are made by number, because the sanitizers' wrappers of library
 // functions take locks that another thread may have held at the fork.
 
 long Call(long number, long a = 0, long b = 0, long c = 0, long d = 0,
@@ -115,7 +115,8 @@ int ChildExec(ChildPlan& plan) {
       Call(SYS_execve, Address(plan.shell_argv[0]),
            Address(plan.shell_argv.data()), Address(plan.environment.data()));
     }
-    // A file without execute permission is reported only if no other is found.
+    // EACCES does not end the search: another folder may have an executable
+    // file.
     if (errno != ENOENT && errno != ENOTDIR) error = errno;
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
   }
@@ -130,7 +131,7 @@ int ChildBecomeUser(const SystemUser& user) {
       Call(SYS_setresuid, user.uid, user.uid, user.uid) != 0) {
     return errno;
   }
-  // The user must not read this copy of the agent's memory before the exec.
+  // Until the exec the user must not read this copy of the agent's memory.
   Call(SYS_prctl, PR_SET_DUMPABLE, 0);
   return Call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1) == 0 ? 0 : errno;
 }
@@ -149,12 +150,13 @@ int ChildBecomeUser(const SystemUser& user) {
       ChildFail(plan, error | kNotTheUser);
     }
   }
-  // A change of the user clears it, so it is set after that; and before the
-  // gate, which does not open if the parent has ended.
+  // Set after the change of the user, which clears it, and before the wait at
+  // the gate, which does not open if the parent has ended.
   Call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
-  // A rank may leave a core file if its user permits it.
+  // Restores the limit from the start, so that a rank may leave a core file if
+  // its user permits it.
   Call(SYS_prlimit64, 0, RLIMIT_CORE, Address(&plan.core_limit), 0);
-  // With our copy of the other end open, the gate would never close.
+  // If this copy of the other end stayed open, the gate would never close.
   Call(SYS_close, plan.our_gate);
   char go = 0;
   long got = 0;
@@ -162,7 +164,8 @@ int ChildBecomeUser(const SystemUser& user) {
     got = Call(SYS_read, plan.gate, Address(&go), 1);
   } while (got < 0 && errno == EINTR);
   if (got != 1) Call(SYS_exit_group, 127);
-  // dup3, because not every architecture has dup2; none of them is 0 to 2.
+  // Uses dup3, because not every architecture has dup2. None of the three is 0
+  // to 2.
   Call(SYS_dup3, plan.in, 0, 0);
   Call(SYS_dup3, plan.out, 1, 0);
   Call(SYS_dup3, plan.err, 2, 0);
@@ -182,7 +185,7 @@ bool MakePipe(Fd* read_end, Fd* write_end) {
   return true;
 }
 
-// A socket, so that writing to a dead child raises no SIGPIPE.
+// The gate is a socket, so that writing to a dead child raises no SIGPIPE.
 bool MakeGate(Fd* ours, Fd* theirs) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -249,13 +252,13 @@ absl::StatusOr<ForkedRank> ForkRank(const std::vector<std::string>& argv,
   plan.core_limit = CoreLimitAtStart();
   plan.user = user;
   if (user != nullptr) {
-    // So that it can open them again, as /dev/stdout and /dev/stderr.
+    // So that the rank can open them again, as /dev/stdout and /dev/stderr.
     for (const Fd* pipe : {&out, &err}) {
       (void)!fchown(pipe->get(), user->uid, user->gid);
     }
   }
 
-  // None of our signal handlers may run in the child.
+  // No signal handler of this process may run in the child.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -286,7 +289,7 @@ int ExecError(const ForkedRank& rank) {
 
 namespace {
 
-// Errors of execve that may not occur later or on another node.
+// Whether this error of execve may not occur later or on another node.
 bool NodeLacksSomething(int error) {
   switch (error) {
     case EAGAIN:

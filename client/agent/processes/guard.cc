@@ -63,20 +63,22 @@ bool ParseNumbers(absl::string_view text, pid_t* number, uint64_t* start) {
          *number > 1 && absl::SimpleAtoi(numbers[1], start);
 }
 
-// The run folder: the marker names a socket in it.
+// The run folder, which contains the socket that the marker names.
 std::string FolderOf(const std::string& marker) {
   const std::string socket = marker.substr(marker.find('=') + 1);
   return socket.substr(0, socket.rfind('/'));
 }
 
-// Empty: there is nothing to send, or the path does not fit in a line.
+// The lines about the hosts file. Empty: there is nothing to send, or the path
+// does not fit in a line.
 std::string HostsLines(const HostsCharge& hosts) {
   if (hosts.path.empty() || absl::StrContains(hosts.path, '\n')) return "";
   return absl::StrCat("owner ", FormatHostsOwner(hosts.owner), "\nhosts ",
                       hosts.path, "\n");
 }
 
-// The agent's environment without ROLLCALL_*; borrowed from environ.
+// The agent's environment without ROLLCALL_*. The pointers are those of
+// environ.
 std::vector<char*> GuardEnvironment() {
   std::vector<char*> entries;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -92,18 +94,20 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_init(&files);
-  // Signals are blocked from the start: one that arrives before the guard
-  // ignores it would end the guard, and nothing would watch over the ranks.
+  // Signals are blocked from the start. Otherwise a signal that arrives before
+  // the guard ignores it would end the guard, and the ranks would have none.
   sigset_t all;
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &all);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  // A session of its own: signals from the agent's terminal do not reach it.
+  // The guard gets its own session, so that signals from the agent's terminal
+  // do not reach it.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID |
                                             POSIX_SPAWN_SETSIGMASK |
                                             POSIX_SPAWN_SETSIGDEF);
   posix_spawn_file_actions_adddup2(&files, stdin_fd, 0);
-  // Not the agent's stdout and stderr: their readers wait for end of file.
+  // Does not inherit the agent's stdout and stderr, because their readers wait
+  // for end of file.
   posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
   posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
   char name[] = "rollcall";
@@ -116,9 +120,9 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   return error;
 }
 
-// By the rule for an agent that ends: the last living owner removes a block. A
-// failure is not reported; the next rollcall process that edits the file tries
-// again.
+// Removes the agent's entries as an agent does at its end: a block is removed
+// with its last living owner. Errors are not reported; the next rollcall
+// process that edits the file tries again.
 void RestoreHosts(const HostsCharge& hosts) {
   if (hosts.path.empty()) return;
   EditFileOptions options;
@@ -127,7 +131,8 @@ void RestoreHosts(const HostsCharge& hosts) {
   (void)HostsFile(hosts.path, options).RemoveOwner(hosts.owner, &unheard);
 }
 
-// False: the peer has closed it, or the socket is full; errno says which.
+// Returns false with errno if the peer has closed the socket or the socket is
+// full.
 bool SendAll(int fd, const std::string& text) {
   size_t sent = 0;
   while (sent < text.size()) {
@@ -151,7 +156,8 @@ Guard::~Guard() {
   if (!running()) return;
   Tell("done\n");
   shutdown(line_.get(), SHUT_WR);
-  // The guard closes its side when it ends. A stopped guard would not end.
+  // The guard closes its end of the socket when it ends. A stopped guard does
+  // not end, so the wait is limited.
   pollfd polled{line_.get(), POLLIN, 0};
   while (poll(&polled, 1, 1000) < 0 && errno == EINTR) {
   }
@@ -169,7 +175,7 @@ absl::Status Guard::Start() {
   ours.LeaveStandard();
   theirs.LeaveStandard();
   // The orders are in the socket before the guard starts, so they are complete
-  // even if the agent is killed right after this spawn.
+  // even if the agent is killed right after the spawn.
   std::string all =
       absl::StrCat("marker ", matcher_.markers[0], "\n", HostsLines(hosts_));
   for (const RankSession& session : matcher_.sessions) {
@@ -223,7 +229,8 @@ void Guard::Forget(const ProcessMatcher& gone) {
 }
 
 void Guard::SetProcesses(std::vector<FoundProcess> processes) {
-  // Everything must fit into the socket of a guard that does not read yet.
+  // Limited, because everything must fit into the socket of a guard that does
+  // not read yet.
   if (processes.size() > kChargesMax) processes.resize(kChargesMax);
   std::string all;
   for (const FoundProcess& process : matcher_.processes) {
@@ -240,15 +247,15 @@ void Guard::SetProcesses(std::vector<FoundProcess> processes) {
 
 void Guard::Tell(const std::string& text) {
   if (!line_.open() || SendAll(line_.get(), text)) return;
-  // The guard is dead, or stopped so long that its socket is full: the next one
-  // gets everything again.
+  // The guard is dead, or was stopped for so long that its socket is full. The
+  // next guard gets everything again.
   if (pid_ > 0) kill(pid_, SIGKILL);
 }
 
 void Guard::End() {
   if (!running()) return;
-  // Killed before the socket is closed, so that it does not take that for the
-  // agent's death.
+  // The guard is killed before its socket is closed. Otherwise it would take
+  // the close for the agent's death.
   kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -307,7 +314,7 @@ int GuardMain() {
                             SIGUSR2, SIGALRM, SIGTSTP}) {
     signal(ignored, SIG_IGN);
   }
-  setsid();  // It leads a session already if the agent started it.
+  setsid();  // Fails if the agent started the guard as a session leader.
   // Another process name, so that `killall rollcall` does not kill the guard.
   prctl(PR_SET_NAME, "rc-guard");
   if (chdir("/") != 0) return 1;
@@ -338,7 +345,7 @@ int GuardMain() {
   }
   for (const std::string& folder : orders.matcher().cgroups)
     RemoveCgroup(folder);
-  // Last: a rank may still need the names while it ends.
+  // Comes last, because a rank may still need the names while it ends.
   RestoreHosts(orders.hosts());
   return 0;
 }

@@ -1,32 +1,33 @@
 // The guard: a process that ends the ranks when the agent has died, and then
 // removes the agent's names from the hosts file.
 //
-// The agent holds one end of a socket and the guard the other as its stdin; no
-// other process has either. When the agent ends in any way, the guard reads an
-// end of file, sweeps (sweep.h), records what it could not end
-// (left_processes.h) and exits. It knows the ranks from lines that the agent
-// wrote before they could run:
+// The agent holds one end of a socket, and the guard has the other end as its
+// stdin; no other process has either. When the agent ends in any way, the guard
+// reads an end of file, sweeps (sweep.h), records the processes that it could
+// not end (left_processes.h) and exits. It knows the ranks from lines that the
+// agent wrote before the ranks could run:
 //
-//   marker NAME=value    the environment entry that all of them carry
+//   marker NAME=value    the environment entry that all ranks have
 //   session SID START    a rank's session and its leader's start time
-//   cgroup FOLDER        a cgroup of theirs
-//   process PID START    one of theirs that only the agent could find, and when
-//                        it started
-//   forget SID|FOLDER    one that is gone
-//   ended PID START      a process that is gone
-//   owner FIELDS         the agent, as owner lines of a hosts file name it
-//   hosts PATH           the hosts file that the agent writes to
-//   done                 the agent ends in order: nothing to do
+//   cgroup FOLDER        a cgroup of a rank
+//   process PID START    a rank's process that only the agent could find, and
+//                        its start time
+//   forget SID|FOLDER    a session or cgroup that has gone
+//   ended PID START      a process that has gone
+//   owner FIELDS         the agent, as in an owner line of a hosts file
+//   hosts PATH           the hosts file that the agent writes
+//   done                 the agent ends by itself: the guard does nothing
 //
-// The marker is sent this way and never through argv, because it is the address
-// of a socket that only the ranks should know.
+// The marker is sent this way and never through argv, because it contains the
+// path of a socket that only the ranks should know.
 //
 // Thread rule: Guard: one thread at a time. GuardMain: the whole process.
 //
 // Invariants:
-//   1. A rank runs its command only after the guard's socket holds its session.
-//   2. The guard's environment holds no ROLLCALL_* entry, so no sweep takes it
-//      for a rank's child by its marker.
+//   1. A rank runs its command only after its session was written to the
+//      guard's socket.
+//   2. The guard's environment has no ROLLCALL_* entry, so no sweep takes the
+//      guard for a rank's child.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_GUARD_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_GUARD_H_
 
@@ -44,9 +45,9 @@
 
 namespace rollcall {
 
-// What an agent may leave in a hosts file.
+// The entries that an agent may leave in a hosts file.
 struct HostsCharge {
-  // Absolute; empty: the agent writes to none.
+  // An absolute path; empty: the agent writes no hosts file.
   std::string path;
   HostsOwner owner;
 };
@@ -61,24 +62,25 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  // Starts the guard, or another one if it has died, and sends it everything.
-  // UNAVAILABLE: no process could be made; retry later.
+  // Starts the guard, or a new one in place of the current one, and sends it
+  // everything known so far. UNAVAILABLE: no process could be made; retry
+  // later.
   absl::Status Start();
 
-  // Sent now, and again to each guard that follows. A guard that has died or
-  // does not read is ended here; `watched` then becomes readable.
+  // Sent to the guard now, and again to each guard that follows. If the guard
+  // has died or does not read, it is killed; `watched` then becomes readable.
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
   void Forget(const ProcessMatcher& gone);
-  // Replaces the processes that were set before; sends only the difference. Of
-  // more than 1024 the rest is dropped.
+  // Replaces the processes that were set before; sends only the difference.
+  // Keeps at most 1024.
   void SetProcesses(std::vector<FoundProcess> processes);
 
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
-  // Becomes readable (end of file) when the guard has died; -1: none runs.
+  // Becomes readable (end of file) when the guard has died; -1: no guard runs.
   int watched() const { return line_.get(); }
-  // Kills and reaps the guard, whether it has died or not.
+  // Kills the guard if it still runs, and reaps it.
   void End();
 
  private:
@@ -91,7 +93,7 @@ class Guard {
   Fd line_;
 };
 
-// What the guard has been told so far. Pure.
+// The orders that the guard has read so far. Pure.
 class GuardOrders {
  public:
   // One line without its newline; unknown lines are ignored.

@@ -18,11 +18,12 @@
 namespace rollcall {
 namespace {
 
-// The bound when recording and when reading.
+// The limit for recording and for reading.
 constexpr size_t kLeftMax = 1024;
 
-// Replaces the record. A rank's user may have put another folder or a link in
-// the place of a run folder that a program had removed from /tmp.
+// Replaces the record. Checks the folder, because after a program has removed a
+// run folder from /tmp, a rank's user may have put another folder or a link in
+// its place.
 void Replace(const std::string& folder, const std::string& text) {
   const Fd opened(
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));

@@ -24,7 +24,7 @@ absl::Status Wrong(const std::string& path, const std::string& expected,
 }
 
 absl::Status Failed(const std::string& path, int error) {
-  // The errors of O_NOFOLLOW and O_DIRECTORY for a link.
+  // O_NOFOLLOW and O_DIRECTORY give these errors for a link.
   if (error == ELOOP || error == ENOTDIR) {
     return Wrong(path, "a folder or file of rollcall's own",
                  "a symbolic link or something else");
@@ -35,7 +35,8 @@ absl::Status Failed(const std::string& path, int error) {
                    "--log-dir"));
 }
 
-// Makes `path` and its missing parents. Errors are reported when it is opened.
+// Makes `path` and its missing parents. Errors appear when the folder is
+// opened.
 void MakeFolders(const std::string& path) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     mkdir(path.substr(0, end).c_str(), kFolderMode);
@@ -68,7 +69,7 @@ absl::StatusOr<Fd> OpenIn(int folder, const std::string& name,
     return Wrong(path, "a file of one name",
                  absl::StrCat("one of ", status.st_nlink, " (hard links)"));
   }
-  // A file of an older release may be readable for other users.
+  // A file of an older release may be readable by other users.
   if (fchmod(file.get(), kFileMode) != 0) return Failed(path, errno);
   return file;
 }
@@ -97,7 +98,8 @@ absl::StatusOr<Fd> LogFolder::OpenSubfolder(const std::string& name) {
   if (!subfolder.open()) return Failed(path, errno);
   struct stat status;
   if (fstat(subfolder.get(), &status) != 0) return Failed(path, errno);
-  // A file server may give root's files to another user.
+  // The owner of a new folder is not checked: a file server may give root's
+  // files to another user.
   if (!made && status.st_uid != geteuid()) {
     return Wrong(path, absl::StrCat("a folder of user ", geteuid()),
                  absl::StrCat("one of user ", status.st_uid));

@@ -1,9 +1,9 @@
-// LogFolder: the folder of --log-dir, in which the files of ranks' output are
-// opened without following links that other users made.
+// LogFolder: the folder of --log-dir. The files of ranks' output are opened in
+// it without following links that other users made.
 //
-// It is opened once and held, so that a user who can rename it or a folder
-// above it cannot lead the agent elsewhere: files that are opened later are
-// made in the folder that was opened first.
+// It is opened once and held open, so that a user who can rename it or a folder
+// above it cannot make the agent use another folder: files that are opened
+// later are made in the folder that was opened first.
 //
 // Thread rule: one thread, except path().
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_LOG_FOLDER_H_
@@ -25,9 +25,9 @@ class LogFolder {
 
   const std::string& path() const { return path_; }
 
-  // Opens the folder, with its missing parents made (0700), unless it is open.
-  // Symbolic links in its path are followed: the user named it. Safe to repeat.
-  // FAILED_PRECONDITION: the system's error.
+  // Opens the folder unless it is open; makes it and missing parents (0700).
+  // Follows symbolic links in its path, because the user named it. Safe to
+  // repeat. FAILED_PRECONDITION: the system's error.
   absl::Status Hold();
 
   // Opens the file `subfolder`/`name` for appending, with mode 0600, and makes

@@ -22,7 +22,8 @@ constexpr LibraryPackage kPackages[] = {
     {"libgcc_s.so.1", "libgcc-s1"},
 };
 
-// The text between the two in `line`; empty: not both are there.
+// The text between `before` and `after` in `line`; empty: one of them is
+// missing.
 absl::string_view Between(absl::string_view line, absl::string_view before,
                           absl::string_view after) {
   const size_t at = line.find(before);
@@ -33,7 +34,7 @@ absl::string_view Between(absl::string_view line, absl::string_view before,
 }
 
 absl::string_view LibraryOf(absl::string_view line) {
-  // glibc's loader first, then musl's.
+  // Tries the message of glibc's loader, then that of musl's.
   const absl::string_view library =
       Between(line, "error while loading shared libraries: ",
               ": cannot open shared object file");

@@ -15,8 +15,8 @@
 
 namespace rollcall {
 
-// A line that names the library and its package, from the command's stderr;
-// empty: there is no such message of glibc's or musl's loader.
+// Returns a line that names the library and its package, from the command's
+// stderr; empty: stderr has no such message of the loader of glibc or musl.
 std::string MissingLibraryAdvice(absl::string_view stderr_tail);
 
 }  // namespace rollcall

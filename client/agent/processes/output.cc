@@ -31,7 +31,7 @@ int WriteWhole(int fd, absl::string_view bytes) {
     if (n >= 0) {
       bytes.remove_prefix(n);
     } else if (errno == EAGAIN) {
-      // The inherited descriptor may be non-blocking.
+      // An inherited descriptor may be non-blocking.
       pollfd polled{fd, POLLOUT, 0};
       poll(&polled, 1, -1);
     } else if (errno != EINTR) {
@@ -82,7 +82,7 @@ struct OutputWriter::Queue {
   Mutex mutex;
   CondVar changed;
   std::deque<Piece> pieces ABSL_GUARDED_BY(mutex);
-  // Includes the bytes being written.
+  // Includes the bytes that are being written.
   size_t bytes ABSL_GUARDED_BY(mutex) = 0;
   size_t count ABSL_GUARDED_BY(mutex) = 0;
   bool was_full ABSL_GUARDED_BY(mutex) = false;
@@ -92,8 +92,8 @@ struct OutputWriter::Queue {
 };
 
 void OutputWriter::Queue::Run() {
-  // Other threads handle signals. If a reader has closed the pipe (| head),
-  // write fails with EPIPE.
+  // Other threads handle signals. Without SIGPIPE, write fails with EPIPE if a
+  // reader has closed the pipe (| head).
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
@@ -130,7 +130,7 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   std::string why;
   if (to.fd_ < 0) {
     if (to.name_.empty()) {
-      // The first file in it tries again, and reports the error.
+      // On an error, the first file in the folder tries again and reports it.
       to.folder_->Hold().IgnoreError();
       return;
     }
@@ -153,7 +153,7 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   }
   to.failed_ = true;
   to.file_.Close();
-  // This is the terminal itself: the message could not be shown.
+  // If the target is the terminal itself, the message could not be shown.
   if (to.folder_ == nullptr) return;
   WriteWhole(2, absl::StrCat("rollcall: the log file ", to.Path(),
                              " takes no more output: ", why, "\n"));

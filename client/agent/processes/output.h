@@ -1,15 +1,16 @@
 // Output: carries what ranks print to the terminal and into log files.
 //
-// OutputWriter does all writing in a thread of its own, so that a held terminal
-// (Ctrl-S), a slow pipe or a slow disk delays nothing else. The queue is
-// bounded: a reader that finds it full() stops reading, and then the ranks
-// block, as they would without rollcall.
+// OutputWriter writes in its own thread, so that a held terminal (Ctrl-S), a
+// slow pipe or a slow disk delays nothing else. The queue is bounded: a reader
+// that finds it full() stops reading, and then the ranks block, as they would
+// without rollcall.
 //
 // RankPipe is one rank's stdout or stderr: it reads the pipe, and passes lines
 // to the terminal and raw bytes to the log file.
 //
-// Thread rule: OutputWriter's functions from any thread; `eased` is called from
-// its own thread and must only post. RankPipe: one thread at a time.
+// Thread rule: OutputWriter's functions may be called from any thread; `eased`
+// is called from the writer's thread and must only post. RankPipe: one thread
+// at a time.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_OUTPUT_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_OUTPUT_H_
 
@@ -29,19 +30,19 @@
 
 namespace rollcall {
 
-// Where bytes go: an open descriptor, or a file that the writer opens at the
-// first bytes (appending; missing folders are made). If it fails, one message
-// goes to stderr and the rest is dropped.
+// The target of bytes: an open descriptor, or a file that the writer opens with
+// the first bytes (appending; missing folders are made). After an error on a
+// file, one message goes to stderr and further bytes are dropped.
 class OutputTarget {
  public:
-  // Borrowed: 1 or 2. `bell`: if `fd` is a terminal, it has a launcher's live
-  // line at its bottom (live_bell.h), and pieces end with a newline.
+  // `fd`: 1 or 2; it is not closed. `bell`: if `fd` is a terminal, a launcher's
+  // live line is at its bottom (live_bell.h), and pieces end with a newline.
   static std::shared_ptr<OutputTarget> Standing(int fd, int bell = -1);
-  // `folder` is shared with the queue, and used by the writer's thread alone.
+  // `folder` is shared with the queue, and used only by the writer's thread.
   static std::shared_ptr<OutputTarget> File(std::shared_ptr<LogFolder> folder,
                                             std::string subfolder,
                                             std::string name);
-  // Takes no bytes: the folder is held from the first write on.
+  // Takes no bytes: the first write only opens the folder and holds it.
   static std::shared_ptr<OutputTarget> Folder(
       std::shared_ptr<LogFolder> folder);
 
@@ -61,21 +62,22 @@ class OutputTarget {
 class OutputWriter {
  public:
   // `eased`: called when the full queue is half empty again, and when
-  // everything was written; may be null. It may still run while the writer is
-  // destroyed, so it must own what it uses.
+  // everything was written; may be null. It may still be running while the
+  // writer is destroyed, so it must own what it uses.
   explicit OutputWriter(std::function<void()> eased);
-  // Waits a short time for what is queued; a target that blocks longer is
-  // abandoned.
+  // Waits a short time until the queue is written. If a target blocks longer,
+  // the thread is left running.
   ~OutputWriter();
 
-  // Queues bytes to be written in one piece. Never blocks. The target is shared
-  // with the queue, which may outlive a stream. Empty bytes create a file.
+  // Queues bytes that are written in one piece. Never blocks. The target is
+  // shared with the queue, which may outlive a RankPipe. Empty bytes create a
+  // file.
   void Write(std::shared_ptr<OutputTarget> to, std::string bytes);
 
   bool full() const;
-  // Everything that was queued has been written.
+  // Whether everything that was queued has been written.
   bool empty() const;
-  // Waits for that; false: not within `patience`.
+  // Waits until the queue is empty; false: it was not within `patience`.
   bool Flush(absl::Duration patience);
 
  private:
@@ -92,16 +94,16 @@ class RankPipe {
            std::shared_ptr<OutputTarget> terminal,
            std::shared_ptr<OutputTarget> log);
 
-  // -1 once it is closed.
+  // -1 after Close.
   int fd() const { return pipe_.get(); }
 
-  // Reads what is there, up to a bound. False: end of file; call Close next.
+  // Reads what has arrived, up to a bound. False: end of file; call Close next.
   bool Read(absl::Time now);
 
-  // Reads what is there now, even if the writer is full.
+  // Reads what has arrived, even if the writer is full.
   void Drain(absl::Time now);
 
-  // For the following lines.
+  // Sets the prefix of the lines that follow.
   void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
 
   // Adds a line as if the rank had printed it.

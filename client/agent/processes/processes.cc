@@ -26,11 +26,11 @@
 namespace rollcall {
 namespace {
 
-// Tokens of the keeper's own descriptors; ranks' tokens are far smaller.
+// Tokens of the keeper's own descriptors; the tokens of ranks are far smaller.
 constexpr uint64_t kWakeToken = UINT64_MAX;
 constexpr uint64_t kGuardToken = UINT64_MAX - 1;
 
-// The pause between two guards if they die repeatedly.
+// The pauses before a new guard is started, if guards die repeatedly.
 constexpr absl::Duration kGuardPauseFirst = absl::Milliseconds(50);
 constexpr absl::Duration kGuardPauseMax = absl::Seconds(5);
 
@@ -188,8 +188,8 @@ bool BecomeSubreaper() {
 }
 
 Processes::Processes(ProcessesOptions options, Callbacks callbacks) {
-  // If SIGCHLD is ignored (some parents leave it so), the kernel drops the
-  // ranks' exit codes.
+  // Some parents leave SIGCHLD ignored; then the kernel drops the ranks' exit
+  // codes.
   struct sigaction action {};
   if (sigaction(SIGCHLD, nullptr, &action) == 0 &&
       (action.sa_handler == SIG_IGN || (action.sa_flags & SA_NOCLDWAIT) != 0)) {

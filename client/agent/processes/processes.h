@@ -1,12 +1,12 @@
 // Processes: the ranks of this node as operating-system processes.
 //
-// It starts them (each in its own session and process group, stdin from
-// /dev/null), carries their output line by line, reaps and stops them, and
-// ensures with its guard that none of them and none of their descendants
-// outlives the agent. It knows nothing of worlds or of the wire protocol.
+// It starts them (each in its own session and process group, with stdin from
+// /dev/null), passes their output on line by line, reaps and stops them, and
+// ensures with its guard that no rank and no descendant of a rank outlives the
+// agent. It knows nothing of worlds or of the wire protocol.
 //
-// Thread rule: all functions from one thread; the callbacks come from internal
-// threads and must only post.
+// Thread rule: call all functions from one thread. The callbacks are called
+// from internal threads and must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_PROCESSES_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_PROCESSES_H_
 
@@ -34,12 +34,12 @@ struct RankCommand {
   // TORCHELASTIC_ERROR_FILE of this rank, read after a failure; may be empty.
   std::string error_file;
   // An environment entry that no other rank has, "NAME=value". It identifies
-  // the rank's descendants while other ranks live. May be empty.
+  // the rank's descendants while other ranks run. May be empty.
   std::string marker;
 };
 
 struct ProcessesOptions {
-  // For the prefix `[node/rank] ` of each line.
+  // The node name in the prefix `[node/rank] ` of each line.
   std::string node;
   // Folder for gen-<generation>/rank-<rank>.out and .err; empty: none.
   std::string log_dir;
@@ -48,67 +48,70 @@ struct ProcessesOptions {
   bool output_to_stderr = false;
   // The launcher's live line on this terminal (live_bell.h); -1: none.
   int live_bell = -1;
-  // An entry in the environment of every rank of this agent life, and of no
-  // other process ("ROLLCALL_SOCKET=/path"). It identifies descendants.
+  // An environment entry ("ROLLCALL_SOCKET=/path") of every rank that this
+  // agent starts, and of no other process. It identifies descendants.
   std::string marker;
   // The absolute path of the hosts file that this agent writes. If the agent is
   // killed, the guard removes its entries. Empty: none.
   std::string hosts_file;
-  // As whom ranks run; nullopt: as this process's user.
+  // The user as which ranks run; nullopt: this process's user.
   std::optional<SystemUser> user;
   // The agent is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;
-  // The binary whose hidden `guard` command is started.
+  // The binary that the guard runs, with the hidden command `guard`.
   std::string self = "/proc/self/exe";
 };
 
 // Makes this process the parent of orphans among its descendants, so that a
 // sweep finds them by their parent. Call it before this process has any child.
-// Returns false if a child of this process may be an orphan of other origin:
-// the process is the first of its pid namespace (the command of a container,
-// for example), or had children before it became rollcall (`exec`).
+// Returns false if this process could also have children that are no
+// descendants of ranks: it is the first process of its pid namespace (the
+// command of a container, for example), or had children before it became
+// rollcall (`exec`).
 bool BecomeSubreaper();
 
 class Processes {
  public:
   struct Callbacks {
     std::function<void(RankEnded)> ended;
-    // These ranks have ended, none of their descendants is left, and their
-    // output is written (a blocked terminal is waited for two seconds).
+    // These ranks have ended, none of their descendants is left (except
+    // processes of another user that cannot be killed), and their output is
+    // written (or a blocked terminal has not taken it for two seconds).
     std::function<void(RanksGone)> gone;
   };
 
   Processes(ProcessesOptions options, Callbacks callbacks);
-  // Kills what is left.
+  // Kills the remaining processes.
   ~Processes();
 
-  // Starts ranks for a generation, in addition to those that live: all or none.
+  // Starts ranks for a generation, in addition to those that run: all or none.
   // A command that cannot be executed ends like a rank with code 127 (not
   // found) or 126 (not executable), as in a shell, with the reason as its
   // stderr tail. RESOURCE_EXHAUSTED: no process could be made. UNAVAILABLE: no
   // guard could be started; retry later. FAILED_PRECONDITION: an earlier
-  // process of a local rank is not gone yet. INVALID_ARGUMENT: a command is
+  // process of a local rank has not gone yet. INVALID_ARGUMENT: a command is
   // empty.
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& ranks);
 
   // Sends SIGTERM to the ranks' process groups now and SIGKILL after `grace`,
-  // sweeps what they left, then calls Callbacks::gone; other ranks live on. A
-  // second call with a shorter grace shortens it. Ranks that do not live here
-  // are reported as gone at once. Ranks that end by themselves are swept when
-  // they are stopped, or when the last rank has ended.
+  // sweeps their descendants, then calls Callbacks::gone. Other ranks keep
+  // running. A second call with a shorter grace shortens it. Ranks that do not
+  // exist here are reported as gone at once. Ranks that end by themselves are
+  // swept when they are stopped, or when the last rank has ended.
   void Stop(std::vector<RankIncarnation> ranks, absl::Duration grace);
 
-  // Sends a signal to the process groups of ranks whose leader lives.
+  // Sends a signal to the process groups of those ranks that have not ended.
   void Signal(std::vector<RankIncarnation> ranks, int signal);
 
-  // The session of a rank; id 0 if it does not live here.
+  // Returns the session of a rank; id 0 if the rank does not exist here.
   RankSession SessionOf(const RankIncarnation& incarnation);
 
   // Adds a text as if the rank had written it to its stderr.
   void Say(RankIncarnation incarnation, std::string text);
 
-  // A rank lives on with another rank number; used in the prefix of its lines.
+  // A rank keeps running with another rank number, which is used in the prefix
+  // of its lines.
   void Rename(uint32_t local_rank, uint32_t rank);
 
  private:

@@ -1,4 +1,5 @@
-// RankGroup: what happens to ranks from their end to the last of their output.
+// RankGroup: what happens to ranks from their end until their output is
+// written.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ namespace {
 constexpr absl::Duration kSweepPatience = absl::Milliseconds(500);
 constexpr absl::Duration kBetweenSweeps = absl::Seconds(1);
 constexpr absl::Duration kBetweenLooks = absl::Seconds(2);
-// How long a blocked terminal may delay the next generation.
+// The time for which a blocked terminal may delay the next generation.
 constexpr absl::Duration kWritingMax = absl::Seconds(2);
 constexpr size_t kLeaversMax = 64;
 constexpr size_t kNamedMax = 8;
@@ -50,8 +51,9 @@ void RankGroup::Depart(absl::Time now) {
   if (phase_ == Phase::kLeaving && killed) {
     phase_ = Phase::kSweeping;
   } else if (phase_ == Phase::kLeaving && leavers_living_ == 0) {
-    // Ranks that were told to stop have their grace, even if only their shell
-    // has ended so far. Processes of other ranks get none.
+    // The process groups of ranks that were told to stop keep their grace
+    // period, even if only their leader (a shell) has ended. Processes of other
+    // ranks get none.
     if (!AwaitLeavers(going)) phase_ = Phase::kSweeping;
   }
   if (phase_ == Phase::kSweeping &&
@@ -60,8 +62,8 @@ void RankGroup::Depart(absl::Time now) {
   }
 }
 
-// Watches the living processes of the groups that still have their grace.
-// False: there are none, or this kernel cannot watch them.
+// Watches the running processes of the groups that still have their grace
+// period. Returns false if there are none, or if this kernel cannot watch them.
 bool RankGroup::AwaitLeavers(const std::vector<Rank*>& going) {
   DropLeavers();
   std::set<pid_t> groups;
@@ -88,7 +90,7 @@ void RankGroup::DropLeavers() {
   leavers_living_ = 0;
 }
 
-// The signs that identify these ranks and no other living ones.
+// The signs that identify these ranks and no other running ranks.
 ProcessMatcher RankGroup::MatcherOf(const std::vector<Rank*>& ranks) const {
   ProcessMatcher matcher;
   const auto left = static_cast<size_t>(
@@ -131,7 +133,8 @@ void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
         "; look at: ps -o pid,stat,wchan,cmd -p ", absl::StrJoin(named, ",")));
   }
   if (!result.left.empty()) {
-    // Not gone: they may still hold the GPUs.
+    // These processes may still hold the GPUs, so the ranks do not count as
+    // gone.
     sweep_at_ = now + kSweepPatience + kBetweenSweeps;
     return;
   }
@@ -165,7 +168,8 @@ void RankGroup::LookForDetached(absl::Time now) {
          .spared = {dependencies_.guard.pid()}});
   }
   Look look = LookFor(matchers);
-  // Processes in a rank's session can be found by it at any time.
+  // Processes in a rank's session are left out, because the session identifies
+  // them at any time.
   std::set<pid_t> sessions;
   for (const Rank* rank : ranks) sessions.insert(rank->process.pid);
   for (std::vector<FoundProcess>& found : look.found) {
@@ -188,7 +192,8 @@ void RankGroup::ReapOrphans(const std::vector<pid_t>& ended) {
   }
 }
 
-// Called after the sweep: reads its last output, reaps it, removes its cgroup.
+// Called after the sweep: reads the rank's last output, reaps it, and removes
+// its cgroup.
 void RankGroup::Settle(Rank& rank, absl::Time now) {
   for (RankPipe* stream : {rank.out.get(), rank.err.get()}) {
     if (stream == nullptr) continue;

@@ -16,10 +16,10 @@
 namespace rollcall {
 namespace {
 
-// The exit code of the dynamic loader on failure, and of a shell that finds no
-// command.
+// The exit code of the dynamic loader after an error, and of a shell that does
+// not find a command.
 constexpr int kExitOfLoader = 127;
-// The pause between checks of a rank that a tracer holds.
+// The pause between checks of a rank that is held by a tracer.
 constexpr absl::Duration kBetweenPeeks = absl::Milliseconds(100);
 constexpr absl::Duration kHeldQuietly = absl::Seconds(2);
 
@@ -34,7 +34,7 @@ RankGroup::RankGroup(const Dependencies& dependencies)
   const std::string& log_dir = dependencies.options.log_dir;
   if (log_dir.empty()) return;
   logs_ = std::make_shared<LogFolder>(log_dir);
-  // Before any rank runs, which could replace the folder.
+  // Opens the folder before any rank runs, because a rank could replace it.
   dependencies.writer.Write(OutputTarget::Folder(logs_), "");
 }
 
@@ -123,7 +123,7 @@ std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
       dependencies_.writer, is_err ? stderr_ : stdout_, std::move(log));
 }
 
-// Undoes a start that failed halfway: no rank has been released yet.
+// Undoes a start that failed halfway; no rank has been released yet.
 void RankGroup::Abandon(Ranks& forked) {
   const absl::Time now = absl::InfinitePast();
   for (auto& [number, rank] : forked) rank.process.gate.Close();
@@ -167,9 +167,10 @@ void RankGroup::Stop(const std::vector<RankIncarnation>& ranks,
     rank->kill_at = std::min(rank->kill_at, now + grace);
     if (std::exchange(rank->stopping, true) || rank->swept()) continue;
     SignalGroup(*rank, SIGTERM);
-    // A stopped process would handle SIGTERM only after its grace.
+    // A stopped process would not handle SIGTERM before its grace period is
+    // over.
     SignalGroup(*rank, SIGCONT);
-    // More ranks are to go now.
+    // The set of ranks that are to go has grown.
     phase_ = Phase::kRunning;
     sweep_at_ = absl::InfiniteFuture();
   }
@@ -209,7 +210,7 @@ void RankGroup::Say(const RankIncarnation& incarnation, const std::string& text,
 }
 
 void RankGroup::SignalGroup(const Rank& rank, int signal) {
-  if (rank.swept()) return;  // Reaped: the pid is not ours any more.
+  if (rank.swept()) return;  // Reaped: the pid may be reused.
   // A process that was just forked does not lead a group yet.
   if (kill(-rank.process.pid, signal) != 0 && errno == ESRCH) {
     kill(rank.process.pid, signal);
@@ -270,8 +271,7 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   ended.stderr_tail = rank.err->TailText();
   if (status.code != 0 || status.signal != 0) {
     ErrorReport report;
-    // The file is in a folder of the rank's user, who may have put a link
-    // there.
+    // Read as the rank's user, who may have put a link there.
     if (const AsUser as(RankUser()); as.ok()) {
       report = ReadErrorFile(rank.command.error_file);
     }
@@ -281,10 +281,10 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   dependencies_.callbacks.ended(std::move(ended));
 }
 
-// The tracer learns of the end first; no other process can wait for the rank
-// until the tracer has. Most tracers do so at once.
+// The tracer is told of the end first. No other process can wait for the rank
+// until the tracer has waited for it; most tracers do so at once.
 void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
-  // Its descriptor stays readable meanwhile.
+  // The descriptor stays readable meanwhile, so the rank is checked by time.
   dependencies_.poller.Remove(rank.watch->fd());
   rank.held_since = std::min(rank.held_since, now);
   rank.peek_at = now + kBetweenPeeks;

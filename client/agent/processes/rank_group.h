@@ -1,24 +1,25 @@
-// RankGroup: the ranks that live on this node, from fork to the sweep.
+// RankGroup: the ranks of this node, from fork to the sweep.
 //
-// A part of Processes: it is told which descriptors are readable and what time
-// it is, and reports which ranks are gone. It waits only in a sweep (half a
-// second at most).
+// A part of Processes. Its caller passes in which descriptors are readable and
+// what time it is; RankGroup reports which ranks are gone. It blocks only in a
+// sweep (half a second at most).
 //
-// Ranks start in batches and may end one by one. Ranks that have ended and were
-// told to stop are swept together while others live on, by signs that only they
-// have (session, cgroup, marker). Ranks that ended without being told wait for
-// the last rank to end; then the marker that all ranks share is used too.
+// Ranks start in batches and may end one by one. Ranks that were told to stop
+// are swept together once all of them have ended, while others run, by signs
+// that only they have (session, cgroup, marker). Ranks that ended without being
+// told to stop wait for the last rank to end; then the marker that all ranks
+// share is used too.
 //
-// An ended rank stays unreaped until it has been swept: until then its pid
-// names only it and its session, and a signal to its process group can reach no
-// other process.
+// An ended rank is not reaped before it has been swept. Until then its pid
+// identifies only this rank and its session, and a signal to its process group
+// can reach no other process.
 //
-// While ranks live, it looks every two seconds for processes that have left
-// their rank's session. It keeps them for the sweep and sends them to the
-// guard, which cannot find them once their parent and the agent are gone. It
-// also reaps orphans that were reparented to the agent: children that are not
-// ranks, not the guard and not in its own session. No other code waits for
-// them.
+// While ranks run, it looks every two seconds for processes that have left
+// their rank's session. It keeps these for the sweep and sends them to the
+// guard, which could not find them after their parent and the agent have ended.
+// It also reaps orphans that were reparented to the agent: children that are
+// not ranks, not the guard and not in the agent's own session. No other code
+// waits for them.
 //
 // Thread rule: one thread, which outlives the ranks (fork_exec.h).
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_RANK_GROUP_H_
@@ -56,7 +57,7 @@ class RankGroup {
   };
 
   explicit RankGroup(const Dependencies& dependencies);
-  // Kills what is left and sweeps once; calls no callbacks.
+  // Kills the remaining processes and sweeps once; calls no callbacks.
   ~RankGroup();
 
   // Forks all ranks, tells the guard, then releases them: all or none. See
@@ -64,7 +65,7 @@ class RankGroup {
   absl::Status Start(uint64_t generation,
                      const std::vector<RankCommand>& commands);
 
-  // See Processes. Ranks that are not here are gone.
+  // See Processes. Ranks that do not exist here are reported as gone at once.
   void Stop(const std::vector<RankIncarnation>& ranks, absl::Duration grace,
             absl::Time now);
   void Signal(const std::vector<RankIncarnation>& ranks, int signal);
@@ -76,7 +77,7 @@ class RankGroup {
   // The poller reported this token.
   void OnReadable(uint64_t token, absl::Time now);
 
-  // Does what is due. Call it after every wait.
+  // Does what is due at `now`. Call it after every wait.
   void Advance(absl::Time now);
   absl::Time NextDeadline() const;
 
@@ -93,25 +94,26 @@ class RankGroup {
     bool stopping = false;
     bool killed = false;
     absl::Time kill_at = absl::InfiniteFuture();
-    // Since when it has ended but a tracer still holds it.
+    // Since when the rank has ended but is still held by a tracer.
     absl::Time held_since = absl::InfiniteFuture();
     absl::Time peek_at = absl::InfiniteFuture();
     bool told_held = false;
-    // Its processes outside its session, as of the latest look.
+    // The rank's processes outside its session, as of the latest look.
     std::vector<FoundProcess> detached;
-    // Set once it is reaped; the latest time for writing its last output.
+    // Set when the rank is reaped: the time until which its last output may be
+    // written.
     std::optional<absl::Time> written_by;
 
     bool swept() const { return written_by.has_value(); }
   };
   using Ranks = std::map<uint64_t, Rank>;
 
-  // The state of the ranks that are to go and have all ended.
+  // The state of the ranks that are to go.
   enum class Phase {
-    kRunning,  // Leaders live.
-    // They have ended; other processes of their groups still have their grace.
+    kRunning,  // Not all of them have ended.
+    // All have ended; other processes of their groups have their grace period.
     kLeaving,
-    kSweeping,  // What is left is being killed.
+    kSweeping,  // Their remaining processes are being killed.
   };
 
   // Tokens: number * 4 + kind.
@@ -127,7 +129,8 @@ class RankGroup {
     return dependencies_.options.user ? &*dependencies_.options.user : nullptr;
   }
   bool AnyLives() const;
-  // The ranks that are to go: those told to, or all ranks once none lives.
+  // The ranks that are to go: those told to stop, or all ranks once all have
+  // ended.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
   void AwaitTracer(Rank& rank, absl::Time now);
@@ -152,7 +155,7 @@ class RankGroup {
   const std::shared_ptr<OutputTarget> stderr_;
   // Null: no --log-dir.
   std::shared_ptr<LogFolder> logs_;
-  // By an internal number that is never reused.
+  // By an internal number that is used only once.
   Ranks ranks_;
   uint64_t numbers_ = 0;
   Phase phase_ = Phase::kRunning;
@@ -161,7 +164,7 @@ class RankGroup {
   absl::Time sweep_at_ = absl::InfiniteFuture();
   // When to look for detached processes, while any rank is unswept.
   absl::Time look_at_ = absl::InfinitePast();
-  // Processes of the ranks' groups that still use their grace.
+  // Processes of the ranks' groups that still have their grace period.
   std::vector<Fd> leavers_;
   size_t leavers_living_ = 0;
 };

@@ -4,8 +4,8 @@
 // SIGTERM, SIGINT, SIGUSR1 and SIGHUP ask the agent to leave; SIGUSR2 is passed
 // to its ranks.
 //
-// Thread rule: one instance at a time; `post` is called from its thread and
-// must only post.
+// Thread rule: one instance at a time. `post` is called from the instance's
+// thread and must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_SIGNAL_THREAD_H_
 

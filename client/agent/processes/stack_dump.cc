@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kProcessesMax = 8;
 constexpr size_t kThreadsMax = 64;
-// Bounds the output of one tool.
+// Limits the output of one tool.
 constexpr size_t kOutputBytesMax = 64 << 10;
 constexpr char kPath[] =
     "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin";
@@ -47,7 +47,7 @@ std::string ReadProc(const std::string& path) {
       text, static_cast<size_t>(std::max<ssize_t>(size, 0)))));
 }
 
-// The state letter of /proc/.../stat; '?': unknown.
+// The state letter in the file `stat`; '?': unknown.
 char StateOf(const std::string& folder) {
   const std::optional<ProcStat> stat = ReadProcStat(folder);
   return stat ? stat->state : '?';
@@ -86,7 +86,7 @@ std::vector<pid_t> ThreadsOf(pid_t pid) {
   return threads;
 }
 
-// The kernel's information about one process; `state`: of its main thread.
+// The kernel's information about one process. `state`: that of its main thread.
 std::string KernelsWord(pid_t pid, char state,
                         const std::vector<pid_t>& threads) {
   std::string text = absl::StrCat(
@@ -136,7 +136,7 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   }
   if (IsThere("eu-stack")) return Tool{{"eu-stack", "-p", number}};
   if (IsThere("gdb")) {
-    // Without function arguments: they may contain secrets.
+    // Prints no function arguments, because they may contain secrets.
     return Tool{{"gdb", "-nx", "-batch", "-iex", "set auto-load off", "-iex",
                  "set print frame-arguments none", "-p", number, "-ex",
                  "thread apply all backtrace 32"}};
@@ -144,21 +144,23 @@ std::optional<Tool> ChooseTool(pid_t pid) {
   return std::nullopt;
 }
 
-// As whom a tool traces process `pid`; nullopt: as this process's user. Root
-// takes the user of the process: in most containers root lacks CAP_SYS_PTRACE,
-// and a tool that reads a rank's memory needs no more permissions than the
-// rank. Where Yama lets a user trace only descendants, only root can trace.
+// The user as which a tool traces process `pid`; nullopt: this process's user.
+// Root uses the user of the process: in most containers root lacks
+// CAP_SYS_PTRACE, and a tool that reads a rank's memory needs no more
+// permissions than the rank. If Yama lets a user trace only descendants, only
+// root can trace.
 std::optional<SystemUser> TracerUser(pid_t pid) {
   const std::string scope = ReadProc("/proc/sys/kernel/yama/ptrace_scope");
   if (!scope.empty() && scope != "0") return std::nullopt;
   return OtherUserOf(pid);
 }
 
-// The tool's output, and its error if it failed. Ended at `until`.
+// Returns the tool's output, and its error if it failed. Kills the tool at
+// `until`.
 std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
   const std::optional<SystemUser> user = TracerUser(pid);
-  // A minimal environment: variables can make such tools fetch symbols from the
-  // network.
+  // A minimal environment, because some variables make such tools fetch symbols
+  // from the network.
   absl::StatusOr<ForkedRank> child =
       ForkRank(tool.argv, {absl::StrCat("PATH=", kPath), "LC_ALL=C"},
                /*cgroup_entrance=*/-1, user ? &*user : nullptr);
@@ -186,8 +188,8 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
                                   kOutputBytesMax - text.size()));
     }
   }
-  // It has closed its output or its time is over, so it is ended; it may not
-  // lead its session yet.
+  // The tool has closed its output or its time is over, so it is killed. Its
+  // pid is also killed directly, in case it does not lead its session yet.
   kill(-child->pid, SIGKILL);
   kill(child->pid, SIGKILL);
   PeekExit(child->pid);
@@ -199,7 +201,7 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
   return text;
 }
 
-// A killed tool may leave the process stopped.
+// Continues the process, which a killed tool may have left stopped.
 void LetGo(pid_t pid, char state_before) {
   const char state = StateOf(absl::StrCat("/proc/", pid));
   if (IsStopped(state) && !IsStopped(state_before)) kill(pid, SIGCONT);
@@ -212,7 +214,8 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
   const absl::Time until = MonotonicNow() + patience;
   StackDump dump;
   std::vector<char> states;
-  // All of the kernel's information first: it is quick and disturbs no process.
+  // Reads all of the kernel's information first, because it is quick and
+  // disturbs no process.
   for (size_t i = 0; i < std::min(pids.size(), kProcessesMax); ++i) {
     const std::string folder = absl::StrCat("/proc/", pids[i]);
     const std::optional<SystemUser> user = OtherUserOf(pids[i]);
@@ -279,7 +282,7 @@ void StackDumps::Reap() {
   }
 }
 
-// `linked`: as for Take.
+// `linked`: see Take.
 std::vector<pid_t> StackDumps::PidsOf(const RankSession& session,
                                       pid_t linked) {
   std::vector<pid_t> pids;
@@ -287,7 +290,7 @@ std::vector<pid_t> StackDumps::PidsOf(const RankSession& session,
   for (const FoundProcess& found : FindMatching({{}, {session}, {}, {}})) {
     pids.push_back(found.pid);
   }
-  // The rank's own pid may be from another namespace, or false.
+  // The pid that the rank sent may be from another namespace, or false.
   const auto named = std::find(pids.begin(), pids.end(), linked);
   if (named != pids.end()) std::rotate(pids.begin(), named, named + 1);
   return pids;
@@ -296,7 +299,7 @@ std::vector<pid_t> StackDumps::PidsOf(const RankSession& session,
 StackDump StackDumps::Look(const RankSession& session, pid_t linked) {
   const absl::StatusOr<RasPlace> place =
       ras_.Find(PidsOf(session, linked), quit_.get());
-  // Some may have ended since.
+  // Finds the processes again, because some may have ended since.
   StackDump dump = DumpStacks(PidsOf(session, linked), patience_, quit_.get());
   if (place.ok()) {
     dump.nccl = place->place;

@@ -1,15 +1,15 @@
 // Stack dumps: the stacks of a rank that makes no progress, for its log, and
 // where it stands for NCCL (client/agent/nccl/ras).
 //
-// The kernel always gives the state, the wait channel and the system call.
-// Stacks of the program need a tool on this machine: py-spy for Python,
-// eu-stack (elfutils) or gdb. The processes are not changed, but such a tool
-// stops them for a moment. If this process is root, it runs as the user of
-// the process where the kernel permits that. A tool that does
-// not end is killed, and the process it stopped is continued.
+// The kernel always gives the state, the wait channel and the system call. For
+// stacks of the program itself a tool must be on this machine: py-spy for
+// Python, eu-stack (elfutils) or gdb. Such a tool stops a process for a moment
+// but does not change it. If this process is root, the tool runs as the user of
+// the traced process, if the kernel permits that. A tool that does not end is
+// killed, and the process that it stopped is continued.
 //
-// Thread rule: Take from one thread; `done` is called from internal threads and
-// must only post.
+// Thread rule: call Take from one thread. `done` is called from that thread or
+// an internal one and must only post.
 #ifndef ROLLCALL_CLIENT_AGENT_PROCESSES_STACK_DUMP_H_
 #define ROLLCALL_CLIENT_AGENT_PROCESSES_STACK_DUMP_H_
 
@@ -34,17 +34,18 @@ namespace rollcall {
 struct StackDump {
   // One of the processes is stopped, by a signal or a debugger.
   bool stopped = false;
-  // Where the main thread of the first process is: a few words.
+  // What the main thread of the first process is doing, in a few words. If a
+  // process is stopped, that of the last stopped one.
   std::string summary;
   // The whole text, in lines.
   std::string text;
   v1::NcclPlace nccl = v1::NCCL_PLACE_UNSPECIFIED;
 };
 
-// Looks at these processes with the kernel and its tools, the most informative
-// first. Blocks for at most `patience`; ends at once when `quit` (a descriptor;
-// -1: none) becomes readable. Never fails: the text says what could not be
-// read.
+// Examines these processes with the kernel's information and the tools. Put the
+// most informative process first. Blocks for at most `patience`, but not after
+// `quit` (a descriptor; -1: none) becomes readable. Never fails: the text tells
+// what could not be read.
 StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
                      int quit = -1);
 
@@ -70,7 +71,7 @@ class StackDumps {
  private:
   struct Running {
     std::thread thread;
-    Fd ended;  // Readable at its end.
+    Fd ended;  // Readable when the thread has ended.
   };
   void Reap();
   static std::vector<pid_t> PidsOf(const RankSession& session, pid_t linked);

@@ -28,23 +28,23 @@
 namespace rollcall {
 namespace {
 
-// A larger environment is not read to its end.
+// Limits the bytes that are read of one environment.
 constexpr size_t kEnvironBytesMax = 8 << 20;
 // How often, and at what interval, a process without an environment is checked
-// again: on a busy machine a program's first pages may take time to appear, and
-// so may the release of a large process's memory.
+// again. On a busy machine a new program's first pages may take time to appear,
+// and a large process may take time to release its memory.
 constexpr int kBareTries = 200;
 constexpr int kBarePauseMs = 1;
 // How many scans in a row must find nothing: one scan may miss a process that
 // keeps forking and exiting.
 constexpr int kQuietScans = 2;
 constexpr int kWalksMax = 16;
-// How many deaths are awaited at a time; bounds the open descriptors.
+// How many deaths are awaited at a time; limits the open descriptors.
 constexpr size_t kAwaitedMax = 128;
 
 struct Stat : ProcStat {
   pid_t pid = 0;
-  // It carries the marker.
+  // It has one of the markers in its environment.
   bool marked = false;
 };
 
@@ -66,7 +66,7 @@ bool ReadPieces(const std::string& path, size_t most, More more) {
 
 using Markers = std::set<std::string>;
 
-// Whether any of the entries is in an environment, or why that is unknown.
+// Whether any of the markers is in an environment, or why that is unknown.
 enum class Environment { kMarked, kOther, kEmpty, kUnreadable };
 Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   bool found = false;
@@ -118,7 +118,9 @@ bool HasMarker(const Stat& process, const Markers& markers) {
       if (user) seen = ReadEnvironment(process.pid, markers, longest);
     }
     if (seen != Environment::kEmpty) return seen == Environment::kMarked;
-    // The text may be of the previous program: then read it again.
+    // An exec in progress also gives an empty environment. So it is read once
+    // more after the process has memory; if it is still empty, the marker is
+    // not there.
     if (settled) return false;
     settled = !LacksMemory(process.pid);
     if (!settled) poll(nullptr, 0, kBarePauseMs);
@@ -136,8 +138,8 @@ void WalkProc(Meet meet) {
   }
 }
 
-// Scans until no new process appears: the list is taken before its processes
-// are read, and one that has ended by then may have left a child.
+// Scans until no new process appears. The list is taken before its processes
+// are read, and a process that has ended in between may have left a child.
 std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
@@ -157,7 +159,7 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   return all;
 }
 
-// No rank started earlier; avoids reading most environments.
+// No rank started earlier than this, so older environments need not be read.
 uint64_t EarliestStart(const ProcessMatcher& matcher) {
   if (matcher.sessions.empty()) return 0;
   uint64_t earliest = UINT64_MAX;
@@ -171,20 +173,20 @@ bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
                const RankSession& session) {
   if (process.session != session.id) return false;
   if (process.start_ticks < session.start_ticks) return false;
-  // The pid may belong to another leader by now.
+  // The pid may have been reused by another session leader.
   const auto leader = all.find(session.id);
   return leader == all.end() ||
          leader->second.start_ticks == session.start_ticks;
 }
 
-// Whether it is a child of this process outside its session.
+// Whether it is a child of the calling process in another session.
 bool Reparented(const Stat& process) {
   return process.parent == getpid() && process.session != getsid(0);
 }
 
 class Finder {
  public:
-  // `all` must outlive it.
+  // `all` must outlive this object.
   Finder(const ProcessMatcher& matcher, const std::map<pid_t, Stat>& all,
          std::set<pid_t> in_cgroup)
       : matcher_(matcher), all_(all), in_cgroup_(std::move(in_cgroup)) {
@@ -239,8 +241,8 @@ class Finder {
   std::set<std::pair<pid_t, uint64_t>> known_;
 };
 
-// Kills the process if it is still the one that was found. The pidfd, if there
-// is one, becomes readable at its end.
+// Kills the process if it is still the one that was found. `pidfd`, if it is
+// open, becomes readable at the end of the process.
 enum class Shot { kHit, kGone, kDenied };
 Shot Kill(const FoundProcess& process, Fd* pidfd) {
   *pidfd = Fd(syscall(SYS_pidfd_open, process.pid, 0));
@@ -256,7 +258,8 @@ Shot Kill(const FoundProcess& process, Fd* pidfd) {
 // Waits until all have ended or the deadline has passed.
 void AwaitEnds(const std::vector<Fd>& pidfds, absl::Time deadline) {
   std::vector<pollfd> polled;
-  // A kernel without pidfds has no event for the end of another's child.
+  // A kernel without pidfds gives no event for the end of another process's
+  // child.
   if (pidfds.empty()) poll(nullptr, 0, 2);
   for (const Fd& fd : pidfds) polled.push_back({fd.get(), POLLIN, 0});
   while (!polled.empty()) {
@@ -319,7 +322,7 @@ SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience) {
       result.left = std::move(found);
       break;
     }
-    // All are killed before any death is awaited, so that fewer can still fork.
+    // All are killed before any end is awaited, so that fewer can still fork.
     std::vector<Fd> pidfds;
     for (const FoundProcess& process : found) {
       Fd pidfd;
