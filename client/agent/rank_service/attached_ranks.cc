@@ -1,6 +1,6 @@
-// RankService: processes that the agent did not start (--attach). Who may enter
-// a world, and which of them the agent wants gone, is decided by
-// AttachedPlaces.
+// RankService: processes that the agent did not start (--attach).
+// AttachedPlaces decides which of them may enter a world, and records which of
+// them Stop was called for.
 #include <optional>
 #include <utility>
 #include <vector>

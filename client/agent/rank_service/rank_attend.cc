@@ -13,8 +13,8 @@
 namespace rollcall {
 namespace {
 
-// Values that are not finite numbers are dropped, and so is a number of steps
-// that no training can have.
+// The pace of local rank 0; nullopt for other ranks, and if a value is missing
+// or not finite. A number of steps above Limits::step_max is left out.
 std::optional<v1::Pace> PaceOf(uint32_t local_rank,
                                const v1::RankProgress& progress) {
   if (local_rank != 0 || !std::isfinite(progress.loss()) ||
@@ -121,7 +121,7 @@ absl::Status RankService::Core::Pass(uint32_t local_rank,
                            PaceOf(local_rank, message.progress())});
       break;
     case v1::RankMessage::kHere:
-      // If it is dropped, the rank counts as not answering this once.
+      // If the report is dropped, the rank counts as not answering this time.
       post_(WhereItIs(local_rank, message.here()));
       break;
     case v1::RankMessage::kStopped:
@@ -137,8 +137,8 @@ absl::Status RankService::Core::Pass(uint32_t local_rank,
       taken = post_(RankAskedToLeave{local_rank});
       break;
     default:
-      // What the kernel says is not needed from the process; or from a newer
-      // library.
+      // `finished`: not needed, because the agent learns of the end from the
+      // kernel or from NoteAttached. Other kinds come from a newer library.
       break;
   }
   if (taken) return absl::OkStatus();
@@ -158,7 +158,7 @@ absl::Status RankService::Core::Greet(const StreamRef& stream,
     }
     if (!open_) return absl::AbortedError("there is no world yet");
     // A rank that was started for an older world must not replace a current
-    // one.
+    // rank.
     if (hello.generation() != 0 &&
         hello.generation() != open_->world.generation()) {
       return absl::AbortedError(absl::StrCat("generation ", hello.generation(),
@@ -245,8 +245,8 @@ void RankService::Core::SetWorld(const v1::World& world,
     open_ = Open{world, world_commit, node_rank, network, {}};
     for (const uint32_t local_rank : waiting) {
       const auto at = ranks_.find(local_rank);
-      // Else its connection has just ended, and the event of that will reach
-      // the loop.
+      // If it is missing, its connection has just ended, and an event about
+      // that will reach the loop.
       if (at != ranks_.end()) {
         told.emplace_back(at->second, WorldFor(local_rank));
       }

@@ -16,7 +16,7 @@ v1::AgentReply Refusal(uint64_t request, const absl::Status& status) {
   v1::AgentReply reply;
   v1::RankExchanged& exchanged = *reply.mutable_exchanged();
   exchanged.set_request(request);
-  // The wire has the same numbers for the codes.
+  // rank.proto uses the same numbers for the codes.
   exchanged.set_code(static_cast<uint32_t>(status.code()));
   exchanged.set_error(std::string(status.message()));
   return reply;
@@ -67,7 +67,7 @@ absl::Status RankService::Core::CheckPlace(const StreamRef& stream,
     return absl::AbortedError(absl::StrCat(
         "generation ", generation, " has ended; get the next world first"));
   }
-  // A rank that is still connected and has no place in this world.
+  // The rank is still connected, but has no place in this world.
   if (*stream->local_rank >= RanksHere()) {
     return absl::InvalidArgumentError(
         absl::StrCat("local rank ", *stream->local_rank, "; this node has ",
@@ -186,7 +186,7 @@ absl::StatusOr<std::unique_ptr<RankService>> RankService::Start(
 
 RankService::RankService(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
-// Nothing is heard on the socket's thread when this returns.
+// After this, the socket's thread calls nothing in the core.
 RankService::~RankService() { core_->socket.reset(); }
 
 void RankService::SetWorld(const v1::World& world,

@@ -1,10 +1,10 @@
-// RankService::Core: who is connected, and who waits for which key. Only for
-// rank_service.cc (interface and exchanges), rank_store.cc (the store),
-// rank_attend.cc (connections) and attached_ranks.cc (connections of processes
-// that the agent did not start).
+// RankService::Core: which ranks are connected, and which of them wait for
+// which key. Only for rank_service.cc (interface and exchanges), rank_store.cc
+// (the store), rank_attend.cc (connections) and attached_ranks.cc (connections
+// of processes that the agent did not start).
 //
-// Thread rule: any thread. Nothing is sent and no connection is ended while its
-// lock is held.
+// Thread rule: any thread. No message is sent and no connection is ended while
+// the core's lock is held.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_CORE_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SERVICE_CORE_H_
 
@@ -31,8 +31,8 @@ class RankService::Core {
     if (attached > 0) places_.emplace(attached);
   }
 
-  // One connection of a rank. All but the connection itself is guarded by the
-  // core's lock.
+  // One connection of a rank. The core's lock guards everything in it but the
+  // connection itself.
   struct Stream {
     explicit Stream(RankConnectionRef connection)
         : connection(std::move(connection)) {}
@@ -51,14 +51,14 @@ class RankService::Core {
     int32_t pid = 0;
     bool elastic = false;
     std::map<std::string, Waiter> waiters;  // By key.
-    // Operations on the store under way: the ticket of each request.
+    // Operations on the store without an answer: the ticket of each request.
     std::map<uint64_t, uint64_t> tickets;
   };
   // Shared, because a connection can end while another thread is about to send
   // on it.
   using StreamRef = std::shared_ptr<Stream>;
 
-  // What the socket calls, on its own thread.
+  // The socket calls these on its own thread.
   void Came(const RankConnectionRef& connection);
   absl::Status Hear(RankConnection& connection, const v1::RankMessage& message);
   void Gone(RankConnection& connection);
@@ -75,7 +75,7 @@ class RankService::Core {
   void Answer(const v1::ExchangeOut& exchange);
   void Answer(const AnswerStore& answer);
 
-  // Set once, before any call. It is ended before the rest of this object.
+  // Set once, before any call. Destroyed before the rest of this object.
   std::unique_ptr<RankSocket> socket;
 
  private:
@@ -86,24 +86,24 @@ class RankService::Core {
     RankVariables network;
     std::optional<v1::RankNotice> notice;
   };
-  // An operation on the store: who waits for it.
+  // An operation on the store that waits, and the connection that asked for it.
   struct Asked {
     StreamRef stream;
     uint64_t request;
     uint64_t generation;
   };
-  // An answer to an exchange, and to whom it goes.
+  // Answers, each with the connection to which it is sent.
   using Told = std::vector<std::pair<StreamRef, v1::AgentReply>>;
 
-  // An exchange is answered; the answer of one that is not taken says why.
+  // Passes on an exchange. A refused exchange is answered with the reason.
   void Exchange(const StreamRef& stream, const v1::RankExchange& asked);
   absl::Status Enter(const StreamRef& stream, const v1::RankExchange& asked,
                      std::optional<uint64_t>& replaced)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether this rank may ask for anything in this generation.
+  // Checks that this rank may send requests in this generation.
   absl::Status CheckPlace(const StreamRef& stream, uint64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same for an operation on the store.
+  // Does the same as Exchange for an operation on the store.
   void Store(const StreamRef& stream, const v1::RankStore& asked);
   absl::Status EnterStore(const StreamRef& stream, const v1::RankStore& asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -111,22 +111,24 @@ class RankService::Core {
   std::vector<uint64_t> TakeTickets(const StreamRef& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailStore(uint64_t generation, const std::string& reason);
-  // Each of the other functions here returns a status that is not OK to end the
-  // connection with it.
+  // If one of the functions below returns a status that is not OK, the
+  // connection is ended with this status.
   absl::Status Greet(const StreamRef& stream, const v1::RankHello& hello);
-  // With places_: the same for a process that the agent did not start.
+  // Greet for a process that the agent did not start (with places_).
   absl::Status GreetAttached(const StreamRef& stream,
                              const v1::RankHello& hello);
-  // Nothing but a hello counts from a process that has no place.
+  // Whether an attached process is in its place. From a process that is not,
+  // only the hello counts.
   bool HasPlace(const StreamRef& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What attached processes alone say, or mean by it.
+  // Handles the messages that only attached processes send (`finished`) or that
+  // need more handling from them (`stopped`).
   absl::Status NoteAttached(uint32_t local_rank,
                             const v1::RankMessage& message);
   absl::Status Pass(uint32_t local_rank, const v1::RankMessage& message);
-  // The connection of an attached process has ended: what to post.
+  // The connection of an attached process has ended. Returns what to post.
   std::vector<AgentEvent> LeavePlace(const StreamRef& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Newcomers enter the world that was opened.
+  // Lets newcomers enter the world that was opened, and returns them.
   std::vector<StreamRef> OpenPlaces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::AgentReply WorldFor(uint32_t local_rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,15 +139,16 @@ class RankService::Core {
   const Post post_;
   Mutex mutex_;
   std::optional<Open> open_ ABSL_GUARDED_BY(mutex_);
-  // All connections, and by local rank those that have sent their hello.
+  // streams_: all connections. ranks_: those that have sent their hello, by
+  // local rank.
   std::map<const RankConnection*, StreamRef> streams_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamRef> ranks_ ABSL_GUARDED_BY(mutex_);
   // By ticket.
   std::map<uint64_t, Asked> store_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   // Only for an agent that starts no ranks: their places, and by local rank the
-  // connections that wait for a world to enter; ranks_ has those in their
-  // places.
+  // connections that wait to enter a world. ranks_ then has the connections
+  // that are in their places.
   std::optional<AttachedPlaces> places_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, StreamRef> newcomers_ ABSL_GUARDED_BY(mutex_);
 };

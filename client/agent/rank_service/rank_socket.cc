@@ -21,10 +21,10 @@
 namespace rollcall {
 namespace {
 
-// Tokens: the listener, the bell, then connections.
+// Poller tokens: the listener, the bell, then the connections.
 constexpr uint64_t kListener = 1;
 constexpr uint64_t kBell = 2;
-// Rung to stop the thread.
+// The token that stops the thread.
 constexpr uint64_t kStop = 0;
 
 constexpr size_t kPieceBytes = 64 << 10;
@@ -70,7 +70,7 @@ void RankSocketBell::Ring(uint64_t token) {
   {
     MutexLock lock(mutex_);
     rung_.push_back(token);
-    if (rung_.size() > 1) return;  // It rings already.
+    if (rung_.size() > 1) return;  // The descriptor is readable already.
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t wrote = write(fd_.get(), &one, sizeof(one));
@@ -196,7 +196,7 @@ RankSocket::RankSocket(std::string path, Fd listener, Events events,
       last_token_(kBell) {
   poller_.Add(listener_.get(), kListener);
   poller_.Add(bell_->fd(), kBell);
-  // Signals are for the agent's own threads.
+  // The new thread blocks all signals: other threads of the agent handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -222,7 +222,7 @@ void RankSocket::Run() {
         if (connection->fd_.open()) Write(connection);
       }
     }
-    // Also what the turn itself has queued.
+    // Includes messages that this turn of the loop has queued.
     for (const uint64_t token : bell_->Take()) {
       if (token == kStop) stopping_ = true;
       const auto at = connections_.find(token);
@@ -257,7 +257,7 @@ void RankSocket::Expire(absl::Time now) {
   }
   for (const RankConnectionRef& connection : late) {
     if (!connection->reads_) {
-      Close(connection);  // It does not read why it was ended.
+      Close(connection);  // It does not read the reason.
       continue;
     }
     connection->End(absl::FailedPreconditionError(absl::StrCat(
@@ -277,7 +277,8 @@ void RankSocket::Accept() {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
         errno == ENOMEM) {
-      // Nothing tells when this has passed.
+      // No event reports that descriptors are free again, so retry after a
+      // pause.
       poller_.Remove(listener_.get());
       accepts_again_ = MonotonicNow() + Limits().connections.descriptor_pause;
     }
@@ -289,7 +290,7 @@ void RankSocket::Admit(Fd fd) {
   const uint64_t token = ++last_token_;
   const bool full = connections_.size() >= limits_.connections_max;
   if (full || !poller_.Add(fd.get(), token)) {
-    // Fits into the buffer of a new socket.
+    // The frame always fits into the buffer of a new socket.
     const std::string why = EndFrame(absl::ResourceExhaustedError(
         full ? absl::StrCat("the agent has ", limits_.connections_max,
                             " connections already")
@@ -311,7 +312,7 @@ void RankSocket::Read(const RankConnectionRef& connection) {
   if (got < 0 && IsTransient(errno)) return;
   if (got <= 0) return connection->End(absl::OkStatus());
   connection->reader_.Add(absl::string_view(piece, static_cast<size_t>(got)));
-  // Another thread may end it at any time.
+  // Another thread may end the connection at any time.
   while (connection->ended().ok()) {
     const auto bytes = connection->reader_.Next();
     if (bytes.ok() && !bytes->has_value()) return;
@@ -323,7 +324,8 @@ void RankSocket::Read(const RankConnectionRef& connection) {
       status = events_.heard(*connection, message);
     }
     if (!status.ok()) return connection->End(status);
-    // A rank that reads is not ended for the answers to what it sent at once.
+    // Writes after each message, so that the queue of a rank that reads does
+    // not overflow when the rank sends many messages at once.
     Write(connection);
     if (!connection->fd_.open()) return;
   }
@@ -331,7 +333,7 @@ void RankSocket::Read(const RankConnectionRef& connection) {
 
 void RankSocket::Write(const RankConnectionRef& connection) {
   RankConnection& c = *connection;
-  // Before the queue is looked at: what was queued before the end is sent.
+  // Read before the queue, so that all messages queued before the end are sent.
   bool ended = false;
   {
     MutexLock lock(c.mutex_);
@@ -352,7 +354,8 @@ void RankSocket::Write(const RankConnectionRef& connection) {
     } else if (IsTransient(errno)) {
       writes = true;
     } else {
-      // The rank has closed it. What it sent before is still to be read.
+      // The rank has closed the connection. Messages that it sent before must
+      // still be read.
       if (ended) return Close(connection);
       c.written_ = c.outgoing_.size();
     }
@@ -367,7 +370,8 @@ void RankSocket::Write(const RankConnectionRef& connection) {
 
 void RankSocket::Close(const RankConnectionRef& connection) {
   poller_.Remove(connection->fd_.get());
-  // A child that is about to execute may have a copy of the descriptor.
+  // Needed because a child that is about to execute may have a copy of the
+  // descriptor.
   shutdown(connection->fd_.get(), SHUT_RDWR);
   connection->fd_.Close();
   connections_.erase(connection->token_);

@@ -1,17 +1,17 @@
-// RankSocket: the Unix socket on which an agent's ranks connect. It accepts
-// connections, cuts what they send into messages, and sends what they are told.
-// It knows nothing of worlds: what a message means is for whom `heard` is.
+// RankSocket: the Unix socket to which an agent's ranks connect. It accepts
+// connections, splits the received bytes into messages, and sends messages to
+// the ranks. It knows nothing of worlds: `heard` handles the messages.
 //
-// Bounded: the number of connections; the bytes and messages that wait to be
-// sent on one; the time until its first message; what is held of one that is
-// not whole yet. A connection beyond a bound is ended with the reason. A rank
-// that is stopped (SIGSTOP) reads and sends nothing and is no failure: after
-// its first message, silence ends no connection until too much waits to be
-// sent.
+// Limits: the number of connections; on each connection the bytes and messages
+// that wait to be sent, the time until the first message, and the bytes kept of
+// an incomplete message. A connection that exceeds a limit is ended with the
+// reason. A rank that is stopped (SIGSTOP) reads and sends nothing, and this is
+// no failure: after its first message, silence does not end a connection until
+// too much waits to be sent.
 //
 // Thread rule: Listen and the destructor on one thread; RankConnection's
-// functions on any. A thread of its own reads and writes, and calls `heard` and
-// `gone`, without a lock held.
+// functions on any. The socket's own thread reads and writes, and calls the
+// Events without a lock held.
 #ifndef ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SOCKET_H_
 #define ROLLCALL_CLIENT_AGENT_RANK_SERVICE_RANK_SOCKET_H_
 
@@ -41,30 +41,30 @@
 namespace rollcall {
 
 struct RankSocketLimits {
-  // Includes those that have sent no hello yet, and those of ended ranks.
+  // Includes connections that have sent no hello yet, and those of ended ranks.
   size_t connections_max = size_t{4} * Limits::ranks_per_node_max;
   // From accept to the first message.
   absl::Duration hello_timeout = Limits().hello_timeout;
-  // What waits to be sent on one connection, beyond what the kernel holds. The
-  // answers of all keys that a rank may wait for come at once.
+  // The messages that wait to be sent on one connection, besides those in the
+  // kernel. The answers for all keys that a rank may wait for come at once.
   size_t replies_queued_max =
       64 + Limits::exchanges_open_max + Limits::store_asked_per_rank_max;
-  // A world or an exchange, and the answers of all operations that a rank may
-  // have under way.
+  // Enough for a world or an exchange, and for the answers to all operations
+  // that a rank may have in progress.
   size_t bytes_queued_max =
       2 * kAgentReplyBytesMax + Limits::store_asked_per_rank_max *
                                     (Limits::store_value_bytes_max + (1 << 10));
-  // How long a connection that was ended may take to read why.
+  // How long an ended connection may take to read the reason.
   absl::Duration end_patience = absl::Seconds(1);
 };
 
-// What other threads have for the socket's thread: which connections have
-// something to send. Shared, since a connection may outlive the socket.
+// Tells the socket's thread which connections have something to send. Shared,
+// because a connection may outlive the socket.
 class RankSocketBell {
  public:
   RankSocketBell();
   void Ring(uint64_t token);
-  // Readable once it was rung.
+  // Readable after Ring, until Take.
   int fd() const { return fd_.get(); }
   std::vector<uint64_t> Take();
 
@@ -79,14 +79,14 @@ class RankConnection {
   RankConnection(Fd fd, uint64_t token, const RankSocketLimits& limits,
                  std::shared_ptr<RankSocketBell> bell);
 
-  // Queues the message; never blocks. Does nothing once the connection is
-  // ended. A connection with too much in its queue is ended.
+  // Queues the message; never blocks. Has no effect after the end of the
+  // connection. If too much is queued, the connection is ended.
   void Send(const v1::AgentReply& reply);
-  // Sends what is queued, then a RankEnd with this status, and closes the
-  // connection; `gone` follows. Nothing more is heard on it. Only the first
-  // call counts.
+  // Sends what is queued, then, if the status is not OK, a RankEnd with it, and
+  // closes the connection; `gone` is called after that. No more messages are
+  // read from it. Only the first call counts.
   void End(const absl::Status& status);
-  // Why the agent ended it; OK: it did not.
+  // The status with which the agent ended the connection; OK: it did not.
   absl::Status ended() const;
 
  private:
@@ -102,20 +102,21 @@ class RankConnection {
   const RankSocketLimits limits_;
   const std::shared_ptr<RankSocketBell> bell_;
 
-  // Of the socket's thread alone.
+  // Used only by the socket's thread.
   Fd fd_;
   FrameReader reader_{kRankMessageBytesMax};
   std::string outgoing_;  // The frame that is being written.
-  size_t written_ = 0;    // Of outgoing_.
-  bool reads_ = true;     // What the poller reports of it.
+  size_t written_ = 0;    // How much of outgoing_ was written.
+  bool reads_ = true;     // Whether the poller reports readable.
   bool writes_ = false;
-  // When it is ended, or closed, if nothing happens until then.
+  // Without a first message or a read until then, the connection is ended or
+  // closed.
   absl::Time deadline_ = absl::InfiniteFuture();
 
   mutable Mutex mutex_;
   std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
-  // Sent once queue_ is empty: answers of the store, so that an abort need not
-  // wait for them.
+  // Answers of the store. They are sent when queue_ is empty, so that an abort
+  // does not wait for them.
   std::deque<std::string> store_queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
@@ -126,23 +127,24 @@ using RankConnectionRef = std::shared_ptr<RankConnection>;
 class RankSocket {
  public:
   struct Events {
-    // A connection came; nothing was heard on it yet.
+    // There is a new connection; no message has been read from it yet.
     std::function<void(const RankConnectionRef&)> came;
-    // A message came. A status that is not OK ends the connection with it.
+    // There is a new message. If the returned status is not OK, it ends the
+    // connection.
     std::function<absl::Status(RankConnection&, const v1::RankMessage&)> heard;
     // The connection is closed, by the rank or after its End.
     std::function<void(RankConnection&)> gone;
   };
 
-  // Listens on the Unix socket `path`, in place of a socket that is there, for
-  // `user`; null: this process's user. INVALID_ARGUMENT: the path is over 107
-  // bytes. UNAVAILABLE: listening failed.
+  // Listens on the Unix socket `path` for ranks of `user`; null: this process's
+  // user. Replaces a socket that is already there. INVALID_ARGUMENT: the path
+  // has over 107 bytes. UNAVAILABLE: listening failed.
   static absl::StatusOr<std::unique_ptr<RankSocket>> Listen(
       const std::string& path, Events events, const SystemUser* user = nullptr,
       const RankSocketLimits& limits = RankSocketLimits());
 
-  // Ends all connections with UNAVAILABLE, without waiting for what they have
-  // not read, and removes the socket. `gone` is called for each before this
+  // Ends all connections with UNAVAILABLE, without waiting until they have read
+  // it, and removes the socket. Calls `gone` for each of them before it
   // returns.
   ~RankSocket();
   RankSocket(const RankSocket&) = delete;
@@ -152,13 +154,13 @@ class RankSocket {
   RankSocket(std::string path, Fd listener, Events events,
              const RankSocketLimits& limits);
 
-  // All of the thread's work.
+  // The functions of the socket's thread.
   void Run();
   void Accept();
   void Admit(Fd fd);
-  // Reads once, and passes on what is whole.
+  // Reads once, and passes complete messages to `heard`.
   void Read(const RankConnectionRef& connection);
-  // Writes what the kernel takes, and closes a connection that was ended.
+  // Writes as much as the kernel accepts, and closes an ended connection.
   void Write(const RankConnectionRef& connection);
   void Close(const RankConnectionRef& connection);
   void Expire(absl::Time now);
@@ -170,12 +172,12 @@ class RankSocket {
   const std::shared_ptr<RankSocketBell> bell_ =
       std::make_shared<RankSocketBell>();
 
-  // Of the thread alone.
+  // Used only by the socket's thread.
   Fd listener_;
   Poller poller_;
   std::map<uint64_t, RankConnectionRef> connections_;
   uint64_t last_token_;
-  // No descriptor was free: when to accept again.
+  // The time to accept again, after no descriptor was free.
   absl::Time accepts_again_ = absl::InfiniteFuture();
   bool stopping_ = false;
 

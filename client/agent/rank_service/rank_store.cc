@@ -39,7 +39,7 @@ void RankService::Core::Store(const StreamRef& stream,
   if (entered.ok() &&
       !post_(RankAsksStore{asked.generation(), ticket, asked.operation()})) {
     MutexLock lock(mutex_);
-    // Else its generation has ended, and it was told so.
+    // If the ticket is missing, the request was already answered or forgotten.
     if (store_.erase(ticket) == 0) return;
     stream->tickets.erase(asked.request());
     entered =
@@ -50,7 +50,8 @@ void RankService::Core::Store(const StreamRef& stream,
 
 absl::Status RankService::Core::EnterStore(const StreamRef& stream,
                                            const v1::RankStore& asked) {
-  // The daemon would end the agent's stream for what it does not admit.
+  // The daemon would end the agent's stream for an operation that it does not
+  // admit.
   if (absl::Status fits = AdmitStoreOperation(asked.operation()); !fits.ok()) {
     return absl::InvalidArgumentError(fits.message());
   }
@@ -78,7 +79,7 @@ void RankService::Core::Answer(const AnswerStore& answer) {
   {
     MutexLock lock(mutex_);
     const auto at = store_.find(answer.ticket);
-    if (at == store_.end()) return;  // It waits no longer.
+    if (at == store_.end()) return;  // No rank waits for it any more.
     asked = std::move(at->second);
     store_.erase(at);
     asked.stream->tickets.erase(asked.request);
@@ -96,7 +97,7 @@ void RankService::Core::Cancel(const StreamRef& stream, uint64_t request) {
     store_.erase(at->second);
     stream->tickets.erase(at);
   }
-  // If it is not taken, the answer is dropped when it comes.
+  // If the event is not accepted, the answer is dropped when it arrives.
   post_(StoreCancelled{std::move(tickets)});
 }
 
