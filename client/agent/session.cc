@@ -72,7 +72,7 @@ class Session {
   bool EnsureRankService(bool in_use);
   // See RankService::Start.
   absl::Status StartRankService(const std::string& path, uint32_t attached);
-  // With --attach: opens the socket, before the daemon is dialled.
+  // With --attach: opens the socket, before the agent dials the daemon.
   absl::Status OpenSocket();
   void OpenToAttached(const StartRanks& start);
   // Reports the fresh ranks, which have no process, as ended.
@@ -271,7 +271,7 @@ void Session::Do(const Undo& undo) {
 bool Session::EnsureRankService(bool in_use) {
   // The socket is missing if a program cleaned /tmp, with the run folder in it.
   const bool lost = access(folder_->socket().c_str(), F_OK) != 0;
-  // Ranks that live on keep their connections.
+  // Ranks that keep running need their connections.
   if (lost && !in_use) rank_service_.reset();
   if (rank_service_ != nullptr) return true;
   const absl::Status started = StartRankService(folder_->socket(), 0);

@@ -61,7 +61,7 @@ class Agent {
  private:
   enum class Link {
     kDown,      // No stream; dials at redial_.dial_at().
-    kDialing,   // Dial is under way, or Hello awaits its Welcome.
+    kDialing,   // Dial was sent, or Hello awaits its Welcome.
     kAttending  // Welcomed.
   };
 
@@ -259,10 +259,10 @@ class Agent {
   // Ends the committed generation on this node.
   void EndGeneration(v1::ReasonCode code, const std::string& reason, Keep keep);
   void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
-  // Stops the living ranks for which `which` is true.
+  // Stops the ranks for which `which` is true.
   void StopThose(absl::Duration grace,
                  const std::function<bool(const RankProcess&)>& which);
-  // Stops all living ranks, then exits.
+  // Stops all ranks, then exits.
   void Leave(int code, const std::string& reason,
              std::optional<v1::End> end = std::nullopt);
   void MaybeExit();
@@ -290,7 +290,7 @@ class Agent {
   std::optional<Running> running_;
   // The last generation that has ended here; 0: none.
   uint64_t ended_generation_ = 0;
-  // By local rank.
+  // Keyed by local rank.
   std::map<uint32_t, RankProcess> rank_processes_;
   RankStarts starts_;
   std::optional<Notice> notice_;

@@ -33,7 +33,7 @@ class DialFailures {
   // The time at which to report that no attempt has ended yet; InfiniteFuture:
   // no report is due.
   absl::Time silent_until() const;
-  // That report was made.
+  // The report that was due at silent_until() was made.
   void SaidNothing(absl::Time now) { said_at_ = now; }
 
  private:

@@ -1,9 +1,9 @@
 // RankStarts: whether the ranks of this node are expected to link or to publish
 // a step after their start, and how long that may take.
 //
-// They are expected to in worlds for which the daemon has sent RanksLink: ranks
-// of over half of the nodes link or publish steps. No progress is expected of a
-// plain command that does neither.
+// They are expected to do so in worlds for which the daemon has sent RanksLink:
+// ranks of over half of the nodes link or publish steps. No progress is
+// expected of a plain command that does neither.
 //
 // Pure; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_RANK_STARTS_H_

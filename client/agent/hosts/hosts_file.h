@@ -49,9 +49,9 @@ class HostsFile {
   // the file cannot be read. Takes no lock.
   std::set<std::string> NamesOf(const std::string& job) const;
 
-  // The blocks without a living owner: their agents were killed together with
-  // their guards (a power cut, for example). Empty if the file cannot be read.
-  // Takes no lock.
+  // The blocks all of whose owners are dead: their agents were killed together
+  // with their guards (a power cut, for example). Empty if the file cannot be
+  // read. Takes no lock.
   std::vector<HostsBlock> DeadBlocks() const;
 
   // Removes those blocks. If there are none, takes no lock and writes nothing.

@@ -29,7 +29,7 @@ namespace {
 
 // The PATH that execvp uses if PATH is not set.
 constexpr absl::string_view kDefaultPath = "/bin:/usr/bin";
-// The number of descriptors that are closed one by one on a kernel before 5.11.
+// Limits the descriptors that are marked one by one on a kernel before 5.11.
 constexpr rlim_t kOldKernelFdsMax = 65536;
 
 absl::string_view PathOf(const std::vector<std::string>& environment) {

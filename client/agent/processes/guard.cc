@@ -95,7 +95,8 @@ int Spawn(const std::string& self, int stdin_fd, pid_t* pid) {
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_init(&files);
   // Signals are blocked from the start. Otherwise a signal that arrives before
-  // the guard ignores it would end the guard, and the ranks would have none.
+  // the guard ignores it would end the guard, and the ranks would have no
+  // guard.
   sigset_t all;
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &all);
