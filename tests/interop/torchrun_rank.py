@@ -24,7 +24,8 @@ def main():
     total = torch.tensor([rank + 1])
     dist.all_reduce(total)
     restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    left = sorted(name for name in os.environ if name.startswith("ROLLCALL_"))
+    left = sorted(name for name in os.environ if name.startswith(
+        ("ROLLCALL_", "GLOO_ENABLE_")))
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "-")
     # In one write: lines of two ranks must not mix.
     os.write(1, (f"entered {rank} of {size} total {int(total)} restarts "
