@@ -253,6 +253,22 @@ class Elastic(E2E):
         self.assertEqual(len(self.pids(launcher)), 1)
         self.assertEqual(len(self.pids(workers["w3"])), 1)
 
+    def test_a_silent_node_costs_the_others_no_process(self):
+        launcher, _, workers = self.begin(
+            ["--nodes", "2:3", "--join-timeout", "60s"], ["w1", "w2"],
+            self.command())
+        launcher.await_line(r"step \d+ of 3")
+        # Its connections stay: nothing tells the others that it is gone.
+        silent = [workers["w2"].pid, *harness.descendants(workers["w2"].pid)]
+        for pid in silent:
+            os.kill(pid, signal.SIGSTOP)
+        launcher.await_line(r"step \d+ of 2")
+        for pid in silent:
+            os.kill(pid, signal.SIGKILL)
+        self.end(launcher, workers["w1"])
+        for node in (launcher, workers["w1"]):
+            self.assertEqual(len(self.pids(node)), 1)
+
     def test_two_eight_three_eight_one(self):
         signal.alarm(400)
         launcher, join, workers = self.begin(

@@ -3,8 +3,11 @@ and how a thread that waits in one of its collectives is freed."""
 
 import os
 import random
+import re
+import socket
+import stat
 from datetime import timedelta
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any, Dict, List, Set, Tuple, Type
 
 import torch
 
@@ -41,9 +44,12 @@ class InPlace(Groups):
 
     def __init__(self, rank: Rank) -> None:
         super().__init__(rank)
+        before = _epolls()
         dist.init_process_group(
             "gloo", store=self._store, rank=rank.world.rank,
             world_size=rank.world.size, enable_reconfigure=True)
+        # By which Gloo waits for its connections.
+        self._epolls = _epolls() - before
 
     def card(self) -> str:
         return str(dist._get_reconfigure_handle())
@@ -55,9 +61,48 @@ class InPlace(Groups):
 
     def free(self) -> None:
         self._store.use(KeyValueStore(LocalStore()))
+        # To form the group again is not enough: a collective that waits for a
+        # peer whose machine is gone, or stands still, would wait on.
+        for epoll in self._epolls:
+            _end_connections(epoll)
         dist._reconfigure(
             uuid=random.getrandbits(62) | 1 << 62,
             handles=[dist._get_reconfigure_handle()]).wait()
+
+
+def _epolls() -> Set[str]:
+    """The epoll descriptors of this process."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{number}") == "anon_inode:[eventpoll]":
+                found.add(number)
+        except OSError:
+            pass  # It was the one of this listing.
+    return found
+
+
+def _end_connections(epoll: str) -> None:
+    """Shuts down the sockets that this epoll descriptor watches, other than those
+    that listen: their owner sees the end of each, as if the peer had closed it."""
+    with open(f"/proc/self/fdinfo/{epoll}", encoding="ascii") as f:
+        watched = re.findall(r"^tfd:\s*(\d+).*\bino:(\w+)", f.read(), re.M)
+    for number, inode in watched:
+        try:
+            copy = os.dup(int(number))
+        except OSError:
+            continue  # Closed meanwhile.
+        found = os.fstat(copy)
+        # The number may be another file's by now.
+        if found.st_ino != int(inode, 16) or not stat.S_ISSOCK(found.st_mode):
+            os.close(copy)
+            continue
+        with socket.socket(fileno=copy) as one:
+            try:
+                if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # Not connected any more.
 
 
 # Read where an NCCL group is made; a user's own values stay.
