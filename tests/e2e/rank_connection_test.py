@@ -128,7 +128,7 @@ class Connections(unittest.TestCase):
         self.agent.say(ABORT, Writer().uint(1, 3).text(3, "why"))
         self.assertTrue(over.wait(DEADLINE_S))
         self.assertEqual(self.connection.abort.reason, "why")
-        # Who waits for the answer learns of the end.
+        # A caller that waits for the answer gets the end as an error.
         self.agent.socket.close()
         with self.connection.changed, self.assertRaises(errors.Lost):
             self.connection.wait(

@@ -38,9 +38,10 @@ _WORLD, _ABORT, _NOTICE, _WHERE, _EXCHANGED, _END = 1, 2, 3, 4, 5, 6
 _STORED = 7
 
 _PIECE_BYTES = 64 << 10
-# What a caller writes itself. The kernel takes so little whole or not at all (it
-# splits what is longer than half of the socket's buffer). So a signal's handler
-# that raises, or sends too, between any two lines never leaves half a frame.
+# The longest message that a caller writes itself. The kernel takes a message of
+# this length whole or not at all (it splits one that is longer than half of the
+# socket's buffer). So a signal handler that raises or sends, between any two
+# lines, never leaves half a frame.
 _AT_ONCE_BYTES_MAX = 4 << 10
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 # How long `close` waits for the agent to read what still waits.
@@ -72,7 +73,8 @@ class Connection:
         self._numbers = itertools.count(1)
         self._first: Deque[Tuple[int, bytes]] = deque()
         self._waiting: Dict[int, bytes] = {}
-        # What is left of a frame: the thread's, until it is empty.
+        # The rest of a frame that is written in part. As long as there is one,
+        # only the thread writes.
         self._outgoing = b""
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
