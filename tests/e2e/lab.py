@@ -1,5 +1,6 @@
 """Several hosts on this machine, each in namespaces of its own."""
 import os
+import signal
 import subprocess
 import unittest
 
@@ -75,6 +76,16 @@ class Lab:
             if same and pid != first and state != b"Z" and not idles:
                 found.append(pid)
         return found
+
+    def kill_processes(self, host):
+        """As a container runtime ends a container: all of them, also one that
+        another started while the first were killed."""
+        while pids := self.processes(host):
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
     def fault(self, *words):
         self._ask("fault", *words)

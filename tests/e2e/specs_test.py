@@ -3,7 +3,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 
 import yaml
 
@@ -365,11 +364,7 @@ class Kubernetes(E2E):
             if attempt == "3":
                 break
             for i in (0, 1):
-                for pid in self.lab.processes(i + 1):
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                self.lab.kill_processes(i + 1)
             for pod in pods:
                 pod.wait()
         for pod in pods:
