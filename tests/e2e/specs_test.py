@@ -2,7 +2,7 @@
 import json
 import os
 import re
-import signal
+import subprocess
 
 import yaml
 
