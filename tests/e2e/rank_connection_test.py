@@ -130,7 +130,7 @@ class Connections(unittest.TestCase):
         self.assertEqual(self.connection.abort.reason, "why")
         # A caller that waits for the answer gets the end as an error.
         self.agent.socket.close()
-        with self.connection.changed, self.assertRaises(errors.Lost):
+        with self.assertRaises(errors.Lost):
             self.connection.wait(
                 lambda: self.connection.answers[number] is not None,
                 DEADLINE_S, "no answer")

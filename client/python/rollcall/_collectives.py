@@ -26,8 +26,13 @@ class Counter:
     def stepped(self) -> None:
         """A step is done. The first one of a world takes up to some 10 ms."""
         with self._lock:
-            if not self._stepped:
-                self._stepped, self._before = True, begun(self._ranks)
+            if self._stepped:
+                return
+            self._stepped, ranks = True, self._ranks
+        before = begun(ranks)
+        with self._lock:
+            if self._stepped and self._ranks == ranks:
+                self._before = before
 
     def since_first_step(self) -> Optional[int]:
         """None: not known."""

@@ -25,6 +25,7 @@ from typing import Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from . import errors
 from ._collectives import Counter
+from ._monitor import Monitor
 from ._wire import FrameReader, Message, WireError, Writer
 from .world import (Abort, Notice, World, parse_abort, parse_notice,
                     parse_world)
@@ -53,18 +54,15 @@ Make = Callable[[int], Writer]
 
 
 class Connection:
-    """Any thread may call any function. `changed` is notified of all news; hold
-    it to read what it guards."""
+    """Any thread may call any function."""
 
     def __init__(self, path: str, hello: Writer,
                  timeout: Optional[float]) -> None:
         """Connects and sends the hello. errors.Lost: nothing listens."""
-        # Where callers write: unlike that of a Condition, its `with` is never
-        # left holding the lock by a signal's handler that raises.
-        self._lock = threading.RLock()
         self.collectives = Counter()
-        self.changed = threading.Condition(self._lock)
-        # Guarded by `changed`.
+        # Notified of all that comes from the agent, and of the end.
+        self.news = Monitor()
+        # Guarded by the lock of `news`.
         self.world: Optional[World] = None
         self.notice: Optional[Notice] = None
         self.abort: Optional[Abort] = None
@@ -93,7 +91,11 @@ class Connection:
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name="rollcall")
         _open.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self.close()
+            raise
 
     @staticmethod
     def _connect(path: str, timeout: Optional[float]) -> socket.socket:
@@ -121,7 +123,7 @@ class Connection:
     def send(self, kind: int, message: Writer) -> None:
         """Never blocks. Replaces one of its kind that still waits."""
         frame = _frame(kind, message)
-        with self._lock:
+        with self.news.lock:
             if self.ended is not None or self._closing is not None:
                 return
             if not self._write_at_once(frame):
@@ -131,7 +133,7 @@ class Connection:
     def ask(self, kind: int, makes: Sequence[Make]) -> List[int]:
         """Sends exchanges or operations on the store, under the numbers that
         this returns; their answers come into `answers`."""
-        with self._lock:
+        with self.news.lock:
             if self.ended is not None:
                 raise self.ended
             frames = []
@@ -145,7 +147,7 @@ class Connection:
     def forget(self, number: int, gives_up: bool = False) -> None:
         """No one waits for this answer any more; `gives_up`: tell the agent if
         it is still to come."""
-        with self.changed:
+        with self.news.lock:
             if self.answers.pop(number, None) is not None:
                 return
             # To an agent that does not read, nothing piles up.
@@ -163,7 +165,7 @@ class Connection:
             self._ring()
 
     def _write_at_once(self, data: bytes) -> bool:
-        """With `changed` held. False: it has to wait for others that wait, or
+        """With the lock held. False: it has to wait for others that wait, or
         for the agent to read."""
         if (self._outgoing or self._first or self._waiting
                 or len(data) > _AT_ONCE_BYTES_MAX):
@@ -180,40 +182,45 @@ class Connection:
         return True
 
     def wait(self, holds: Callable[[], bool], timeout: Optional[float],
-             what: str) -> None:
-        """Waits, with `changed` held, until holds() or the connection has
-        ended; errors.TimedOut after `timeout`."""
-        if not self.changed.wait_for(
-                lambda: holds() or self.ended is not None, timeout):
+             what: str, began: Optional[float] = None) -> None:
+        """Waits until holds() or the connection has ended; errors.TimedOut
+        when `timeout` seconds have passed since `began` (time.monotonic();
+        default: now)."""
+        left = timeout
+        if timeout is not None and began is not None:
+            left = began + timeout - time.monotonic()
+        if not self.news.await_true(
+                lambda: holds() or self.ended is not None, left):
             raise errors.TimedOut(f"{what} within {timeout:g} s")
         if not holds() and self.ended is not None:
             raise self.ended
 
     def when_over(self, generation: int,
                   wake: Optional[Callable[[], None]]) -> None:
-        with self.changed:
+        with self.news.lock:
             self._wake, self._wake_for = wake, generation
             over = self._take_wake()
         if over is not None:
             over()
 
     def when_asked(self, where: Optional[Where]) -> None:
-        with self.changed:
+        with self.news.lock:
             self._where = where
 
     def close(self) -> None:
         """Sends what still waits, and ends the connection."""
-        with self.changed:
+        with self.news.lock:
             if self._closing is None:
                 self._closing = time.monotonic() + _GOODBYE_S
             self._ring()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and (
+                threading.current_thread() is not self._thread):
             self._thread.join()
 
     # --- The thread -----------------------------------------------------------
 
     def _ring(self) -> None:
-        """Wakes the thread; with `changed` held, as the thread closes its end."""
+        """Wakes the thread; with the lock held, as the thread closes its end."""
         if self.ended is not None:
             return
         try:
@@ -246,7 +253,7 @@ class Connection:
         poll.register(self._rung, select.POLLIN)
         half_closed = False
         while True:
-            with self.changed:
+            with self.news.lock:
                 closing = self._closing
                 if not self._outgoing:
                     self._outgoing = self._next_frame()
@@ -311,9 +318,9 @@ class Connection:
                 return _end_of(reply.message(_END)), True
             self._take(reply)
         # Once for all that came together, so that waiting threads wake once.
-        with self.changed:
+        with self.news.lock:
             wake = self._take_wake()
-            self.changed.notify_all()
+            self.news.notify_all()
         _call(wake)
         return None, False
 
@@ -321,7 +328,7 @@ class Connection:
         if reply.has(_WHERE):
             self._answer_where(reply.message(_WHERE).uint(1))
             return
-        with self.changed:
+        with self.news.lock:
             if reply.has(_WORLD):
                 self.world = parse_world(reply.message(_WORLD))
             elif reply.has(_ABORT):
@@ -335,7 +342,7 @@ class Connection:
                     self.answers[answer.uint(1)] = answer
 
     def _answer_where(self, generation: int) -> None:
-        with self.changed:
+        with self.news.lock:
             where = self._where
         here = Writer().uint(1, generation)
         try:
@@ -361,7 +368,7 @@ class Connection:
         return wake
 
     def _finish(self, ended: errors.Error) -> None:
-        with self.changed:
+        with self.news.lock:
             if self._closing is not None:
                 # The program's own doing: nothing is over but what was before.
                 if type(ended) is errors.Lost:
@@ -373,7 +380,7 @@ class Connection:
                 end.close()
             _open.discard(self)
             wake = self._take_wake()
-            self.changed.notify_all()
+            self.news.notify_all()
         _call(wake)
 
     # --- fork -----------------------------------------------------------------
@@ -383,9 +390,8 @@ class Connection:
         The agent sees the end of the last copy only, so this one is closed."""
         for end in (self._socket, self._bell, self._rung):
             end.close()
-        # Another thread of the parent may have held it.
-        self._lock = threading.RLock()
-        self.changed = threading.Condition(self._lock)
+        # Another thread of the parent may have held their locks.
+        self.news, self.collectives = Monitor(), Counter()
         self._wake = None
         self.ended = errors.Lost(
             "this process was forked from a rank and is none itself; only the "

@@ -4,6 +4,7 @@ import atexit
 import os
 import socket
 import threading
+import time
 import traceback
 import weakref
 from types import TracebackType
@@ -12,6 +13,7 @@ from typing import Callable, List, Optional, Tuple, Type, Union
 from . import _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
                           STOPPED, Connection, Where)
+from ._monitor import Monitor
 from ._store import LocalStore, RemoteStore, Store
 from ._wire import Writer
 from .world import Abort, Notice, World, world_of_one
@@ -33,6 +35,7 @@ class Rank:
 
     def __init__(self, connection: Optional[Connection], world: World) -> None:
         self._connection = connection
+        self._own = Monitor()
         self._world = world
         if connection is not None:
             connection.collectives.new_world(world.size)
@@ -52,6 +55,12 @@ class Rank:
         """There is no agent."""
         return self._connection is None
 
+    @property
+    def news(self) -> Monitor:
+        """Notified of all that comes from the agent, and of its end. Without an
+        agent nothing notifies it."""
+        return self._own if self._connection is None else self._connection.news
+
     # --- Values to and from all ranks -----------------------------------------
 
     def exchange(self, key: str, value: Union[bytes, str],
@@ -63,9 +72,9 @@ class Rank:
 
         Aborted: the generation has ended. TimedOut: not all ranks gave a value
         within `timeout` seconds. Lost, Refused: the agent is gone, or says
-        what is wrong. Error: of code UNAVAILABLE, the agent is not in this
-        generation yet, and the call can be repeated; of code CANCELLED, another
-        call of this process with the same key has taken its place.
+        what is wrong. Error: of code UNAVAILABLE, the agent has too much to do,
+        and the call can be repeated; of code CANCELLED, another call of this
+        process with the same key has taken its place.
         """
         data = value.encode() if isinstance(value, str) else bytes(value)
         if not 1 <= len(key) <= _wire.EXCHANGE_KEY_BYTES_MAX or not (
@@ -85,12 +94,10 @@ class Rank:
             lambda number: Writer().uint(1, number).uint(2, world.generation)
             .text(3, key).data(4, data)])
         try:
-            with connection.changed:
-                connection.wait(
-                    lambda: connection.answers[number] is not None, timeout,
-                    f"exchange of {key!r}: not all {world.size} ranks gave a "
-                    "value")
-                answer = connection.answers[number]
+            connection.wait(
+                lambda: connection.answers[number] is not None, timeout,
+                f"exchange of {key!r}: not all {world.size} ranks gave a value")
+            answer = connection.answers[number]
         finally:
             connection.forget(number)
         assert answer is not None
@@ -126,11 +133,10 @@ class Rank:
                            lambda: self._await_abort_on_its_way(connection))
 
     def _await_abort_on_its_way(self, connection: Connection) -> None:
-        with connection.changed:
-            connection.changed.wait_for(
-                lambda: self.aborted is not None or connection.ended is not None,
-                _ABORT_COMES_S)
-            aborted = self.aborted
+        connection.news.await_true(
+            lambda: self.aborted is not None or connection.ended is not None,
+            _ABORT_COMES_S)
+        aborted = self.aborted
         if aborted is not None:
             raise _aborted(aborted)
 
@@ -240,11 +246,9 @@ class Rank:
     def await_abort(self, timeout: Optional[float] = None) -> Abort:
         """Waits until this generation ends."""
         connection = self._there("await_abort")
-        with connection.changed:
-            connection.wait(lambda: self.aborted is not None, timeout,
-                            f"generation {self._world.generation} has not "
-                            "ended")
-            abort = self.aborted
+        connection.wait(lambda: self.aborted is not None, timeout,
+                        f"generation {self._world.generation} has not ended")
+        abort = self.aborted
         assert abort is not None
         return abort
 
@@ -252,11 +256,10 @@ class Rank:
         """Waits until there is a notice. Aborted: the generation has ended
         first."""
         connection = self._there("await_notice")
-        with connection.changed:
-            connection.wait(
-                lambda: self.notice is not None or self.aborted is not None,
-                timeout, "no notice came")
-            aborted, notice = self.aborted, self.notice
+        connection.wait(
+            lambda: self.notice is not None or self.aborted is not None,
+            timeout, "no notice came")
+        aborted, notice = self.aborted, self.notice
         if aborted is not None:
             raise _aborted(aborted)
         assert notice is not None
@@ -287,15 +290,14 @@ class Rank:
         other. Lost, Refused: there is no next world for this process.
         """
         connection = self._there("next_world")
-        generation = self._world.generation
+        generation, began = self._world.generation, time.monotonic()
         self.await_abort(timeout)
         self.stopped(step, whole_state)
-        with connection.changed:
-            connection.wait(
-                lambda: connection.world is not None
-                and connection.world.generation > generation, timeout,
-                f"no world came after generation {generation}")
-            world = connection.world
+        connection.wait(
+            lambda: connection.world is not None
+            and connection.world.generation > generation, timeout,
+            f"no world came after generation {generation}", began)
+        world = connection.world
         assert world is not None
         self._world = world
         connection.collectives.new_world(world.size)
@@ -434,12 +436,12 @@ def attach_to(path: str, local_rank: int = 0, generation: int = 0,
     hello = (Writer().uint(1, local_rank).uint(2, os.getpid())
              .uint(3, generation).uint(5, int(elastic))
              .uint(6, _wire.VERSION))
+    began = time.monotonic()
     connection = Connection(path, hello, timeout)
     try:
-        with connection.changed:
-            connection.wait(lambda: connection.world is not None, timeout,
-                            f"no world came from the agent on {path}")
-            world = connection.world
+        connection.wait(lambda: connection.world is not None, timeout,
+                        f"no world came from the agent on {path}", began)
+        world = connection.world
     except BaseException:
         connection.close()
         raise

@@ -1,13 +1,13 @@
 """Store: the key-value store that all ranks of a generation share."""
 
 import os
-import threading
 import time
 from typing import (Callable, Dict, Iterable, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
 from . import _wire, errors
 from ._connection import STORE, Connection
+from ._monitor import Monitor
 from ._wire import Message, Writer
 
 Key = Union[str, bytes]
@@ -192,12 +192,11 @@ class RemoteStore:
             Writer().uint(1, number).uint(2, self._generation)
             .message(3, _encode(what)) for operation in operations])
         try:
-            with connection.changed:
-                connection.wait(
-                    lambda: all(connection.answers[number] is not None
-                                for number in numbers), timeout,
-                    f"store: no answer for {_named(operations)}")
-                answers = [connection.answers[number] for number in numbers]
+            connection.wait(
+                lambda: all(connection.answers[number] is not None
+                            for number in numbers), timeout,
+                f"store: no answer for {_named(operations)}")
+            answers = [connection.answers[number] for number in numbers]
         finally:
             for number in numbers:
                 connection.forget(number, gives_up=True)
@@ -235,7 +234,7 @@ class LocalStore:
     """The same for a process without an agent: its threads share it."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._monitor = Monitor()
         self._values: Dict[bytes, bytes] = {}
         self._pid = os.getpid()
 
@@ -245,17 +244,30 @@ class LocalStore:
             raise errors.Lost("this process was forked from a rank and is none "
                               "itself; only the rank has the store")
         until = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            return [self._one(operation, until) for operation in operations]
+        return [self._one(operation, until) for operation in operations]
 
     def _one(self, what: _Operation, until: Optional[float]) -> _Result:
-        values = self._values
         if what.kind in (_GET, _WAIT):
-            left = None if until is None else max(0, until - time.monotonic())
-            if not self._changed.wait_for(lambda: what.key in values, left):
-                raise errors.TimedOut(f"store: no answer for {_named([what])} "
-                                      f"within {left:g} s")
-            return _Result(0, values[what.key])
+            return _Result(0, self._await(what, until))
+        with self._monitor.lock:
+            return self._at_once(what)
+
+    def _await(self, what: _Operation, until: Optional[float]) -> bytes:
+        found: List[bytes] = []
+
+        def finds() -> bool:
+            if what.key in self._values:
+                found.append(self._values[what.key])
+            return bool(found)
+        left = None if until is None else max(0, until - time.monotonic())
+        if not self._monitor.await_true(finds, left):
+            raise errors.TimedOut(f"store: no answer for {_named([what])} "
+                                  f"within {left:g} s")
+        return found[0]
+
+    def _at_once(self, what: _Operation) -> _Result:
+        """With the lock held."""
+        values = self._values
         there = values.get(what.key)
         if what.kind == _CHECK:
             return _Result(int(there is not None), None)
@@ -264,7 +276,7 @@ class LocalStore:
         number, value = self._change(what, there)
         if value is not None:
             values[what.key] = value
-        self._changed.notify_all()
+        self._monitor.notify_all()
         return _Result(number, there)
 
     def _change(self, what: _Operation,

@@ -37,12 +37,14 @@ import sys
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Optional, TypeVar
 
 import torch
 
 from .. import errors
+from .._boundary import Boundary, Due
 from .._rank import Rank, attach
+from ..world import NoticeKind
 from . import dist
 from ._groups import Groups, default_backend, groups_over
 from ._sampler import Sampler
@@ -76,7 +78,8 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     Returns what `function` returned, once it has returned on all ranks. What it
     raises ends the process, but for what a world that has ended raises: then it
     is entered again. rollcall.Lost, Refused: there is no next world for this
-    process. SystemExit: it was asked to end.
+    process. SystemExit: it was asked to end. ValueError: the process has run an
+    elastic function before.
     """
 
     @functools.wraps(function)
@@ -92,6 +95,19 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     return enter
 
 
+_was_run = False
+
+
+def _take_only_turn() -> None:
+    """The first function's ranks have agreed that all is done."""
+    global _was_run  # pylint: disable=global-statement
+    if _was_run:
+        raise ValueError("elastic: this process has run an elastic function "
+                         "before, and a process runs one: do all that it trains "
+                         "in one function")
+    _was_run = True
+
+
 class _Driver:
     """One run of a training function. The training thread steps; the watcher
     hears that a world is over, or that there is a notice, while the other one is
@@ -102,30 +118,27 @@ class _Driver:
         self._backend = backend or default_backend(state.model)
         kind = groups_over(self._backend)
         self._rank: Rank = attach(elastic=True)
+        if not self._rank.alone:
+            _take_only_turn()
         self._state = state
         self._on_notice = on_notice
         self._groups: Groups = kind(self._rank)
         self._fresh = True  # Has not been in a world.
         self._saving = False
         self._saved = 0  # In this generation.
-        self._handler: Any = None
+        self._handlers: Dict[int, Any] = {}
         self._reports_at = 0.0
         self._report: Callable[[], None] = lambda: None
 
-        # Guarded by the lock.
-        self._lock = threading.Lock()
-        self._stepping = 0  # In this generation; 0: not now.
-        self._committed = 0
-        self._boundary: Tuple[int, int] = (0, 0)  # Of this generation: a step.
-        self._in_commit = False
-        self._returned = False  # The function has, and others have not.
-        self._cut = False  # The group is, or is about to be, of this one alone.
-        self._answered = 0  # This notice.
-        self._answered_in = 0  # In this generation.
+        self._news = self._rank.news
+        # Guarded by the lock of `_news`.
+        self._boundary = Boundary()
+        # The group is, or is about to be, of this process alone.
+        self._cut = False
+        # It is.
+        self._freed = False
         self._closed = False
 
-        # The group of this process alone has taken the place of the other one.
-        self._freed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True,
                                          name="rollcall elastic")
 
@@ -162,9 +175,9 @@ class _Driver:
 
     def committed(self, loss: Optional[float],
                   tokens_per_second: Optional[float]) -> None:
-        step = self._state.step
-        with self._lock:
-            self._committed, self._in_commit = step, True
+        step, boundary = self._state.step, self._boundary
+        with self._news.lock:
+            boundary.done, boundary.is_busy = step, True
         try:
             self._report = lambda: self._rank.progress(step, loss,
                                                        tokens_per_second)
@@ -172,13 +185,16 @@ class _Driver:
             if now >= self._reports_at:
                 self._reports_at = now + _REPORT_S
                 self._report()
-            notice = self._rank.notice
-            if notice is not None and step >= self._boundary_at(step):
-                self._report()
-                self._save_and_answer()
-                raise _AtBoundary()
+            if self._rank.notice is not None:
+                self._name_boundary()
+                if boundary.is_reached():
+                    self._report()
+                    self._save_and_answer()
+                    raise _AtBoundary()
         finally:
-            self._in_commit = False
+            with self._news.lock:
+                boundary.is_busy = False
+                self._tell_watcher()
 
     def _has_ended(self, error: Exception) -> bool:
         """Whether this is of the end of the world: what a collective raises whose
@@ -188,13 +204,16 @@ class _Driver:
             return True
         if rank.lost is not None:
             raise rank.lost from error
-        if rank.alone or not isinstance(error, RuntimeError):
+        if rank.alone or not isinstance(error, RuntimeError) or isinstance(
+                error, torch.cuda.OutOfMemoryError):
             return False
         try:
             # Answered once there is a daemon, which may take a while.
             rank.store.num_keys()
         except errors.Aborted:
             return True
+        except errors.Error:
+            pass  # The program's own error is of more use.
         for patience, said in ((_SOON_S, False), (_PATIENCE_S, True)):
             if said:
                 print(f"rollcall: rank {self._rank.world.rank}: {error}; waiting "
@@ -211,9 +230,9 @@ class _Driver:
         """Until all ranks have returned, this one may be needed to send its
         state."""
         self._report()
-        with self._lock:
-            # It stands at every boundary.
-            self._committed, self._returned = 1 << 60, True
+        with self._news.lock:
+            self._boundary.returned = True
+            self._news.notify_all()
         store, world = self._rank.store, self._rank.world
         if store.add("elastic/returned", 1) == world.size:
             store.set("elastic/all", "")
@@ -226,21 +245,24 @@ class _Driver:
                       f"{self._state.step} and waits for the others: "
                       f"{store.get('elastic/returned').decode()} of "
                       f"{world.size} have returned", file=sys.stderr, flush=True)
-        with self._lock:
-            self._stepping = 0
+        with self._news.lock:
+            self._boundary.leave()
 
     def _next_world(self) -> None:
         if self._cut and self._rank.aborted is None:
             # Too late for a notice, and freed from a collective of the step
             # after its boundary.
-            self._freed.wait()
+            self._await_freed()
             self._save_and_answer()
         self._rank.await_abort()
-        if self._stepping != 0:
-            self._freed.wait()
-        with self._lock:
-            self._stepping = 0
+        if self._boundary.generation != 0:
+            self._await_freed()
+        with self._news.lock:
+            self._boundary.leave()
         self._rank.next_world(self._state.step, self._state.whole)
+
+    def _await_freed(self) -> None:
+        self._news.await_true(lambda: self._freed)
 
     def _save_and_answer(self) -> None:
         """At the boundary."""
@@ -260,20 +282,18 @@ class _Driver:
     def _join(self) -> None:
         """Connects all ranks of this world, and gives them one state."""
         rank, state, world = self._rank, self._state, self._rank.world
-        self._freed.clear()
-        self._cut = self._returned = False
+        self._freed = self._cut = False
         mine = {"card": self._groups.card(),
                 "step": state.step, "fresh": self._fresh, "whole": state.whole}
         all_of = [json.loads(one) for one in rank.exchange(
             "elastic/join", json.dumps(mine))]
         self._groups.join(
             rank, [one["card"] for one in all_of],
-            # Below the time that a rank has to answer an abort.
-            timedelta(seconds=8 + world.size / 50))
-        with self._lock:
-            self._stepping = world.generation
-            self._committed = state.step
-        self._ring()
+            # Below the time that a rank has to answer an abort (15 s).
+            timedelta(seconds=min(8 + world.size / 50, 12)))
+        with self._news.lock:
+            self._boundary.enter(world.generation)
+            self._news.notify_all()
         whole = [r for r in range(world.size)
                  if all_of[r]["whole"] and not all_of[r]["fresh"]]
         if not whole and not all(one["fresh"] for one in all_of):
@@ -294,8 +314,14 @@ class _Driver:
             state.sampler.enter(world.rank, world.size)
         state.enter()
         self._fresh = False
-        with self._lock:
-            self._committed = state.step
+        with self._news.lock:
+            self._boundary.begin(state.step)
+            self._tell_watcher()
+
+    def _tell_watcher(self) -> None:
+        """With the lock held: a notice that came meanwhile is the watcher's."""
+        if self._rank.notice is not None:
+            self._news.notify_all()
 
     def _device(self) -> Any:
         """Where tensors are that the group sends."""
@@ -305,121 +331,108 @@ class _Driver:
 
     # --- Notices --------------------------------------------------------------
 
-    def _boundary_at(self, step: int) -> int:
-        """The step after which all ranks stop, for whatever notices this world
-        has. Who hears of the first one names the next step: as no rank can be
-        further ahead of another, none is past it. `step`: what this rank has
-        done."""
-        generation = self._rank.world.generation
-        if self._boundary[0] != generation:
-            named = self._rank.store.compare_set("elastic/boundary", "",
-                                                 str(step + 1))
-            self._boundary = (generation, int(named))
-        return self._boundary[1]
+    def _name_boundary(self) -> None:
+        """Both threads may call it; afterwards the boundary of this world is
+        known."""
+        boundary = self._boundary
+        with self._news.lock:
+            if boundary.generation == 0 or boundary.step is not None:
+                return
+            # Once the world has ended for the training thread, the store is the
+            # next world's.
+            generation, store = boundary.generation, self._rank.store
+            proposal = boundary.proposal()
+        step = int(store.compare_set("elastic/boundary", "", str(proposal)))
+        with self._news.lock:
+            if boundary.generation == generation:
+                boundary.step = step
 
     def _answer(self, notice: int) -> None:
-        with self._lock:
-            if self._answered == notice:
+        with self._news.lock:
+            if not self._boundary.answer(notice):
                 return
-            self._answered = notice
-            self._answered_in = self._rank.world.generation
         self._rank.notice_seen(self._state.step)
 
     # --- The watcher's thread -------------------------------------------------
 
     def _watch(self) -> None:
-        connection = self._rank._connection
-        assert connection is not None
         while True:
-            with connection.changed:
-                connection.changed.wait_for(lambda: self._closed or (
-                    self._stepping != 0 and (
-                        self._is_over() or self._is_asked())))
-                if self._closed:
-                    return
-                over = self._is_over()
+            self._news.await_true(
+                lambda: self._closed or self._is_over()
+                or self._due() != Due.NOTHING)
+            if self._closed:
+                return
             try:
-                if over or self._is_past_the_boundary():
-                    self._free()
+                self._act()
             except errors.Error:
                 pass  # The world has ended, or the agent: the next turn.
             except Exception as error:  # pylint: disable=broad-except
                 print(f"rollcall: rank {self._rank.world.rank} could not leave "
                       f"its group: {error!r}", file=sys.stderr, flush=True)
 
+    def _act(self) -> None:
+        with self._news.lock:
+            over, due = self._is_over(), self._due()
+            notice = self._rank.notice
+            self._cut = self._cut or over or due == Due.FREE
+        if over or due == Due.FREE:
+            self._free()
+        elif due == Due.NAME:
+            self._name_boundary()
+        elif due == Due.ANSWER and notice is not None:
+            self._answer(notice.number)
+
     def _is_over(self) -> bool:
-        return not self._freed.is_set() and (
+        return self._boundary.generation != 0 and not self._freed and (
             self._rank.aborted is not None or self._rank.lost is not None)
 
-    def _is_asked(self) -> bool:
+    def _due(self) -> Due:
         notice = self._rank.notice
-        if (notice is None or self._in_commit or self._cut
-                or self._rank.aborted is not None):
-            return False
-        known = self._boundary[0] == self._rank.world.generation
-        return (self._answered != notice.number
-                and (not known or self._committed >= self._boundary[1]))
-
-    def _is_past_the_boundary(self) -> bool:
-        """The training thread may wait, in a collective of the next step, for
-        ranks that stop at this one: it heard of the notice too late. Or it
-        stands there already, and a further notice came."""
-        with self._lock:
-            step = self._committed
-        if step < self._boundary_at(step):
-            return False
-        with self._lock:
-            if self._in_commit:
-                return False
-            at_boundary = self._returned or (
-                self._answered_in == self._rank.world.generation)
-            self._cut = self._cut or not at_boundary
-        if at_boundary:
-            notice = self._rank.notice
-            if notice is not None:
-                self._answer(notice.number)
-        return not at_boundary
+        if notice is None or self._cut or self._rank.aborted is not None:
+            return Due.NOTHING
+        return self._boundary.due(notice.number)
 
     def _free(self) -> None:
         """What waits in the group ends, and what it got is not applied."""
-        self._cut = True
         try:
             self._groups.free()
         finally:
-            self._freed.set()
-
-    def _ring(self) -> None:
-        """The watcher looks again."""
-        connection = self._rank._connection
-        if connection is not None:
-            with connection.changed:
-                connection.changed.notify_all()
+            with self._news.lock:
+                self._freed = True
+                self._news.notify_all()
 
     # --- The end --------------------------------------------------------------
 
     def _take_signals(self) -> None:
-        # SIGTERM from a scheduler or a user asks to leave: the daemon answers
-        # with a notice.
-        if not self._rank.alone:
+        # A scheduler or a user asks this node to leave: the daemon answers with
+        # a notice.
+        if self._rank.alone:
+            return
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            if number == signal.SIGUSR1 and (
+                    signal.getsignal(number) != signal.SIG_DFL):
+                continue  # The program uses it for something else.
             try:
-                self._handler = signal.signal(signal.SIGTERM, self._on_sigterm)
+                self._handlers[number] = signal.signal(number, self._on_signal)
             except ValueError:
                 pass  # Not the main thread: the program's handlers stay.
 
-    def _on_sigterm(self, *_: Any) -> None:
+    def _on_signal(self, number: int, _: Any) -> None:
         if self._saving:
             return  # The agent bounds the time.
         if self._rank.aborted is not None or self._rank.lost is not None:
-            raise SystemExit(128 + signal.SIGTERM)
-        if self._rank.notice is None:
+            raise SystemExit(128 + number)
+        notice = self._rank.notice
+        # A drain or a preemption says already that ranks are to leave.
+        if notice is None or notice.kind == NoticeKind.GROW:
             self._rank.leave()
 
     def close(self) -> None:
-        with self._lock:
+        with self._news.lock:
             self._closed = True
-        self._ring()
+            self._news.notify_all()
         if self._watcher.is_alive():
             self._watcher.join(1.0)
         self._state._driver = None
-        if self._handler is not None:
-            signal.signal(signal.SIGTERM, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
