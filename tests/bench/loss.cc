@@ -1,7 +1,7 @@
 // Measures how long it takes until all nodes know that a node is lost: the time
 // from an agent's kill -9, or from its last heartbeat, until the last survivor
-// is told that the generation is over. For comparison, bare gRPC: one stream
-// breaks, and all others are sent a message.
+// is told that the generation is over. For comparison, bare gRPC is measured:
+// one stream breaks, and all others are sent a message.
 //
 //   loss [NODES [ROUNDS]]     256 and 20
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 // Measures how long the network plan of a large world takes. Each node has
 // eight RDMA ports, an interface that its peers reach, and a bridge. Each node
-// is probed by as many nodes as in a real run. Argument: the number of nodes,
-// 1024 by default.
+// is probed by as many nodes as the daemon would choose. Argument: the number
+// of nodes, 1024 by default.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -16,9 +16,9 @@ All-reduce freed: all processes of a node are stopped (SIGSTOP), and the others
 block in their all-reduce. The seconds, in each survivor, from the time at which
 its package gets the abort until the training thread has left the collective.
 
-For comparison, measured once each: torchrun of the same torch (its own
-rendezvous restarts the workers), and torchft, whose processes keep running.
-Also the time of a commit compared to the optimizer alone.
+For comparison, torchrun of the same torch (its own rendezvous restarts the
+workers) and torchft (its processes keep running) are measured once each. The
+time of a commit is compared with that of the optimizer alone.
 """
 import os
 import re

@@ -1,4 +1,5 @@
-"""A training outlives its daemon and its launcher, however often they die."""
+"""Tests that a training survives repeated deaths of its daemon and its
+launcher."""
 import os
 import random
 import signal
@@ -21,7 +22,7 @@ class Restarts(Training):
         return found[0]
 
     def await_right(self):
-        """All four run, in generation 1."""
+        """Waits until all four nodes run, in generation 1."""
         state = self.await_state(
             lambda s: s["state"] == "running" and [
                 n["state"] for n in s["nodes"]] == ["running"] * 4,
@@ -46,7 +47,8 @@ class Restarts(Training):
         first = self.launcher
         for _ in range(3):
             os.kill(self.launcher.inner_pid(), signal.SIGKILL)
-            # Its agent holds the pipes open.
+            # Only the exit is awaited, since the launcher's agent holds the
+            # pipes open.
             self.stage.pump(lambda: self.launcher.code is not None, "its end")
             self.lives_on(1)
             self.start_launcher()
