@@ -103,8 +103,7 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     if (streams_.size() < wanted_) return;
     if (answered_) return stream->SendAnswer();
     answered_ = true;
-    // The mutex is held, because a stream could leave meanwhile. No stream gets
-    // two answers.
+    // The mutex is held, so no stream leaves. No stream gets two answers.
     for (Stream* each : streams_) each->SendAnswer();
   }
   void Leave(Stream* stream) {

@@ -1,6 +1,6 @@
 // BareServer: the lower bound that rollcall is compared with. It does the
 // minimum of a roll call: it takes one message from each of N streams, then
-// sends the same bytes to all of them. If asked to, it sends others once a
+// sends the same bytes to all of them and, with `tells_loss`, an Abort once a
 // stream has broken. It parses nothing, authenticates nobody and stores
 // nothing.
 //

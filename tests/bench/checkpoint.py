@@ -1,5 +1,4 @@
-"""Measures how long training steps wait for checkpoints, with one every 100
-steps.
+"""How long training steps wait for checkpoints, with one every 100 steps.
 
 rollcall-train runs with one rank: with the nano model, and with a model four
 times as large whose steps are as short, which is harder. rollcall-train itself

@@ -320,8 +320,7 @@ class Crowd::Node {
 
   // The probe rounds of all crowds of this process, by Probe.ask.
   struct Round {
-    // By node: the probes as told, with `answers` only.
-    std::map<std::string, v1::Probe> told;
+    std::map<std::string, v1::Probe> told;  // By node: a probe's `answers`.
     // Nodes that wait until the node with this name has been told.
     std::map<std::string, std::vector<Node*>> waiting;
   };

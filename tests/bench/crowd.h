@@ -8,8 +8,7 @@
 // Prepared at once. They send heartbeats only in Beat, and collect no facts.
 // For benchmarks only.
 //
-// Thread rule: call all functions from one thread; streams run on gRPC's
-// threads.
+// Thread rule: call it from one thread; streams run on gRPC's threads.
 #ifndef ROLLCALL_TESTS_BENCH_CROWD_H_
 #define ROLLCALL_TESTS_BENCH_CROWD_H_
 
@@ -48,9 +47,9 @@ struct CrowdSeen {
   int committed = 0;
   int aborted = 0;
   uint64_t generation = 0;  // The generation of the commit.
-  size_t world_bytes = 0;  // Of the proposal and the commit as received.
-  bool ids = false;  // Whether the commit has NCCL ids.
-  std::string failure;  // Of the first stream that failed.
+  size_t world_bytes = 0;   // The size of proposal and commit as received.
+  bool ids = false;         // Whether the commit has NCCL ids.
+  std::string failure;      // The error of the first stream that failed.
   absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();
   absl::Time last_commit = absl::InfinitePast();

@@ -48,8 +48,7 @@ def worlds(agent, after):
 
 
 def until_all_step(stage, agents, size, since, deadline_s):
-    """Returns the seconds until each agent has printed a step in a world of
-    that size."""
+    """Returns the seconds until each has printed a step in such a world."""
     def first(agent):
         return next((at for at, world in worlds(agent, since)
                      if world == size), None)
@@ -59,8 +58,7 @@ def until_all_step(stage, agents, size, since, deadline_s):
 
 
 def measure(stage, begin, add, runs, deadline_s):
-    """Returns [(lost, joined)] in seconds. `begin` starts the first two
-    agents."""
+    """Returns [(lost, joined)] in seconds. `begin` starts two agents."""
     agents = begin()
     agents.append(add())
     until_all_step(stage, agents, 3, 0, deadline_s)
@@ -97,8 +95,7 @@ def rollcall(stage):
         return [launcher, add()]
 
     def add():
-        # Each agent gets a new name, since a name that was lost before may have
-        # to wait.
+        # A new name each time, since a lost one may have to wait.
         name = f"w{next(state['names'])}"
         return stage.start([harness.ROLLCALL, "join", state["join"],
                             "--no-hosts", "--name", name, "--", *command])

@@ -3,7 +3,7 @@
 // is measured without and with TLS, and for bare gRPC streams, in turn and in
 // the same run.
 //
-//   formation [NODES [MANY]]     1024 and 4096; MANY is formed once
+//   formation [NODES [MANY]]     default: 1024 and 4096; MANY is formed once
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace rollcall::bench {
 namespace {
 
-// With many nodes on a busy machine, a step takes minutes.
+// With many nodes, a busy machine needs minutes.
 constexpr absl::Duration kPatience = absl::Minutes(15);
 constexpr absl::Duration kBeating = absl::Seconds(10);
 constexpr int kTimes = 5;
@@ -54,8 +54,7 @@ Figure Form(Serving serving, int nodes, size_t& world_bytes) {
                   seen.redials};
 }
 
-// The KiB of the daemon's memory per node, in a job that waits for one more
-// node.
+// The KiB of daemon memory per node, in a job that waits for one more.
 Figure Gather(Serving serving, int nodes) {
   serving.nodes = serving.bare ? 1 : nodes + 1;
   const ServedDaemon daemon(serving);

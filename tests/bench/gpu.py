@@ -30,8 +30,7 @@ def compare(batch, rounds):
         for number in range(rounds + 1):
             for runner in runners:
                 runner.round()
-            # The first round is a warm-up and includes PyTorch's compilation.
-            if number == 0:
+            if number == 0:  # Warm-up, and PyTorch's compilation.
                 for runner in runners:
                     runner.rounds.clear()
     finally:

@@ -3,7 +3,7 @@
 // is told that the generation is over. For comparison, bare gRPC is measured:
 // one stream breaks, and all others are sent a message.
 //
-//   loss [NODES [ROUNDS]]     256 and 20
+//   loss [NODES [ROUNDS]]     default: 256 and 20
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -83,8 +83,7 @@ class Relay {
     return address;
   }
 
-  // Runs in the forked child of a process with threads, so it may only use
-  // system calls.
+  // Runs in the forked child of a process with threads: system calls only.
   [[noreturn]] static void Run(int listener, int daemon_port) {
     // Closes gRPC's sockets, which this process would otherwise keep open.
     dup2(listener, 3);
@@ -148,8 +147,7 @@ Figure Killed(Serving serving, int nodes) {
                                     grace);
 }
 
-// The time from the last heartbeat, without the lease. The connection stays
-// open.
+// The time from the last heartbeat, without the lease. No connection closes.
 Figure Silent(Serving serving, int nodes) {
   const absl::Duration lease = Limits().lease;
   serving.nodes = nodes;

@@ -2,7 +2,7 @@
 // ids: a real agent makes them as node rank 0, and three nodes in this process
 // wait for them.
 //
-// nccl_id [RUNS]     expects `rollcall` in the folder of this binary
+//   nccl_id [RUNS]     expects `rollcall` in the folder of this binary
 //
 // The first run warms up the library; the others count.
 #include <signal.h>
@@ -59,8 +59,7 @@ pid_t StartAgent(const std::string& rollcall, const ServedDaemon& daemon) {
   return failed == 0 ? pid : -1;
 }
 
-// Returns milliseconds. Negative: the measurement failed and printed the
-// reason.
+// Returns milliseconds. Negative: it failed and printed the reason.
 double Measure(const std::string& rollcall, bool* ids) {
   Serving serving;
   serving.nodes = kNodes;

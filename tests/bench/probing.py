@@ -24,8 +24,7 @@ WANTED_S = 1.0
 
 
 def measure(lab, daemon, port, secret, job):
-    """Returns seconds: the round of probes, and from the proposal to the
-    commit."""
+    """Returns the seconds of the probes, and from proposal to commit."""
     agents = [lab.start(host, [
         harness.ROLLCALL, "join", "--endpoint", f"10.77.0.1:{port}", "--job",
         job, "--secret-file", secret, "--nodes", str(HOSTS), "--", "true"])

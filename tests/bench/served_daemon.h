@@ -27,8 +27,7 @@ struct Serving {
   bool tells_loss = false;
   // Only for rollcall. 0: so long that no node needs to send heartbeats.
   int lease_ms = 0;
-  // Only for rollcall: whether it also has an HTTP port on 127.0.0.1, without
-  // TLS.
+  // Only for rollcall: it has an HTTP port on 127.0.0.1, without TLS.
   bool http = false;
 };
 

@@ -21,8 +21,7 @@ NODES = 4
 
 
 def ended(commands, env=None):
-    """Runs all commands at once; returns the seconds until the last has
-    ended."""
+    """Runs all at once; returns the seconds until the last has ended."""
     begun = time.monotonic()
     running = [subprocess.Popen(c, stdin=subprocess.DEVNULL, env=env,
                                 stdout=subprocess.DEVNULL,

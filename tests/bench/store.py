@@ -1,6 +1,6 @@
 """Compares the key-value store with PyTorch's TCPStore.
 
-store.py [NODES [RANKS_PER_NODE]]     16 and 16
+store.py [NODES [RANKS_PER_NODE]]     default: 16 and 16
 
 First, one rank does operations one after the other. Then all ranks publish an
 address and read those of all others, as Gloo does for a full mesh. Then all
@@ -32,8 +32,7 @@ NAMES = {"set": "set, one rank", "get": "get, one rank", "add": "add, one rank",
 
 
 def attached(stage, nodes, ranks):
-    """Starts a job whose ranks attach; returns the path of each node's
-    socket."""
+    """Starts a job whose ranks attach; returns each node's socket path."""
     flags = ["--no-hosts", "--attach", "--nproc-per-node", str(ranks)]
     agents = [stage.start([harness.ROLLCALL, "launch", "--nodes", str(nodes),
                            "--job", "bench", *flags])]

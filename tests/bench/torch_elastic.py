@@ -1,6 +1,6 @@
 """Measures how soon PyTorch's processes continue after a node is lost or added.
 
-torch_elastic.py [NODES [cpu|cuda]]     8 cpu
+torch_elastic.py [NODES [cpu|cuda]]     default: 8 cpu
 
 There is one rank a node. Each has one thread over Gloo; over NCCL all ranks
 share one GPU, and only rollcall is measured. rollcall.torch.elastic runs with
@@ -39,8 +39,7 @@ from gpu_test import apart  # noqa: E402
 from paths import PYTORCH_VENV  # noqa: E402
 
 RUNS = 5
-# The number of nodes of torchrun; with 8 nodes on two cores it needs more than
-# five minutes.
+# The number of torchrun's nodes; 8 need more than five minutes on two cores.
 PEERS = 3
 GRACE_S = 1.0
 ON_GPU = sys.argv[2:] == ["cuda"]

@@ -1,7 +1,6 @@
-"""Measures how soon PyTorch's process group is made with our store and with
-TCPStore.
+"""How soon PyTorch's process group is made: with our store and with TCPStore.
 
-torch_init.py [NODES [RANKS_PER_NODE]]     2 and 16
+torch_init.py [NODES [RANKS_PER_NODE]]     default: 2 and 16
 
 Each rank calls init_process_group("gloo"), which makes the full mesh and then
 does a barrier. The torch is that of ROLLCALL_PYTORCH_VENV (scripts/packages.sh

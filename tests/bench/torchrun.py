@@ -1,7 +1,7 @@
 """Compares how soon torchrun's agents meet: through rollcall and through
 torchrun's own c10d.
 
-torchrun.py [AGENTS]     16
+torchrun.py [AGENTS]     default: 16
 
 Each agent is torchrun's own code with one worker, `true`, in the torch of
 ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). All agents are forked from

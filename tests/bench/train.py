@@ -1,5 +1,4 @@
-"""Compares the training speed of the CPU model (tokens per second) with
-PyTorch.
+"""Training speed of the CPU model: tokens per second, rollcall and PyTorch.
 
 Each trains gpt2-nano on random bytes in whole steps (loss, gradients, clipping,
 AdamW). The programs take turns in one run, so that other load on the machine

@@ -1,10 +1,10 @@
 // Measures what the HTTP port costs: the time of `/metrics` and `/status.json`
 // of a daemon with a world of many nodes that send heartbeats. For comparison,
-// `/healthz` also passes through the HTTP thread and the loop, but has no
-// content. They are measured in turn and in the same run. If a node is lost
+// `/healthz` also passes through the HTTP thread and the loop, but its answer
+// has no data. They are measured in turn and in the same run. If a node is lost
 // meanwhile, the run fails.
 //
-//   web [NODES [CLIENTS]]     1024 and 1
+//   web [NODES [CLIENTS]]     default: 1024 and 1
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ constexpr const char* kPaths[] = {"/healthz", "/metrics", "/status.json"};
 
 struct Times {
   std::vector<double> ms;
-  size_t bytes = 0;  // Of the last answer, header included.
+  size_t bytes = 0;  // The last answer's size with header.
 };
 
 // Returns the whole answer, or nothing if the status is not 200.

@@ -23,15 +23,13 @@ class Adoption(E2E):
         return self.launch(["--job", JOB, *flags], command or self.command)
 
     def take_back(self, *flags, command=None):
-        """Starts the next launcher; returns it once it has taken the run
-        back."""
+        """Starts the next launcher; returns when it has taken the run back."""
         launcher = self.start(*flags, command=command)
         launcher.await_line("goes on")
         return launcher
 
     def gather(self, *flags, ranks):
-        """Starts a launcher; returns it and its ranks' pids once all ranks are
-        up."""
+        """Starts a launcher; returns it and its ranks' pids once all are up."""
         launcher = self.start(*flags)
         ups = launcher.await_lines(r"up g1 rank\d+/\d+ pid=(\d+)", ranks)
         return launcher, {int(up[1]) for up in ups}
@@ -82,8 +80,7 @@ class Adoption(E2E):
         self.assert_code(launcher, 130)
 
     def ends(self, launchers, ranks):
-        """Checks that the last launcher exits 0 and that no rank was
-        restarted."""
+        """Checks that the last launcher exits 0 and no rank was restarted."""
         self.gate.open()
         self.assert_code(launchers[-1], 0)
         self.stage.pump(launchers[0].done, "the ranks' last output")

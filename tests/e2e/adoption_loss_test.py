@@ -1,5 +1,4 @@
-"""Tests a launcher that takes its run back after its daemon or its agents died,
-too."""
+"""A launcher that takes its run back after its daemon or agents died, too."""
 import os
 import shutil
 
@@ -85,15 +84,13 @@ class MoreThanTheLauncher(Adoption):
         self.assert_no_orphans()
 
     def test_the_machine_was_started_anew(self):
-        # After a restart of the machine the recorded pids belong to other
-        # processes.
+        # After a reboot, the recorded pids belong to other processes.
         first, ranks = self.gather("--local-workers", "1", ranks=2)
         daemon, agents = self.pids()
         first.kill()
         self.kill_pids(daemon, *agents.values())
         self.stage.await_gone(ranks, "the ranks of the killed agents")
-        # The agents' records of previous agents are on a tmpfs, which the
-        # restart empties.
+        # The records of the previous agents are on a tmpfs.
         shutil.rmtree(self.stage.path("run"))
         os.mkdir(self.stage.path("run"), 0o700)
         bystander = self.stage.start(["cat", self.gate.path])
@@ -132,8 +129,7 @@ class MoreThanTheLauncher(Adoption):
         self.kill_pids(daemon, *agents.values())
         bystander = self.stage.start(["cat", self.gate.path])
         record = self.kept()
-        # The start times differ, so the launcher must not signal these
-        # processes.
+        # The start times differ, so the launcher must not signal them.
         for process in [record["daemon"],
                         *(a["process"] for a in record["agents"])]:
             process["pid"] = bystander.pid

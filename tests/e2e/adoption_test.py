@@ -1,5 +1,4 @@
-"""Tests that a launcher that is killed and started again takes its run back or
-refuses."""
+"""A launcher that is killed and started again takes its run back or refuses."""
 import json
 import os
 import signal

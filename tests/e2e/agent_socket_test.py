@@ -1,5 +1,4 @@
-"""Tests the Unix socket of an agent: only its user may connect, and messages
-are bounded."""
+"""An agent's Unix socket: only its user may connect, within bounds."""
 import os
 import shutil
 import socket
@@ -26,8 +25,7 @@ class AgentSocket(E2E):
 
     def setUp(self):
         super().setUp()
-        # Other users must be kept out by the agent's own folder, not by this
-        # one.
+        # Other users must be kept out by the agent's folder, not by this one.
         os.chmod(self.stage.path("run"), 0o755)
 
     def connect(self, path, *before):
@@ -49,8 +47,7 @@ class AgentSocket(E2E):
             nobody = ["setpriv", "--reuid", "65534", "--regid", "65534",
                       "--clear-groups"]
             self.assertEqual(self.connect(path, *nobody), ["PermissionError"])
-            # Control: that user can connect to a socket that is open to all
-            # users.
+            # Control: that user can connect to a socket that is open to all.
             open_path = self.stage.path("open")
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(open_path)

@@ -16,8 +16,7 @@ from harness import E2E, ROLLCALL
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
-# The model is small so that steps are quick, since the test is about changes of
-# the world.
+# The model is small so that steps are quick.
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 ENDLESS = 1_000_000
@@ -36,8 +35,7 @@ class Attach(E2E):
              "--hosts-file", self._hosts, "--attach", "--name", name, *flags])
 
     def socket_of(self, agent):
-        """Returns the path of the socket that the agent prints for its
-        ranks."""
+        """Returns the socket path that the agent prints for its ranks."""
         return agent.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
 
     def start_rank(self, socket, local_rank=0, steps=ENDLESS):
@@ -88,8 +86,7 @@ class Attach(E2E):
         self.await_world(victim, 2, 1)
         victim.kill()
         kept.await_line("generation 1 has ended.*rank 1 on w1 is gone")
-        # The world is formed without this rank, and waits until it attaches
-        # again.
+        # The world is formed without the rank, and waits for it.
         launcher.await_line("generation 2: ")
         again = self.start_rank(self.socket_of(worker))
         for rank in (again, kept):
@@ -119,8 +116,7 @@ class Attach(E2E):
         self.assertEqual(self.socket_of(worker), path)
         kept = self.start_rank(self.socket_of(launcher))
         rank = self.start_rank(path)
-        # This process has the socket in its environment, as a rank does, but is
-        # not a rank.
+        # It has the socket in its environment like a rank, but is none.
         other = self.stage.start(["sleep", "1000"], {"ROLLCALL_SOCKET": path})
         self.await_world(rank, 2, 1)
         # A second agent cannot use the socket path of a live one.
@@ -129,8 +125,7 @@ class Attach(E2E):
         self.assertIn(path, second.text())
 
         worker.kill()
-        # The rank ended by itself: it was not killed.
-        self.assert_code(rank, 1)
+        self.assert_code(rank, 1)  # It ended by itself: it was not killed.
         self.await_world(kept, 1, 2)
         worker = self.join_attached("--socket", path)
         rank = self.start_rank(self.socket_of(worker))
@@ -150,8 +145,7 @@ class Attach(E2E):
         victim.kill()
         kept.await_line("generation 1 has ended")
         again = self.start_rank(self.socket_of(worker), 1)
-        # The stopped rank's world may still run, so no new world is formed with
-        # this node.
+        # Its world may still run, so no world is formed with this node.
         self.lives_on(2, silent, kept, again)
         self.assertIsNone(launcher.find("generation 2: "))
         silent.kill()

@@ -1,5 +1,4 @@
-"""Tests which agents are admitted and counted, and which missing nodes are
-named."""
+"""Which agents are admitted and counted, and which missing ones are named."""
 import signal
 import socket
 import sys
@@ -114,8 +113,7 @@ class Attend(E2E):
     def test_a_workers_timeout_names_the_launcher(self):
         nobody = socket.socket()
         self.addCleanup(nobody.close)
-        # The port is bound, but nothing listens on it.
-        nobody.bind(("127.0.0.1", 0))
+        nobody.bind(("127.0.0.1", 0))  # Bound, but not listening.
         port = nobody.getsockname()[1]
         launcher = self.launch(["--nodes", "2"], ["true"])
         join = wire.Join(self.join_string(launcher))

@@ -1,5 +1,4 @@
-"""Tests a machine that lacks things: root certificates, /proc, a home
-folder."""
+"""A machine that lacks root certificates, /proc or a home folder."""
 import json
 import os
 import re
@@ -14,8 +13,7 @@ from harness import E2E, Lab
 
 
 class BareImage(E2E):
-    # The folders where gRPC, OpenSSL and the distributions keep root
-    # certificates.
+    # Where gRPC, OpenSSL and the distributions keep root certificates.
     ROOTS = ("/etc/ssl", "/etc/pki", "/usr/lib/ssl", "/usr/share/ca-certificates",
              "/usr/local/share/ca-certificates", "/usr/share/grpc",
              "/usr/local/share/grpc", "/system/etc/security")
@@ -157,8 +155,7 @@ class Unreachable(E2E):
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port)) as probe:
                 probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                # Waits until the daemon has read the request and closed the
-                # connection.
+                # The daemon has read the request and closed the connection.
                 probe.recv(1)
         wire.Stranger(port).shake().close()
         launcher.await_line(r"waiting: 1 node is here; 1 more to begin.*"

@@ -9,8 +9,7 @@ from harness import E2E, Gate, Lab
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 CHECK = [TRAIN, "--check"]
-# A machine that is busy with other tests has slow links, which must not fail
-# the check.
+# A busy machine has slow links, which must not fail the check.
 CALM = ["--link-outlier", "1e9"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast",
                "sendrecv"]
@@ -24,8 +23,7 @@ def bus_factor(collective, ranks):
 
 class Check(E2E):
     def check(self, flags, check_flags, code, deadline_s=100):
-        """Runs a check on four local nodes; the launcher must exit with
-        `code`."""
+        """Runs a check on four local nodes; it must exit with `code`."""
         launcher = self.launch(["--local-workers", "3", *flags],
                                [*CHECK, *CALM, *check_flags])
         self.assert_code(launcher, code, deadline_s)
@@ -176,8 +174,7 @@ class Check(E2E):
                    for name in ("a", "b")]
         launcher.await_line(r"\] # rollcall-train --check: 3 ranks on 3 nodes")
         workers[1].signal(9)
-        # The remaining two nodes start the check of their world from the
-        # beginning.
+        # The remaining two nodes check their world from the beginning.
         launcher.await_line(r"\] # rollcall-train --check: 2 ranks on 2 nodes")
         self.assert_code(launcher, 0, 100)
         self.assert_code(workers[0], 0)

@@ -24,8 +24,7 @@ SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32",
 
 
 def gpt2_shapes(config):
-    """The shape of each tensor of Hugging Face's GPT2Model with this
-    config.json."""
+    """Each tensor's shape in Hugging Face's GPT2Model with this config.json."""
     width = config["n_embd"]
 
     def linear(name, inputs, outputs):
@@ -61,8 +60,7 @@ class Saving(E2E):
         return self.stage.start(self.command(steps, *more, **how))
 
     def told(self, process):
-        """Returns the parsed JSON line that rank 0 printed for each step, by
-        step."""
+        """Returns the JSON that rank 0 printed for each step, by step."""
         told = {}
         for line in process.out():
             if '{"step":' in line:
@@ -269,8 +267,7 @@ class Checkpoints(Saving):
         os.kill(victim, signal.SIGKILL)
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
-        # The others' state is saved, however long ago the last periodic save
-        # was.
+        # The others' state is saved, even if no periodic save was due.
         self.assertGreaterEqual(int(self.saved()[-1][5:]), 60)
         again = self.alone(1)
         self.assert_code(again, 0)
@@ -286,8 +283,7 @@ class Checkpoints(Saving):
         self.assertEqual(self.losses(launcher), {})
 
     def test_asked_while_a_rank_attends(self):
-        # If the signal ended this rank before it attached, its peers would wait
-        # for it.
+        # If the signal ended this rank now, its peers would wait for it.
         path = self.stage.path("agent")
         with socket.socket(socket.AF_UNIX) as agent:
             agent.bind(path)
@@ -305,8 +301,7 @@ class Checkpoints(Saving):
         self.assertRegex(rank.text(), "could not attend its agent")
 
     def test_asked_in_the_middle_of_a_checkpoint(self):
-        # The rank saves after every step, so that the signal arrives during a
-        # save.
+        # The rank saves after each step, so the signal arrives during a save.
         run = self.launch(
             ["--local-workers", "1"],
             self.command(1_000_000, "--save-every", "1", width=256))

@@ -47,8 +47,7 @@ class Churn(Training):
         deaths = dict.fromkeys((2, 3, 4), 0)
         while time.monotonic() < begun + CHURN_S:
             self.lives_on(chance.uniform(0, 2))
-            # A node that dies too often would wait for a seat longer than the
-            # test waits.
+            # A node that dies too often would wait too long for a seat.
             mortal = {h for h in here if deaths[h] < DEATHS_MAX}
             acts = ["returns"] * len(away) + (
                 ["leaves"] if len(here) > 1 else []) + (
@@ -106,8 +105,7 @@ class Churn(Training):
     # ---------------------------------------------------------------
 
     def memory(self):
-        """Returns the memory of the daemon and of lab1's agent, which run
-        throughout the test."""
+        """The memory of the daemon and of lab1's agent, which never restart."""
         found = {}
         for pid in self.lab.processes(1):
             words = harness.command_line(pid)[:2]
@@ -119,8 +117,7 @@ class Churn(Training):
     def told(self):
         """Returns (step, loss, generation) of all ranks in the order of
         printing, and those of lab1's rank, which runs throughout the test."""
-        # Sorted only by time, so that lines that were read together keep their
-        # order.
+        # Only by time, so that lines that were read together keep their order.
         lines = sorted(((at, text) for process in self.stage.processes
                         for at, stream, text in process.lines
                         if stream == "out"), key=lambda line: line[0])
@@ -135,8 +132,7 @@ class Churn(Training):
         for (step, _, generation), (then, _, later) in zip(first, first[1:]):
             self.assertGreater(then, step)
             self.assertGreaterEqual(later, generation)
-        # A later generation continues at the last one's step, whichever rank
-        # prints it.
+        # Whichever rank prints it, a later generation continues the steps.
         highest = {}
         for step, _, generation in everybody:
             for older, its in highest.items():

@@ -66,8 +66,7 @@ class Completion(E2E):
         return path
 
     def offered(self, shell, line):
-        """Returns the sorted matches that `shell` offers for the last word of
-        `line`."""
+        """Returns what `shell` offers for the last word of `line`, sorted."""
         environment = dict(os.environ, XDG_STATE_HOME=self.folder,
                            HOME=self.folder, TERM="dumb",
                            PATH=harness.BIN + ":" + os.environ["PATH"])
@@ -114,7 +113,7 @@ class Completion(E2E):
             os.makedirs(os.path.join(self.folder, "rollcall", job))
         os.makedirs(os.path.join(self.folder, "logs"))
         self.file("lines", "")
-        # This is not a job, nor two jobs.
+        # This is neither one job nor two: a job's name has no line end.
         os.makedirs(os.path.join(self.folder, "rollcall", "one\nother"))
         # A job cannot have this name, and bash would execute the command in it.
         os.makedirs(os.path.join(self.folder, "rollcall", "$(touch ran)"))

@@ -95,8 +95,7 @@ class Descriptors(E2E):
         turned_away = 0
         alive_at = time.monotonic()
         for number in range(300):
-            # The heartbeats keep the leases from ending, also on a slow
-            # machine.
+            # The heartbeats keep the leases alive, also on a slow machine.
             if time.monotonic() - alive_at > 1:
                 alive_at = time.monotonic()
                 for fake in fakes:
@@ -112,8 +111,7 @@ class Descriptors(E2E):
                 fakes.append(fake)
         self.assertGreater(len(fakes), 50)
         self.assertGreater(turned_away, 100)
-        # An admin's calls are still answered, and the daemon can write its
-        # journal.
+        # An admin's calls are answered, and the journal can be written.
         for words in (["status"], ["token", "create"], ["evict", "fake0"]):
             asked = self.stage.run([harness.ROLLCALL, *words, "--job", "few"])
             self.assertEqual(asked.code, 0, asked.text())

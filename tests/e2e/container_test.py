@@ -34,8 +34,7 @@ class Containers(E2E):
                 "echo up g$ROLLCALL_GENERATION; cat " + self.gate.path]
 
     def container(self, words, more=()):
-        """Starts a container whose process 1 is `words`; returns the process
-        that holds it."""
+        """Starts a container; `words` are its process 1. Returns its holder."""
         self.containers += 1
         run = self.stage.path(f"run{self.containers}")
         os.mkdir(run, 0o700)
@@ -91,8 +90,7 @@ class Restart(Containers):
         self.ends(second)
 
     def test_one_that_is_killed_before_its_daemon_listens(self):
-        """The third launcher must still know which agents of the first one are
-        gone."""
+        """The third launcher still knows which agents of the first are gone."""
         first = self.container(self.launch_words())
         first.await_line("up g1")
         self.kill(first)
@@ -141,8 +139,7 @@ class Restart(Containers):
         # The second container must wait, too, although the agents of the first
         # later one have ended, which had the same names.
         for _ in range(2):
-            # In its own network, the new daemon is not reachable by the first
-            # agent.
+            # In another network, the first agent cannot reach the new daemon.
             later = self.container(
                 ["sh", "-c", f"ip link set lo up; exec {self.launch_line()}"],
                 ["--net"])

@@ -13,8 +13,7 @@ class Shown(Guarded):
     """Sends Hellos with a token, or with the credential from a Welcome."""
 
     def attend(self, node, incarnation, text=None):
-        """Attends as a spare with the token; returns (stream, credential,
-        run)."""
+        """Attends as a spare by token; returns (stream, credential, run)."""
         stream = self.dial(text).open().say(hello(
             wire.Join(text or self.text), node, incarnation=incarnation))
         welcome = stream.welcome()
@@ -64,8 +63,7 @@ class Credentials(Shown):
     def test_of_a_replaced_incarnation(self):
         self.begin()
         stream, old, run = self.attend("spare", 7)
-        # While that agent's stream is open, no other agent with its name is
-        # admitted.
+        # While that agent's stream is open, its name is refused to others.
         self.assertEqual(self.dial().open().say(hello(
             wire.Join(self.text), "spare", incarnation=8)).end(),
             wire.ALREADY_EXISTS)
@@ -170,8 +168,7 @@ class Epochs(Shown):
         self.launcher = self.launch(["--job", self.job, "--nodes", "1:2",
                                      "--grow", "never"], command)
         self.text = self.join_string(self.launcher)
-        # The second node is in the first world or a spare, depending on when it
-        # arrived.
+        # By its arrival, the second node is in the first world or a spare.
         self.worker = self.join(self.text, ["--name", "w1"], command)
         self.await_status(self.text, lambda s: len(s["nodes"]) == 2,
                           "the second node")
@@ -261,8 +258,7 @@ class OneWorkersToken(Shown):
         stream, credential, run = self.attend("spare", 7)
         callers = [self.dial().open() for _ in range(20)]
         stream.close()
-        # Until the daemon notices the closed stream, the name belongs to a live
-        # agent.
+        # Until the daemon notices that, the name belongs to a live agent.
         for caller in callers:
             code = caller.say(hello(wire.Join(self.text), "spare",
                                     incarnation=8)).end()
@@ -276,8 +272,7 @@ class OneWorkersToken(Shown):
     def test_it_is_no_member_of_a_world_that_a_restarted_daemon_awaits(self):
         self.begin()
         state = self.status(self.text)
-        # The worker is stopped, so that it does not attend again before the
-        # test's claims.
+        # The worker is stopped, so that it does not attend again too early.
         self.worker.signal(signal.SIGSTOP)
         os.kill(self.daemon_pid(), signal.SIGKILL)
         self.launcher.await_line("started again")

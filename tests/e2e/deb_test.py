@@ -1,5 +1,4 @@
-"""Tests the Debian packages that scripts/deb.sh makes, and the messages to
-systemd."""
+"""The Debian packages that scripts/deb.sh makes, and messages to systemd."""
 import glob
 import os
 import signal
@@ -46,8 +45,7 @@ class Packages(E2E):
             self.assertIn(word, text)
 
     def check_control(self, deb):
-        """The package installs on a system with only libc, and starts nothing
-        by itself."""
+        """The package needs only libc, and starts nothing by itself."""
         depends = subprocess.run(["dpkg-deb", "-f", deb, "Depends"], check=True,
                                  text=True, capture_output=True).stdout
         self.assertRegex(depends, r"^libc6 \(>= [0-9.]+\)$")
@@ -63,8 +61,7 @@ class Packages(E2E):
 
 
 class ServiceManager(E2E):
-    """Tests the messages that a unit with Type=notify and WatchdogSec=
-    needs."""
+    """The messages that a unit with Type=notify and WatchdogSec= needs."""
 
     def told(self, address, env):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -144,8 +144,7 @@ class Doctor(E2E):
         self.assertEqual(by_folder[well]["severity"], "ok")
         space = {f["subject"]: f for f in found["free-space"]}
         self.assertIn("no answer within", space[dead]["found"])
-        # The check of the next folder did not run. Its finding is "unknown",
-        # not left out.
+        # The next folder was not checked; its finding is still listed.
         self.assertEqual({f["severity"] for f in space.values()}, {"unknown"})
         self.assertEqual(set(space), {dead, well})
 
@@ -279,7 +278,6 @@ class Doctor(E2E):
         swap = self.the_only(ended, "swap")
         self.assertEqual(swap["severity"], "unknown", swap)
         self.assertIn("/proc/meminfo: No such file", swap["found"])
-        # The failed facts are reported by their checks, not by the check
-        # "facts".
+        # Each failed fact is reported by its own check.
         self.assertEqual([f["severity"] for f in
                           self.findings(ended)["facts"]], ["ok"])

@@ -1,5 +1,5 @@
-"""rollcall-train when its world changes: its ranks keep running and lose no
-step."""
+"""rollcall-train when its world changes: ranks keep running, no step is
+lost."""
 import glob
 import json
 import os
@@ -15,8 +15,7 @@ STEP = re.compile(r"\[([^/\]]+)/(\d+)\] step (\d+) loss (\d+\.\d+) .* "
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
-# The model is small so that steps are quick, since the test is about changes of
-# the world.
+# The model is small so that steps are quick.
 SMALL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 # Uses the CPU also on a machine with a GPU; gpu_test.py tests GPUs.
@@ -255,8 +254,7 @@ class Elastic(E2E):
         first = min(changed)
         self.assertEqual(list(changed), list(range(first, steps + 1)))
 
-        # The same from a checkpoint: three ranks do the steps before it, two go
-        # on.
+        # The same by a checkpoint: three ranks do the first steps, two go on.
         self.assertEqual(self.losses_by_checkpoint(command, 3, 2, first),
                          changed)
 
@@ -283,8 +281,7 @@ class Elastic(E2E):
         return self.exact_losses(left, 1, r"w0/0")
 
     def test_a_full_world_that_shrinks_trains_on_in_micro_batches(self):
-        # Each rank has two samples in a world of four, and four in a world of
-        # two.
+        # Each rank has two samples in a world of four, four in a world of two.
         steps = 60
 
         def train(steps, batch, *flags):

@@ -9,8 +9,7 @@ ETCD = "/usr/bin/etcd"
 
 
 def free_ports(count):
-    """Returns ports that are free now; another process may take one before its
-    use."""
+    """Returns ports that are free now; other processes may take them."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -27,8 +26,7 @@ def need_etcd():
 
 
 class Etcd:
-    """An etcd whose members each have their own log, which shows when one
-    leads."""
+    """An etcd whose members have their own logs, which show who leads."""
 
     def __init__(self, stage, names=("one", "two", "three"), scheme="http",
                  flags=()):

@@ -28,8 +28,7 @@ class Closed(E2E):
         etcd.need_etcd()
         self.pki = pki.Authority(self.stage.path(), "etcd")
         self.cert, self.key = self.pki.issue("client")
-        # If etcd has users, its gateway refuses certificates with a common
-        # name.
+        # With users, etcd's gateway refuses certificates with a common name.
         self.by_gateway = self.pki.issue("gateway", subject="O")
         cert, key = self.pki.issue("member")
         [self.endpoint] = etcd.Etcd(self.stage, ["one"], "https", [
@@ -213,8 +212,7 @@ class WithoutASecret(E2E):
                 self.assertEqual(join.endpoints, [f"127.0.0.1:{daemon.port}"])
         self.assertNotEqual(self.kept(daemons[0], "worker").secret,
                             self.kept(daemons[0], "admin").secret)
-        # Either daemon's worker token admits agents, and its admin token ends
-        # the job.
+        # Either worker token admits agents, and the admin token ends the job.
         gate = Gate(self.stage)
         agents = [self.join(self.kept(daemon, "worker").text(),
                             ["--job", "j", "--nodes", "2", "--name", f"n{i}"],

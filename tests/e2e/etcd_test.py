@@ -56,8 +56,7 @@ class Cluster(E2E):
              name, "--hosts-file", self._hosts, "--", *command])
 
     def training(self, endpoints=None):
-        """Starts a running world; returns its agents, and the gate that lets it
-        end."""
+        """Starts a running world; returns its agents and its end's gate."""
         gate = Gate(self.stage)
         agents = [self.start_agent(
             name, ["sh", "-c", "echo up generation $ROLLCALL_GENERATION pid "
@@ -126,8 +125,7 @@ class Cluster(E2E):
         agents, gate = self.training(endpoints=standbys[0].at)
         for daemon in self.daemons:
             self.assert_generation(daemon.at)
-        # After the leader has left, the remaining daemons redirect to the new
-        # one.
+        # After the leader has left, the others redirect to the new one.
         self.first.signal(signal.SIGTERM)
         self.assert_code(self.first, 0)
         self.await_leader(standbys)
@@ -180,8 +178,7 @@ class Cluster(E2E):
         self.first.await_line(r"event=lost_leadership")
         self.first.await_line(
             f'event=stands_by leader="?{re.escape(second.at)}"?')
-        # The thawed daemon passes on the new leader's answer, or does not
-        # answer.
+        # The thawed daemon returns the new leader's answer, or none.
         asked.wait()
         if asked.code == 0:
             self.assertEqual(json.loads("\n".join(asked.out()))["generation"],
@@ -216,8 +213,7 @@ class Cluster(E2E):
 
 
 class Flags(E2E):
-    """Flags that cannot work are refused at once, whether etcd answers or
-    not."""
+    """Flags that cannot work are refused at once, even without an etcd."""
 
     def refused(self, flags, words, code):
         process = self.rollcalld(*flags)
@@ -234,8 +230,7 @@ class Flags(E2E):
                      ["--join-dir"], 2)
         self.refused(["--state", f"etcd://127.0.0.1:{port}", "--insecure",
                       "--advertise", "nonsense"], ["--advertise"], 2)
-        # Without a shared secret, tokens are stored in etcd, which does not
-        # answer here.
+        # Without a secret, tokens are in etcd, which does not answer here.
         sealing = self.stage.secret_file("sealing", 64 * "7")
         here = ["--state", f"etcd://127.0.0.1:{port}"]
         sealed = [*here, "--insecure", "--etcd-key-file", sealing]

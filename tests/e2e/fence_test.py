@@ -86,8 +86,7 @@ class Fence(Guarded):
     def test_a_person_may_say_that_a_node_is_gone(self):
         self.begin_behind()
         self.cut()
-        # The daemon cannot know whether w2's machine still exists; a person
-        # can.
+        # Only a person can know that w2's machine no longer exists.
         asked = self.rollcall("evict", "w2", "--job", self.job, "--json")
         self.assertEqual(asked.code, 0, asked.text())
         self.assertEqual(json.loads(asked.out()[0])["node"], "w2")

@@ -25,8 +25,7 @@ POURED_MAX = 64 << 20
 
 
 class Crowds(Guarded):
-    """During the flood the job loses no node and no time, and a new node is
-    admitted."""
+    """The job loses no node and no time, and a new node is admitted."""
 
     def setUp(self):
         super().setUp()
@@ -49,8 +48,7 @@ class Crowds(Guarded):
         return harness.resident_bytes(self.daemon_pid())
 
     def connect(self, count, sources):
-        """Opens `count` connections from `sources` loopback addresses in
-        turn."""
+        """Opens `count` connections from `sources` loopback addresses."""
         new = []
         for i in range(count):
             one = socket.socket()
@@ -112,8 +110,7 @@ class Crowds(Guarded):
         self.assertLess(self.memory() - self.memory_before, GROWTH_MAX)
 
     def counted(self):
-        """Returns how many unauthenticated connections were closed, by
-        reason."""
+        """Returns how many connections were closed, by reason."""
         return self.status(self.text)["unauthenticated"]
 
     def test_five_thousand_that_say_nothing(self):
@@ -238,8 +235,7 @@ class Crowds(Guarded):
         self.goes_on()
 
     def attend(self, name):
-        """Attends as a test client's agent that then sends nothing by
-        itself."""
+        """Attends as an agent that sends nothing more by itself."""
         agent = self.dial(deadline_s=harness.DEADLINE_S).open()
         agent.say(wire.hello(wire.Join(self.text), name))
         self.assertIsNotNone(agent.welcome(), agent.ended)
@@ -250,8 +246,7 @@ class Crowds(Guarded):
         `between` after each frame. Returns how many bytes were sent until the
         daemon closed the connection."""
         block = b"x" * Stranger.FRAME_MAX
-        # With sendall, a write to a closed connection fails even if the window
-        # allows more.
+        # With sendall, a write fails after the end even if the window has room.
         agent.raw = agent.socket.sendall
         sent = agent.send(b"\0" + struct.pack(">I", 0xffffffff), stream)
         while sent < 1 << 30:
@@ -304,8 +299,7 @@ class Crowds(Guarded):
         evicted = self.rollcall("evict", "fake", "--job", self.job)
         self.assertEqual(evicted.code, 0, evicted.text())
         self.assertEqual(fake.end(), wire.PERMISSION_DENIED)
-        # The agent answers pings, so the daemon has no other reason to close
-        # the connection.
+        # It answers pings, so the daemon has no other reason to close.
         while fake._next() is not None:
             pass
         self.goes_on()

@@ -88,8 +88,7 @@ class Frameworks(E2E):
         self.assertEqual(self.results(said, killed), self.results(said, whole))
 
     def results(self, said, *processes):
-        """Returns the set of results that the ranks print after their number,
-        one each."""
+        """Returns the set of results that the ranks print, one each."""
         found = [m for process in processes
                  for m in re.finditer(said, process.text())]
         self.assertEqual(sorted(int(m[1]) for m in found), [0, 1, 2, 3])

@@ -32,8 +32,7 @@ class Garbage(E2E):
         self.strangers = []
 
     def stranger(self):
-        """Opens a client that trusts the daemon's pin and has done the TLS
-        handshake."""
+        """Opens a client that trusts the daemon and has shaken hands."""
         return self.nobody(wire.pinned(self.join_to.pin,
                                        self.join_to.port())).shake()
 
@@ -58,8 +57,7 @@ class Garbage(E2E):
         self.never_noticed()
 
     def never_noticed(self):
-        """Checks after the run that there was no other generation and no other
-        daemon."""
+        """Checks that there was no other generation and no other daemon."""
         for process in (self.launcher, self.worker):
             self.assertIsNone(process.find(r"\bup-\d-g2"))
         self.assertIsNone(self.launcher.find("started again"),
@@ -71,8 +69,7 @@ class Garbage(E2E):
                      b"10.0.0.66 lab1 evil\nlab2 10.0.0.66\n", b""):
             for stranger in (self.nobody(), self.stranger()):
                 stranger.raw(data)
-                # A client that sends nothing may stay connected for a while.
-                if data:
+                if data:  # A silent client may stay for a while.
                     self.assertIsNone(stranger.rest())
         self.goes_on()
 
@@ -88,8 +85,7 @@ class Garbage(E2E):
             stranger.raw(data)
             if data != hello[:100]:  # Half a handshake may still be completed.
                 self.assertIsNone(stranger.rest())
-        # One client offers only older TLS versions, the other only another
-        # protocol.
+        # One client has only older TLS versions, one another protocol.
         older, other = wire.context(), wire.context()
         older.set_ciphers("ALL:@SECLEVEL=0")
         older.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
@@ -101,8 +97,7 @@ class Garbage(E2E):
         self.goes_on()
 
     def is_answered(self, trust):
-        """Returns whether a client with this TLS context gets any HTTP/2
-        data."""
+        """Whether a client with this TLS context gets HTTP/2 data."""
         try:
             return self.nobody(trust).shake().open().socket.recv(1) != b""
         except OSError:
@@ -152,8 +147,7 @@ class Garbage(E2E):
             stranger = self.stranger().open()
             stranger.raw(wire.frame(wire.DATA, 0, 1, b"\0" + struct.pack(
                 ">I", size) + b"x" * 8000))
-            # The stream ends at once, or when hello_timeout has passed without
-            # a Hello.
+            # The stream ends at once, or after hello_timeout without a Hello.
             self.assertIn(stranger.end(), {
                 wire.RESOURCE_EXHAUSTED, wire.UNAVAILABLE, "reset", "closed"})
         # This message is below gRPC's limit, but above the limit of facts.
@@ -241,8 +235,7 @@ class Garbage(E2E):
 
 
 class Logs(E2E):
-    """Messages that cannot be parsed are not logged, since every client can
-    send them."""
+    """Messages that cannot be parsed are not logged: anyone can send them."""
 
     def pour(self, join):
         for _ in range(30):

@@ -92,8 +92,7 @@ class Gpu(E2E):
                          r"are in use by other ranks")
 
     def test_a_newcomer_joins_those_who_train_on_cpus(self):
-        # There was no GPU left for these ranks when they began; one is free
-        # now.
+        # When these ranks began, no GPU was left for them; one is free now.
         both = self.train()
         launcher = self.launch(
             ["--nodes", "2:3", "--name", "w0", "--nproc-per-node",

@@ -114,16 +114,14 @@ class Guarded(E2E):
         return self.status(self.text)["refused"].get(code, 0)
 
     def denied(self, code, log=None):
-        """Returns the lines of the daemon's log about refusals with that
-        code."""
+        """Returns the daemon's log lines about refusals with that code."""
         with open(log or os.path.join(self.state_dir, "daemon.log"),
                   encoding="utf-8") as f:
             return [line for line in f
                     if re.search(rf"\bevent=denied code={code}\b", line)]
 
     def assert_counted_once(self, code, *words):
-        """Checks that there is one refusal in the log and one in `status
-        --json`."""
+        """Checks for one refusal in the log and one in `status --json`."""
         lines = self.denied(code)
         self.assertEqual(len(lines), 1, lines)
         for word in words:
@@ -150,8 +148,7 @@ class Guarded(E2E):
         return {i: token["state"] for i, token in self.tokens().items()}
 
     def ask_until(self, condition, what):
-        """Polls the condition; for changes that cause no event, such as an
-        expiry."""
+        """Polls a condition that changes without an event."""
         until = time.monotonic() + harness.DEADLINE_S
         while not condition():
             if time.monotonic() > until:
@@ -200,8 +197,7 @@ class Guarded(E2E):
 
 
 class Proxy:
-    """Runs proxy.py in front of `to`. With a certificate it is a man in the
-    middle."""
+    """A proxy.py in front of `to`; with a certificate, a man in the middle."""
 
     def __init__(self, stage, to, name, certificate=None):
         self.record = stage.path(f"record-{name}")

@@ -1,5 +1,4 @@
-"""Ranks that run but make no progress are found and named, and the job goes
-on."""
+"""Ranks that run without progress are found and named; the job goes on."""
 import glob
 import json
 import os
@@ -117,8 +116,7 @@ class RasConnection(socketserver.StreamRequestHandler):
 
 
 def state_of(pid):
-    """Returns the state letter of /proc/PID/stat; None if the process is
-    gone."""
+    """Returns the state in /proc/PID/stat; None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
             return f.read().rpartition(") ")[2][0]
@@ -148,8 +146,7 @@ class Hang(E2E):
         return pid
 
     def await_frame(self, agent, function):
-        """Waits for a frame of a real stack in the agent's log whose function
-        matches."""
+        """Waits for a stack frame with such a function in the agent's log."""
         def found():
             return [m[1] for line in agent.err()
                     for m in [re.search(FRAME, line)]
@@ -260,8 +257,7 @@ class Hang(E2E):
         return launcher, worker, join_text
 
     def run_one_whose_ranks_never_start(self):
-        """Runs a job whose second world hangs before any rank has published a
-        step."""
+        """The job's second world hangs before any rank publishes a step."""
         launcher, worker, join_text = self.two_that_start(
             STARTS, ["--max-restarts", "1"])
         [first] = self.up(launcher)

@@ -14,8 +14,7 @@ from paths import BIN, LAB, PROJECT, ROLLCALL, TORCH_VENV
 from proc import command_line, descendants, resident_bytes, start_ticks
 from stage import DEADLINE_S, Gate, Stage
 
-# The time limit of a whole test. It is below ctest's limit, so that the
-# clean-up always runs.
+# A test's time limit; below ctest's, so that the clean-up always runs.
 TEST_S = int(os.environ.get("ROLLCALL_TEST_S", "280"))
 
 JOIN_STRING = re.compile(r"rc1\.[A-Za-z0-9_-]+")
@@ -114,8 +113,7 @@ class E2E(unittest.TestCase):
 
     def await_status(self, join_string, condition, what,
                      deadline_s=DEADLINE_S):
-        """Returns the first state, current or later, for which condition(state)
-        holds."""
+        """Returns the first state, now or later, with condition(state)."""
         return self.await_watched(
             [ROLLCALL, "status", join_string], condition, what, deadline_s,
             watches=1)

@@ -1,5 +1,4 @@
-"""Tests stdout and stderr that are not read, after Ctrl-S or with a full
-pipe."""
+"""stdout and stderr that nothing reads, after Ctrl-S or with a full pipe."""
 import json
 import os
 import signal

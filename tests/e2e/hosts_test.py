@@ -1,5 +1,4 @@
-"""Tests names, addresses and /etc/hosts on four lab hosts, as on real
-machines."""
+"""Names, addresses and /etc/hosts on four lab hosts, as on real machines."""
 import json
 import os
 import signal
@@ -31,8 +30,7 @@ class Hosts(E2E):
     job = "lab"
 
     def gather(self, lab, gate, flags=(), nodes=None):
-        """Starts the workers first and the launcher on lab1 last; all hosts
-        attend."""
+        """Starts the workers first, the launcher on lab1 last; all attend."""
         doorman = lab.start(1, [sys.executable, "-c", DOORMAN, *(
             f"10.77.0.{host}" for host in range(2, lab.hosts + 1))])
         port = doorman.await_line(r"port (\d+)")[1]
@@ -66,8 +64,7 @@ class Hosts(E2E):
         return {line.split()[0] for line in found.out()}
 
     def check_names(self, lab):
-        """Checks that every host resolves the name of every host, its own
-        included."""
+        """Checks that every host resolves every host's name, its own too."""
         for host in range(1, lab.hosts + 1):
             for other in range(1, lab.hosts + 1):
                 node = f"node-{other - 1}.{self.job}.rollcall"
@@ -264,8 +261,7 @@ class Hosts(E2E):
         nsswitch = self.stage.path("nsswitch")
         with open(nsswitch, "w", encoding="ascii") as f:
             f.write("passwd: files\nhosts: files dns\n")
-        # There is no name server, so each DNS lookup fails with a temporary
-        # error.
+        # There is no name server, so DNS lookups fail with a temporary error.
         for host in (1, 2):
             self.assertEqual(lab.run(host, [
                 "mount", "--bind", nsswitch, "/etc/nsswitch.conf"]).code, 0)
@@ -293,8 +289,7 @@ class Hosts(E2E):
         self.end(gate, processes)
 
     def test_locks_that_others_made_beforehand(self):
-        """Other users left links with the lock's name in folders that all may
-        write to."""
+        """Other users left links with the lock's name in shared folders."""
         lab = Lab(self.stage, 2)
         name = harness.lock_name("/etc/hosts")
         for folder in ("/run/lock", "/tmp"):
@@ -324,8 +319,7 @@ class Hosts(E2E):
         self.assertEqual(lab.read_hosts(2), before[1])
 
     def test_a_killed_agents_block_goes_without_another_agent(self):
-        """The guard of a killed agent removes the block, also from a hosts file
-        that is a mount."""
+        """Its guard removes it, also from a hosts file that is a mount."""
         lab = Lab(self.stage, 2)
         before = lab.read_hosts(2)
         gate = Gate(self.stage)
@@ -380,8 +374,7 @@ class Hosts(E2E):
         gate = Gate(self.stage)
         processes = self.gather(lab, gate, nodes="2:3")
         self.worlds(processes)
-        # The cut sends no FIN or RST, so only the lease shows that the node is
-        # lost.
+        # The cut sends no FIN or RST, so only the lease shows the loss.
         lab.fault("cut", 3)
         for process in processes[:2]:
             _, second = process.await_lines(r"\] world (\{.*\})$", 2)

@@ -1,7 +1,7 @@
 """54 random kills of ranks, agents and whole nodes over one training.
 
-The training of OPT-175B was restarted as often because of its machines (see
-that run's logbook). ROLLCALL_KILLS changes how many kills there are, and
+The training of OPT-175B was restarted that often because of failed machines
+(see that run's logbook). ROLLCALL_KILLS changes how many kills there are, and
 ROLLCALL_TEST_SEED changes the victims.
 """
 import json
@@ -92,8 +92,7 @@ class Kills(E2E):
                       if command_line(p)[:1] == [TRAIN])
 
     def kill_one(self, chance):
-        """Kills one rank, one agent, or all processes of one node; returns
-        which."""
+        """Kills a rank, an agent, or all processes of a node; returns which."""
         names = sorted(self.agents)
         what = chance.choice(["rank", "agent", "node"])
         if what == "rank":
@@ -135,8 +134,7 @@ class Kills(E2E):
         self.assertIsNone(w0.code, self.stage.transcript())
 
     def memory(self):
-        """Returns the memory of the daemon and of w0's agent, which run
-        throughout the test."""
+        """The memory of the daemon and of w0's agent, which never restart."""
         w0 = self.agents["w0"].pid
         found = {"agent" if command_line(pid)[1:2] == ["agent"]
                  else "daemon": harness.resident_bytes(pid) >> 10

@@ -43,8 +43,7 @@ class Lab:
 
     def start(self, host, argv, env=None):
         env = dict(self._env, **(env or {}))
-        # Each host has its own folders, so hosts share only what the test
-        # shares.
+        # Each host has its own folders, so hosts share only the test's.
         env.setdefault("XDG_RUNTIME_DIR", None)
         env.setdefault("XDG_STATE_HOME", self.stage.path(f"state{host}"))
         env.setdefault("HOME", self.stage.path(f"home{host}"))
@@ -63,8 +62,7 @@ class Lab:
             return f.read()
 
     def processes(self, host):
-        """Returns the pids of the host's processes, without its first
-        process."""
+        """Returns the host's processes, without its first process."""
         first = int(self._ask("pid", host))
         space = os.readlink(f"/proc/{first}/ns/pid")
         found = []
@@ -93,8 +91,7 @@ class Lab:
         self._ask("fault", *words)
 
     def cut_between(self, some, others):
-        """Drops all frames between these and those hosts, in both
-        directions."""
+        """Drops all frames between these and those hosts, both ways."""
         for one in some:
             for other in others:
                 self.fault("cut", one, other)

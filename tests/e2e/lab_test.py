@@ -1,5 +1,4 @@
-"""Tests the lab itself: its hosts start, are separate, and leave nothing
-behind."""
+"""The lab itself: its hosts start, are separate, and leave nothing behind."""
 import os
 import signal
 import subprocess
@@ -41,8 +40,7 @@ class TheLab(E2E):
         folder = os.path.dirname(os.path.dirname(lab.hosts_file(1)))
         inside = lab.start(1, ["sh", "-c", "setsid sleep infinity & echo up;"
                                " exec cat"])
-        # Only from this line on is the process in the host; before, lab.sh
-        # looks up the host.
+        # Before this line, the process is not in the host yet.
         inside.await_line("^up$")
         lab.down()
         self.assertFalse(os.path.exists(folder))

@@ -1,5 +1,4 @@
-"""Tests one launcher and its workers: how a command runs, fails and is
-stopped."""
+"""One launcher and its workers: how a command runs, fails and is stopped."""
 import glob
 import json
 import os
@@ -121,8 +120,7 @@ class Command(E2E):
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         self.assertEqual(kept(), printed)
         until = time.monotonic() + harness.DEADLINE_S
-        # No event tells when the file changes. Meanwhile each string still
-        # works.
+        # No event tells when the file changes; each string works meanwhile.
         while kept() == printed:
             self.status(kept())
             self.assertLess(time.monotonic(), until)

@@ -1,5 +1,4 @@
-"""Tests where a daemon listens, and that ranks and agents listen nowhere
-else."""
+"""Where a daemon listens, and that ranks and agents listen nowhere else."""
 import os
 import socket
 import struct
@@ -45,8 +44,7 @@ class Listening(Guarded):
     NO_NCCL = ["--nccl-lib", os.path.join(harness.BIN, "libfake_nccl.so")]
 
     def ours(self):
-        """Maps the pid of each process that the test started to its listening
-        sockets."""
+        """Maps each pid that the test started to its listening sockets."""
         return {pid: sockets_of(pid)
                 for pid in harness.descendants(os.getpid())
                 if harness.command_line(pid)[:1] != [sys.executable]}

@@ -134,8 +134,7 @@ class Memory(Guarded):
         os.chown(folder, user, user)
         with open(os.path.join(folder, "look.py"), "w", encoding="ascii") as f:
             f.write(LOOK)
-        # The clone may be in a folder that this user may not enter, for example
-        # below /root.
+        # This user may not be able to read the clone, as below /root.
         rollcall = shutil.copy(harness.ROLLCALL, folder)
         fifo = os.path.join(folder, "daemon")
         os.mkfifo(fifo)

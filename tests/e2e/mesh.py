@@ -24,8 +24,7 @@ import time
 
 PACE_S = 0.03
 PATIENCE_S = float(sys.argv[3]) if len(sys.argv) > 3 else None
-# From Linux 6.15 on. A healed cut is noticed within a second.
-TCP_RTO_MAX_MS = 44
+TCP_RTO_MAX_MS = 44  # From Linux 6.15 on; resends within 1 s.
 
 
 def resends_soon(connection):
@@ -43,8 +42,7 @@ def resends_soon(connection):
 
 
 def dial(address, door):
-    """Dials a peer, which may start later than we do; another peer may dial us
-    meanwhile."""
+    """Dials a peer, which may start later; others may dial us meanwhile."""
     while True:
         try:
             return resends_soon(socket.create_connection(
@@ -118,8 +116,7 @@ def main():
                 .values()])
     ends = False
     while not ends:
-        # Takes the place of the computation; a peer that is faster ends it
-        # early.
+        # In place of a computation; a faster peer ends it early.
         select.select(list(peers.values()), [], [], PACE_S)
         step += 1
         ends = rank == 0 and os.path.exists(stop)

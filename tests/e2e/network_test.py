@@ -82,8 +82,7 @@ class Network(E2E):
                 "ip link add lost0 type veth peer name lost1 && "
                 "ip link set lost0 up && ip link set lost1 up && "
                 f"ip addr add 10.66.0.{host}/24 dev lost0 && "
-                # This one is not named like a bridge and has the same address
-                # on all hosts.
+                # Not named like a bridge, and with one address on all hosts.
                 "ip link add same0 type veth peer name same1 && "
                 "ip link set same0 up && ip link set same1 up && "
                 "ip addr add 10.55.0.1/24 dev same0")])
@@ -114,11 +113,9 @@ class Network(E2E):
         self.ends()
 
     def test_a_launcher_with_more_addresses_than_are_probed(self):
-        """The other hosts connect to the address that they joined the daemon
-        at."""
+        """Other hosts connect to the address that they joined at."""
         lab = Lab(self.stage, 3)
-        # The only reachable address is the last one; only the join address
-        # shows that.
+        # The only reachable address comes last; only the join shows it.
         addresses = [f"10.201.{i}.1" for i in range(1, 9)] + ["10.77.0.1"]
         made = lab.run(1, ["sh", "-c", " && ".join(
             ["ip addr del 10.77.0.1/24 dev eth0"] +
@@ -160,8 +157,7 @@ class Network(E2E):
         self.ends()
 
     def test_a_node_that_gets_another_address(self):
-        """The node's agent keeps running, and the next world has the new
-        address."""
+        """Its agent keeps running; the next world has the new address."""
         lab = Lab(self.stage, 2)
         self.begin(lab, ["--nodes", "2"])
         self.assertEqual([n["address"] for n in

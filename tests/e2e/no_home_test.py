@@ -50,8 +50,7 @@ class NoHome(E2E):
         os.chown(home, self.user, self.user)
         launcher = self.run_job()
         launcher.await_line(r"\] up$")
-        # The launcher prints one line with both folders, the reason, and the
-        # consequence.
+        # One line has both folders, the reason, and the consequence.
         told = [line for line in launcher.err() if "state is kept in" in line]
         self.assertEqual(len(told), 1)
         self.assertRegex(told[0], rf"{self.root}/homeless and not below "
@@ -60,8 +59,7 @@ class NoHome(E2E):
         status = os.stat(self.root)
         self.assertEqual((status.st_uid, stat.S_IMODE(status.st_mode)),
                          (self.user, 0o700))
-        # The job is found with and without its name, also if the home folder
-        # exists by now.
+        # With and without the job's name, also if the home exists by now.
         for words in (["--job", "homeless"], []):
             for at in ("/nonexistent", home):
                 asked = self.ask(["status", *words, "--json"], at)
@@ -69,8 +67,7 @@ class NoHome(E2E):
                 self.assertEqual(json.loads("\n".join(asked.out()))["job"],
                                  "homeless")
         self.assert_code(self.ask(["token", "list", "--job", "homeless"]), 0)
-        # A second launcher finds the first one and, after the first one's
-        # death, its run.
+        # A second launcher finds the first one and, after its death, its run.
         second = self.run_job(home)
         self.assert_code(second, 69)
         self.assertRegex(second.text(),

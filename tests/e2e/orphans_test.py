@@ -22,8 +22,7 @@ cat $1
 
 class Orphans(E2E):
     def begin(self):
-        """Starts a job on two hosts without cgroups; returns when generation 2
-        is up."""
+        """Starts a job on two hosts without cgroups, up to generation 2."""
         self.lab = Lab(self.stage, 2)
         self.gate, self.word = Gate(self.stage), self.stage.path("worker")
         command = ["sh", "-c", RANK, "rank", self.gate.path, self.word]

@@ -13,8 +13,7 @@ class Outages(Training):
         self.await_state(self.node_is(4, "spare"), "lab4 as a spare")
 
     def assert_found_by_the_lease(self, silent, members):
-        """Checks that generation 2 lacks `silent`, which was lost by its
-        lease."""
+        """Checks that `silent` was lost by its lease in generation 2."""
         state = self.await_state(
             lambda s: s["state"] == "running" and s["generation"] == 2,
             "generation 2")
@@ -67,8 +66,7 @@ class Outages(Training):
 
     def test_one_is_heard_and_hears_nothing(self):
         self.begin_with_a_spare()
-        # lab2 gets no acknowledgements, so it can only send what its windows
-        # allow.
+        # Without acknowledgements, lab2 can only send what its windows allow.
         for other in (1, 3, 4):
             self.lab.fault("cut", other, 2)
         self.assert_found_by_the_lease(2, [1, 3, 4])
@@ -111,8 +109,7 @@ class Outages(Training):
     def test_half_of_the_hosts_are_cut_off(self):
         self.begin([1, 2, 3, 4], ["--nodes", "2:4", "--grow", "never"])
         self.lab.cut_between([1, 2], [3, 4])
-        # Two of four members are not over half, so they are lost, and the other
-        # two go on.
+        # Two of four are not over half: they are lost, and two go on.
         state = self.await_state(
             lambda s: s["state"] == "running" and s["world_size"] == 2,
             "a world of two")

@@ -39,8 +39,7 @@ class OwnPki(Guarded):
             name, {}).get("state") == "spare", f"{name} as a spare")
 
     def client(self, certificate):
-        """Returns whether the daemon welcomes a test client with that
-        certificate.
+        """Whether the daemon welcomes a client with that certificate.
         """
         with open(self.ours.cert, encoding="ascii") as f:
             trust = wire.context(f.read(), *(certificate or ()))

@@ -50,8 +50,7 @@ class Podman(E2E):
                 shutil.copy(word, to)
 
     def words(self, name, flags, command):
-        # The limits are set because podman would raise them, which not every
-        # machine allows.
+        # podman would raise these limits, which not every machine allows.
         return [*self.podman, "run", "--rm", "--init", "--name", name,
                 "--hostname", name, "--network", "host",
                 "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096",

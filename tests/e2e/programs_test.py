@@ -1,5 +1,4 @@
-"""Programs that have no support for rollcall, run under it as their users run
-them."""
+"""Programs without support for rollcall, run under it as users run them."""
 import os
 import signal
 import unittest
@@ -23,8 +22,7 @@ SLOW = unittest.skipUnless(
 
 
 class OpenMpi(E2E):
-    """Runs mpirun on node rank 0; it starts its ranks on the other hosts by
-    ssh.
+    """Runs mpirun on node rank 0; it starts ranks on the others by ssh.
 
     From rollcall, mpirun gets only the hostfile.
     """
@@ -42,8 +40,7 @@ class OpenMpi(E2E):
             f"{PYTHON} {INTEROP}/mpi_rank.py {' '.join(arguments)}"])
 
     def commands(self, hosts):
-        """Returns the command lines of the processes on the hosts, except
-        sshd."""
+        """Returns the hosts' command lines, except those of sshd."""
         found = [proc.command_line(pid) for host in hosts
                  for pid in self.lab.processes(host)]
         return [words for words in found if "sshd" not in " ".join(words)]
@@ -122,8 +119,7 @@ class TorchrunPerNode(WithTorch):
     def begin(self):
         self.gate = Gate(self.stage)
         self.lab = Lab(self.stage, 2)
-        # This release of torch fails on its own enum without --redirects and
-        # --tee.
+        # This torch fails on its own enum without --redirects and --tee.
         command = ["sh", "-c", f"exec {PYTHON} -m torch.distributed.run "
                    "--nnodes=$NNODES --node_rank=$NODE_RANK "
                    "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT "
@@ -163,8 +159,7 @@ class TorchrunPerNode(WithTorch):
                   for pid, words in self.of_torch(host)}
         self.assertEqual(len(before), 6)
 
-        # torchrun's children lead sessions of their own, and torchrun cannot
-        # end them.
+        # torchrun's children lead their own sessions; torchrun ends none.
         (torchrun,) = [pid for pid, words in self.of_torch(2)
                        if "torch.distributed.run" in words]
         os.kill(torchrun, signal.SIGKILL)
@@ -229,8 +224,7 @@ wait
 
 
 class Contained(E2E):
-    """Ranks in containers that share processes, but not files, with the
-    agent."""
+    """Ranks in containers that share the agent's processes, not its files."""
 
     def begin(self, options=()):
         path = self.stage.path("apptainer")

@@ -25,7 +25,7 @@ lock = threading.Lock()
 
 
 def say(words):
-    # One write, so that lines of different threads do not mix.
+    # One write: threads' lines do not mix.
     os.write(1, (words + "\n").encode())
 
 
@@ -53,8 +53,7 @@ def pass_on(client, daemon, record):
 def hang_up(*sides):
     for side in sides:
         try:
-            # This closes the socket below TLS; otherwise it would continue
-            # without TLS.
+            # Closes the socket below TLS; else it would continue without TLS.
             socket.socket.shutdown(side, socket.SHUT_RDWR)
         except OSError:
             pass

@@ -1,5 +1,4 @@
-"""Tests specs/pytorch/elastic_ddp.py, a pure PyTorch script, when its world
-changes."""
+"""specs/pytorch/elastic_ddp.py, a pure PyTorch script, in changing worlds."""
 import os
 import re
 import signal
@@ -29,7 +28,7 @@ class ElasticDdp(WithTorch):
         return launcher, agents
 
     def steps(self, agent):
-        """Returns (step, loss, world size) of all processes of the agent's
+        """Returns (step, loss, world size) of all starts of the agent's
         rank."""
         return [(int(m[1]), float(m[2]), int(m[3]))
                 for line in agent.out() for m in [STEP.search(line)] if m]
@@ -61,8 +60,7 @@ class ElasticDdp(WithTorch):
         self.assertEqual([n for n, *_ in more],
                          list(range(last + 1, last + 51)))
 
-        # The losses equal those of a single undisturbed rank, except for
-        # rounding.
+        # The losses equal those of a single rank, except for rounding.
         alone = self.stage.path("alone")
         os.mkdir(alone)
         single = self.launch([], self.command(last + 50, alone))

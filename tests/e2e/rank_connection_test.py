@@ -80,8 +80,7 @@ class Connections(unittest.TestCase):
         self.assertTrue(hello.has(HELLO))
 
     def fill(self):
-        """Starts a message that is sent only in part, because the agent does
-        not read."""
+        """Sends a message only in part, because the agent does not read."""
         [number] = self.connection.ask(EXCHANGE, [data(LARGE)])
         self.agent.await_something()
         return number
@@ -107,8 +106,7 @@ class Connections(unittest.TestCase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         found, steps = [], 0
         while len(found) < 200:
-            # There is room again, so the connection's thread sends what is
-            # left.
+            # There is room again, and the thread sends what is left.
             asked += self.connection.ask(EXCHANGE, [data(100)])
             steps += 1
             self.connection.send(PROGRESS, Writer().uint(2, steps))
@@ -132,8 +130,7 @@ class Connections(unittest.TestCase):
         self.agent.say(ABORT, Writer().uint(1, 3).text(3, "why"))
         self.assertTrue(over.wait(DEADLINE_S))
         self.assertEqual(self.connection.abort.reason, "why")
-        # A caller that waits for the answer gets an error when the connection
-        # ends.
+        # A caller that waits for an answer gets an error at the end.
         self.agent.socket.close()
         with self.connection.changed, self.assertRaises(errors.Lost):
             self.connection.wait(

@@ -1,5 +1,4 @@
-"""rollcall.torch.elastic: PyTorch ranks that keep running when other ranks come
-and go.
+"""rollcall.torch.elastic: PyTorch ranks that outlive changes of the world.
 
 Tests that need torch 2.14 run in the virtual environment that
 `scripts/packages.sh pytorch` makes; without it they are skipped. The sampler is
@@ -181,8 +180,7 @@ class Elastic(E2E):
                            stop, self.ends_now])
 
     def apart(self, command):
-        """A subclass returns a command that makes each rank appear to be on its
-        own machine."""
+        """A subclass makes each rank seem to be on its own machine here."""
         return command
 
     def begin(self, flags, names, command):
@@ -194,8 +192,7 @@ class Elastic(E2E):
             for name in names}
 
     def end(self, *nodes):
-        """Lets the training end; checks that all ranks end with the same
-        result."""
+        """Lets the training end; checks that all results are the same."""
         with open(self.ends_now, "w", encoding="ascii"):
             pass
         for node in nodes:
@@ -263,8 +260,7 @@ class Elastic(E2E):
             ["--nodes", "2:3", "--join-timeout", "60s"], ["w1", "w2"],
             self.command())
         launcher.await_line(r"step \d+ of 3")
-        # The stopped node's connections stay open, so nothing tells the others
-        # that it is gone.
+        # The node's connections stay open, so nothing tells that it is gone.
         silent = [workers["w2"].pid, *harness.descendants(workers["w2"].pid)]
         for pid in silent:
             os.kill(pid, signal.SIGSTOP)
@@ -317,8 +313,7 @@ class Elastic(E2E):
             if early is None and number * 3 >= kills - 1:
                 early = self.memory(launcher)
             what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
-            # A node that fails twice in a row is quarantined, so it is not
-            # chosen again.
+            # A node that fails twice in a row would be quarantined.
             name = chance.choice(sorted(set(workers) - {failed}))
             failed = name if what == "rank" else ""
             tree = harness.descendants(workers[name].pid)
@@ -349,8 +344,8 @@ class Elastic(E2E):
         self.assert_no_orphans()
 
     def memory(self, launcher):
-        """Returns the memory of the launcher's agent and its rank, which run
-        throughout the test."""
+        """The memory of the launcher's agent and its rank, which never
+        restart."""
         found = {}
         for pid in harness.descendants(launcher.pid):
             words = harness.command_line(pid)

@@ -44,8 +44,7 @@ json.dump({
 
 
 def read_env(path):
-    # A value may contain line ends; its later lines have no "=" and are
-    # skipped.
+    # A value may have several lines; only the first one has a name.
     with open(path, encoding="utf-8", errors="replace") as f:
         return dict(line.rstrip("\n").split("=", 1)
                     for line in f if "=" in line)
@@ -140,8 +139,7 @@ class Environment(E2E):
             node = world["nodes"][int(env["NODE_RANK"])]
             self.assertEqual(node["node"], env["ROLLCALL_NODE"])
             self.assertEqual(node["first_rank"] + int(env["LOCAL_RANK"]), rank)
-            # Both nodes have this machine's address, so the hostfile has one
-            # line for both.
+            # Both nodes have the same address, so one line stands for both.
             self.assertEqual({n["address"] for n in world["nodes"]},
                              {"127.0.0.1"})
             self.assertEqual(t["hostfile"], "127.0.0.1 slots=4\n")

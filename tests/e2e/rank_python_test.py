@@ -1,5 +1,4 @@
-"""Tests client/python, the package rollcall, under real agents and against
-protoc."""
+"""Tests client/python, the package rollcall, with real agents and protoc."""
 import os
 import re
 import shutil
@@ -291,8 +290,7 @@ if rank.world.generation == 1:
 open(sys.argv[1]).read()
 """
 
-# A fake of PyTorch's counter of NCCL collectives. Rank 1 stops one collective
-# before rank 0.
+# A fake of PyTorch's counter of NCCL collectives. Rank 1 is one behind rank 0.
 STUCK_IN_TORCH = """
 import os, sys, types, rollcall
 class Group:
@@ -400,8 +398,7 @@ class RankPython(E2E):
                             "signal 9 True")
         again = launcher.await_line(r"world 2 2 (\d+) (\d+) (\d+)$")
         self.assertEqual(int(again[1]), kept)
-        # The step that the surviving rank has reached counts, and the new rank
-        # is told it.
+        # The surviving rank's step counts, and the new rank is told it.
         self.assertGreater(int(again[2]), 0)
         new = worker.await_line(r"world 2 2 (\d+) 0 (\d+)$")
         self.assertNotEqual(int(new[1]), killed)
@@ -479,8 +476,7 @@ class RankPython(E2E):
         self.assert_code(rank, 0)
         self.assert_code(self.launcher, 0)
         rank.await_line("lost: this process has closed the connection")
-        # The callback of when_over is not called when the program itself
-        # closes.
+        # The callback of when_over is not called if the program itself closes.
         self.assertIsNone(rank.find("^over"))
 
     def test_why_the_agent_ends_a_connection_is_the_root_cause(self):

@@ -203,8 +203,7 @@ class Store(E2E):
             self.assertIsNotNone(node.find("counted"))
 
     def goes_on(self, *nodes):
-        """Waits until each of these nodes has counted more than what was in
-        progress."""
+        """Waits until these nodes have counted more than was in progress."""
         for node in nodes:
             node.await_lines("counts", len(node.out()) + 2)
 

@@ -1,5 +1,4 @@
-"""Tests rollcall.torch: PyTorch's process groups over the store of a
-generation."""
+"""rollcall.torch: PyTorch's process groups over the store of a generation."""
 import unittest
 
 from rank_python_test import ENVIRONMENT

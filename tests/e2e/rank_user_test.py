@@ -102,8 +102,7 @@ class RankUser(E2E):
                            self.stage.path(name))
 
     def looks(self, user):
-        """Returns what a rank prints of itself, split into words, and its
-        launcher."""
+        """Returns what a rank prints, split into words, and its launcher."""
         gate, state = Gate(self.stage), self.stage.path("look-state")
         launcher = self.begin(
             ["--rank-user", user, "--job", "look", "--state", state,
@@ -202,8 +201,7 @@ class RankUser(E2E):
         self.assert_code(agents["w1"], 75)
 
     def ranks(self, gate):
-        """Returns a command with a child in a session of its own; it prints
-        both pids."""
+        """A command with a child in its own session; it prints both pids."""
         return ["sh", "-c",
                 "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
                 "echo up g$ROLLCALL_GENERATION pid=$$ socket=$ROLLCALL_SOCKET; "
@@ -221,8 +219,8 @@ class RankUser(E2E):
         for process in (launcher, worker):
             process.await_line(r"\] up g\d+ pid=")
         worker.await_line(r"child=")
-        # The socket is below /tmp. If the node's next agent is killed as well,
-        # the folder is left behind, so the test removes it.
+        # The socket's folder is below /tmp. It may stay there after an agent
+        # was killed, so the test removes it.
         socket = worker.await_line(r"socket=(\S+)")[1]
         self.addCleanup(shutil.rmtree, os.path.dirname(socket), True)
         return launcher, join, worker
@@ -242,8 +240,7 @@ class RankUser(E2E):
         ranks = self.pids(dead)
         [guard] = [p for p in descendants(dead.pid)
                    if command_line(p)[1:2] == ["guard"]]
-        # Both are stopped before they are killed, so that neither notices the
-        # other's end.
+        # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard):
                 os.kill(pid, number)
@@ -272,8 +269,8 @@ class RankUser(E2E):
         self.assertIn(json.loads(told[1])["kind"], ("preempt", "stop"))
 
     def fails_with(self, write):
-        """Returns the root cause's detail for a rank that runs `write` and then
-        fails."""
+        """Returns the root cause's detail for a rank that fails after
+        `write`."""
         gate = Gate(self.stage)
         launcher = self.begin(
             ["--rank-user", IDS, "--nodes", "1:2"],

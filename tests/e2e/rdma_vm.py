@@ -25,8 +25,7 @@ FOLDER = os.path.abspath(os.environ.get("ROLLCALL_RDMA_VM") or os.path.join(
 NOT_TESTED = (f"NOT TESTED: there is no {FOLDER} here; scripts/packages.sh "
               "rdma_vm makes it, in ROLLCALL_RDMA_VM if set")
 
-# libibverbs looks for providers in this folder, and the loader for all
-# libraries.
+# libibverbs looks for providers here, and the loader for everything.
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 
@@ -106,8 +105,7 @@ def library_path():
 
 
 class Archive:
-    """An initramfs: a cpio archive in the format `newc`, in which root owns all
-    files."""
+    """An initramfs: a cpio archive of format `newc`, all owned by root."""
 
     def __init__(self):
         self._entries = {}  # Path without the first slash -> (mode, content).
@@ -183,8 +181,7 @@ class Modules:
             return file.read()
 
     def with_dependencies(self, names):
-        """Returns [(name, content)]; each module comes after those that it
-        depends on."""
+        """Returns [(name, content)], each after those that it depends on."""
         found = {}
 
         def visit(name):
@@ -250,8 +247,7 @@ def add_busybox(archive):
 
 
 def add_verbs(archive):
-    """Adds libibverbs, which rollcall opens at run time, and the provider of
-    rxe."""
+    """Adds libibverbs, which rollcall opens at run time, and rxe's provider."""
     found = [path for root in (FOLDER, "") for path in
              glob.glob(f"{root}{LIBRARIES}/libibverbs/librxe-rdmav*.so")]
     provider = f"{LIBRARIES}/libibverbs/{os.path.basename(found[0])}"
@@ -280,8 +276,7 @@ def boot(stage, name, script, files=None, socket=None, place=1):
     return stage.start(
         ["timeout", "-k", "10", str(BOOT_S),
          find("/usr/bin/qemu-system-x86_64"), *data, "-accel", "tcg",
-         # Besides the archive itself, the unpacked files may fill half of the
-         # rest.
+         # Besides the archive, its files may fill half of the rest.
          "-m", str(max(192, 64 + (3 * size >> 20))), "-smp", "1",
          "-nodefaults", "-display", "none", "-no-reboot", "-monitor", "none",
          "-serial", "stdio", *network, "-kernel", kernel, "-initrd", initramfs,
@@ -291,8 +286,7 @@ def boot(stage, name, script, files=None, socket=None, place=1):
 
 
 class Section:
-    """The output and exit status that the guest's `report` printed for one
-    command."""
+    """The output and exit status in the guest's `report` of one command."""
 
     def __init__(self, lines, status):
         self.out = [line for line in lines if not line.startswith("! ")]

@@ -19,8 +19,7 @@ PHYSICAL_STATES = {"POLLING": "Polling", "DISABLED": "Disabled",
 
 
 def ports_of_devinfo(lines):
-    """Maps (device, port) to the output of `ibv_devinfo -v`, with rollcall's
-    names."""
+    """Maps (device, port) to the output of `ibv_devinfo -v`, in our words."""
     ports, firmware = {}, ""
     for line in lines:
         match = re.match(r"\s*([\w ]+(?:\[ *\d+\])?):\s*(.*?)\s*$", line)
@@ -56,8 +55,7 @@ def ports_of_devinfo(lines):
 
 
 def ports_of_facts(facts):
-    """Returns the same map from `rollcall facts --json`, which omits 0 and
-    ""."""
+    """The same map from `rollcall facts --json`, which omits 0 and ""."""
     return {
         (port["device"], port["port"]): {
             "firmware": port.get("firmware", ""),
@@ -73,8 +71,7 @@ def ports_of_facts(facts):
 
 
 class Comparing(unittest.TestCase):
-    """Tests that the comparison notices a change of each field; needs no
-    machine."""
+    """The comparison notices a change of each field; needs no machine."""
 
     DEVINFO = """\
 hca_id:\trxe0
@@ -128,8 +125,7 @@ class InMachines(E2E):
                 + self.stage.transcript())
 
     def assert_ends(self, machine):
-        """Asserts that the machine came to the end of its script and powered
-        off."""
+        """Asserts that the machine's script ended and it powered off."""
         self.assert_code(machine, 0, rdma_vm.BOOT_S)
 
     def facts(self, machine, label="facts"):
@@ -153,8 +149,7 @@ class InMachines(E2E):
         return found
 
     def the_same(self, machine, label=""):
-        """Asserts that facts and devinfo report the same ports; returns the
-        ports."""
+        """Asserts that facts and devinfo agree; returns the ports."""
         told = rdma_vm.section(machine, label + "devinfo")
         ports = ports_of_devinfo(told.out)
         self.assertEqual(
@@ -189,8 +184,7 @@ class OneMachine(InMachines):
                       rdma_vm.section(machine, "devinfo").err[0])
         facts = self.facts(machine)
         self.assertNotIn("infiniband", facts)
-        # "infiniband" is not a missing fact: rollcall knows that there is no
-        # device.
+        # "infiniband" is not missing: rollcall knows that there is none.
         self.assertNotIn("infiniband",
                          [m["fact"] for m in facts.get("missing", [])])
         dummy, = [i for i in facts["interfaces"] if i["name"] == "dummy0"]
@@ -206,8 +200,7 @@ class OneMachine(InMachines):
         self.assert_ends(machine)
 
     def test_each_field_is_that_of_libibverbs(self):
-        """Compares two devices; the second is on an interface with large
-        frames."""
+        """Two devices; the second is on an interface with large frames."""
         machine = self.boot("""
             load network
             load rdma
@@ -329,8 +322,7 @@ class OneMachine(InMachines):
         self.assert_ends(machine)
 
 
-# The script of each rank. The first rank is the server and exits after one
-# peer.
+# The script of each rank. The first rank is the server of one peer, then exits.
 PING_PONG = r"""#!/bin/sh
 set -eu
 echo "world $(tr -d '\n' <"$ROLLCALL_WORLD_FILE")"
@@ -361,16 +353,14 @@ class TwoMachines(InMachines):
              "/secret": (self.secret, 0o600)}, wire, place)
 
     def test_their_ranks_do_verbs_by_the_plan(self):
-        """The ranks' devices and GID indices differ, so each needs its own
-        plan."""
+        """Devices and GID indices differ, so each rank needs its own plan."""
         made = self.stage.run([harness.ROLLCALL, "token", "secret"])
         self.assert_code(made, 0)
         self.secret = "\n".join(made.out()) + "\n"
         wires = socket.socketpair()
         for wire in wires:
             self.addCleanup(wire.close)
-        # The IPv6 address is added first, so that the IPv4 address has GID
-        # index 2.
+        # IPv6 is added first, so that the IPv4 address has GID index 2.
         one = self.boot("one", 1, wires[0], f"""
             $ip link set eth0 up
             rdma link add rxe0 type rxe netdev eth0
@@ -380,8 +370,7 @@ class TwoMachines(InMachines):
             await_gid rxe0 :0a4d:0001
             follow run rollcall launch --nodes 2 --max-restarts 0 {self.FLAGS}
             """)
-        # The first device of this machine is on an interface that the peer
-        # cannot reach.
+        # Its first device is on an interface that the peer cannot reach.
         two = self.boot("two", 2, wires[1], f"""
             $ip addr add 10.5.0.1/24 dev dummy0
             $ip link set dummy0 up
@@ -405,8 +394,7 @@ class TwoMachines(InMachines):
             self.stage.fail(f"the agent of node rank {rank} failed")
 
         def said(pattern):
-            """Returns the first group of the first line of the rank that
-            matches."""
+            """Returns group 1 of the first line of the rank that matches."""
             lines = [line.split("] ", 1)[1] for line in told.out
                      if line.startswith("[")]
             return next(match[1] for match in map(

@@ -36,8 +36,7 @@ OTHERS = {
     "rollcall_sim and its scripts": "--seed --seeds --trace --group --journal "
                                     "--merge --only --floors --list",
     "etcdctl": "--prefix",
-    # These flags are hidden: they are for torchrun's command lines and for
-    # tests.
+    # Hidden flags, for torchrun's command lines and for tests.
     "rollcall": "--node_rank --master_addr --master_port --master-addr "
                 "--master-port --rdzv_backend --sysroot --verbs-lib "
                 "--nvml-lib",
@@ -69,15 +68,13 @@ def read(path):
 
 
 def blocks(text):
-    """Splits a README into (text outside of code blocks, list of code
-    blocks)."""
+    """Returns (text outside of code blocks, list of code blocks)."""
     parts = re.split(r"^```.*\n([\s\S]*?)^```$", text, flags=re.M)
     return "\n".join(parts[::2]), parts[1::2]
 
 
 def section(text, title):
-    """Returns the text below a heading, up to the next heading of the same
-    level."""
+    """Returns the text below a heading, up to the next of its level."""
     found = re.search(rf"^(#+) {re.escape(title)}$\n([\s\S]*?)(?=^\1 |\Z)",
                       text, re.M)
     return found[2]
@@ -88,8 +85,7 @@ def lines_of_code(text):
     prose, code = blocks(text)
     for block in code:
         for line in block.replace("\\\n", " ").splitlines():
-            # Removes a prompt, variables before the program, or a recording's
-            # marker.
+            # Removes a prompt, variables, or a recording's marker.
             line = re.sub(r"^\s*(\$ |--- |(\w+=\S* )+)?\s*", "", line)
             if FIRST_WORD.match(line):
                 yield line
@@ -130,8 +126,7 @@ class Readmes(E2E):
                               self.help(*words)))
 
     def commands(self):
-        """Returns the commands of rollcall, including the subcommands of
-        token."""
+        """Returns the commands of rollcall and those of token."""
         def listed(text):
             return re.findall(r"^  (\w[\w-]*)", text.split(
                 "Subcommands:\n")[1], re.M)
@@ -190,8 +185,7 @@ class Readmes(E2E):
 
     def test_the_tables_of_flags(self):
         client = read("client/README.md")
-        # The flags of launch: each one in the table exists, and each one that
-        # exists is documented.
+        # Each flag in the table exists, and the README has each flag of launch.
         table = section(client, "Flags of `launch`")
         cells = re.findall(r"^\| ((?:`[^`]*`(?:, )?)+) \|", table, re.M)
         documented = set(FLAG.findall(" ".join(cells)))
@@ -218,8 +212,7 @@ class Readmes(E2E):
                                            platform, flag, "1"])
                     self.assertNotIn("expected a flag that", done.text())
 
-    # Valid values for the keys whose flag checks its value; other keys get
-    # "1h".
+    # Values for keys whose flag checks its value; others get "1h".
     VALUES = {
         "nodes": 2, "nproc-per-node": 2, "max-restarts": 1, "grow": "never",
         "preflight": "off", "preempt-signal": "TERM", "requeue-exit-code": 75,
@@ -240,8 +233,7 @@ class Readmes(E2E):
             messages.append(ended.text())
         self.assertEqual(*("expected a key of a run spec" in text
                            for text in messages), messages)
-        # One of the two values has the key's type; then only the command is
-        # missing.
+        # One of the values has the right type; only the command is missing.
         taken = any("expected the key command" in text or
                     "needs" in text or "requires" in text.lower()
                     for text in messages)
@@ -297,8 +289,7 @@ class Readmes(E2E):
             self.assertTrue(self.check_link("README.md", target), target)
 
     def test_every_name_in_a_file(self):
-        """Checks for each "`Name` in `file.cc`" that the file contains the
-        name."""
+        """Checks for each "`Name` in `file.cc`" that the file has the name."""
         wrong, seen = [], 0
         for path in readmes():
             prose = " ".join(blocks(read(path))[0].split())
@@ -365,8 +356,7 @@ class Readmes(E2E):
 
 class FirstRun(E2E):
     def test_two_machines(self):
-        """The commands of README.md's "Two machines" print what the README
-        shows."""
+        """The commands of README.md's "Two machines" print its output."""
         _, (first, second) = blocks(section(read("README.md"), "Two machines"))
         launch, *shown = first.rstrip("\n").split("\n")
         self.assertTrue(launch.startswith("$ "))

@@ -27,8 +27,7 @@ FILES = {
 }
 PODS = ("kubernetes", "jobset", "leaderworkerset", "trainjob")
 
-# Arguments that YAML, a shell, Kubernetes or compose would change without
-# quoting.
+# Words that YAML, a shell, Kubernetes or compose would change unquoted.
 HOSTILE = [
     "prog", "", " ", "a b", "'", '"', "\\", "\\n", "it's \"so\"", "a\nb\n",
     "\n", "\t", "$HOME", "$(HOME)", "$$", "$", "${X:-y}", "`id`", "a: b", "a:",
@@ -85,8 +84,7 @@ class Render(E2E):
             self.assertIsNone(re.search("@[A-Z_]+@", self.render(platform)))
 
     def words_of_shell(self, script, *words):
-        """Returns the words after `--` with which a script starts
-        `rollcall`."""
+        """Returns the command with which a script starts `rollcall`."""
         folder = self.stage.path("bin")
         os.makedirs(folder, exist_ok=True)
         for name in ("rollcall", "srun"):
@@ -177,8 +175,7 @@ class Render(E2E):
                                                         "9"))
 
     def test_a_range_of_nodes(self):
-        """There are as many pods as the range's maximum, and each gets the
-        range."""
+        """There are as many pods as the maximum, and each gets the range."""
         counts = {
             "kubernetes": lambda spec: spec["completions"],
             "jobset": lambda spec: spec["replicatedJobs"][0]["template"]

@@ -1,5 +1,4 @@
-"""Tests that a training survives repeated deaths of its daemon and its
-launcher."""
+"""A training that survives repeated deaths of its daemon and launcher."""
 import os
 import random
 import signal
@@ -47,8 +46,8 @@ class Restarts(Training):
         first = self.launcher
         for _ in range(3):
             os.kill(self.launcher.inner_pid(), signal.SIGKILL)
-            # Only the exit is awaited, since the launcher's agent holds the
-            # pipes open.
+            # The launcher's agent holds the pipes open, so only the exit is
+            # awaited.
             self.stage.pump(lambda: self.launcher.code is not None, "its end")
             self.lives_on(1)
             self.start_launcher()

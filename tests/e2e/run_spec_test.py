@@ -38,8 +38,7 @@ class RunSpec(E2E):
         launcher = self.start("--spec", path)
         self.assert_code(launcher, 0)
         for rank in range(3):
-            # The shell of SAYS splits the value into words, but must get it
-            # unchanged.
+            # SAYS's shell splits the value into words, but gets it unchanged.
             self.assertIsNotNone(launcher.find(
                 rf"rank {rank} of 3: a 'b' \$HOME$"), launcher.text())
         launcher = self.start("--spec", path, "--nproc_per_node", "2",

@@ -1,5 +1,4 @@
-"""Tests `rollcall run` and `rollcall detect`, which use the same line on each
-node."""
+"""`rollcall run` and `rollcall detect`, with the same line on each node."""
 import json
 
 import harness

@@ -65,8 +65,7 @@ class Secrets(Guarded):
         self.hide(what, *forms(secret))
 
     def hide_state(self, folder):
-        """Collects the secrets in the files of a state folder; checks their
-        mode, 0600."""
+        """Collects the secrets in a state folder's files, of mode 0600."""
         for name in ("worker.token", "admin.token"):
             with open(os.path.join(folder, name), encoding="ascii") as f:
                 secret = f.read().strip().split(".")[1]
@@ -126,8 +125,7 @@ class Secrets(Guarded):
                         self.look(f"{part} of {pid}: {name[:60]}", f.read())
                 except OSError:
                     pass
-            # A core file's name has these values: %e, %E and %p of
-            # core_pattern.
+            # %e, %E and %p of core_pattern, the name of a core file.
             try:
                 self.look(f"exe of {pid}", os.readlink(f"/proc/{pid}/exe"))
             except OSError:
@@ -135,8 +133,7 @@ class Secrets(Guarded):
         return seen
 
     def look_at_output(self, process, allowed=()):
-        """Collects a process's output, without the join strings that it may
-        print."""
+        """Collects a process's output, without permitted join strings."""
         kept = []
         for _, _, text in process.lines:
             for words in allowed:
@@ -191,8 +188,7 @@ class Secrets(Guarded):
             ["status", self.text, "--json"], ["status", admin],
             ["token", "list", admin, "--json"],
             ["token", "list", "--job", self.job],
-            # The refused commands print the reason, but not the string that was
-            # refused.
+            # The refused commands print the reason, but not the string.
             ["stop", self.text], ["status", self.text[:-3]])]
         by_hand = self.credential_by_hand(port)
         self.assertGreaterEqual(self.look_at_processes(), 14)
@@ -213,8 +209,7 @@ class Secrets(Guarded):
             len([w for w in self.shown if "/told." in w]), 5)
 
     def credential_by_hand(self, port):
-        """Attends as a test client; adds the credential, which only this node
-        gets."""
+        """Attends as a test client; adds its credential, a secret."""
         join = wire.Join(self.text)
         trust = None if join.insecure else wire.pinned(join.pin, port)
         stream = Stranger(port, trust=trust)
@@ -225,8 +220,7 @@ class Secrets(Guarded):
         return stream
 
     def assert_found_where_it_may_be(self, launcher):
-        """Control: the same search finds the secrets in the places where they
-        may be."""
+        """Control: the same search finds the secrets where they may be."""
         said = launcher.text().encode()
         self.assertTrue(any(form in said for form in
                             self.secrets["the join string"]))
@@ -286,8 +280,7 @@ class Secrets(Guarded):
             self.assert_code(agent, 0)
         daemon.signal(signal.SIGTERM)
         self.assert_code(daemon, 0)
-        # The processes print the paths of the secrets' files, but not their
-        # content.
+        # The processes print the secrets' paths, but not their content.
         for process in [daemon, asked, *agents]:
             self.look_at_output(process)
         self.look_at_files(self.stage.path("told.*"),

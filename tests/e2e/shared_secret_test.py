@@ -170,16 +170,14 @@ class Secret(Guarded):
             self.assertEqual(asked.code, REFUSED, asked.text())
         between.process.await_lines("^parted", 3)
         self.assertEqual(between.went_up(), b"")
-        # Control: a client is admitted through a proxy that only passes on
-        # bytes.
+        # Control: a proxy that only passes on bytes is no problem.
         through = self.proxy(port, "bytes")
         self.let_in(self.by_secret(
             through.endpoint(), "--secret-file", self.file))
         self.goes_on()
 
     def test_a_daemon_that_lost_its_disk_is_the_same(self):
-        # This is a standing daemon, since a launcher would start it on its old
-        # folder again.
+        # Not a launcher, which would start the daemon on its old folder.
         daemon = self.standing("first", "127.0.0.1:0")
         port = daemon.await_line(r"listening on port (\d+)")[1]
         shown = wire.chain(int(port))

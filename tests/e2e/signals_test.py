@@ -76,8 +76,7 @@ class Signals(E2E):
         launcher.await_lines(r"\] heard SIGUSR2$", 4)
         self.assertEqual(self.heard(launcher),
                          [(rank, "SIGUSR2") for rank in range(4)])
-        # The signal has no other effect: the job still runs, and ends at
-        # SIGTERM.
+        # It has no other effect: the job still runs, and ends at SIGTERM.
         launcher.signal(signal.SIGTERM)
         self.assert_code(launcher, 75)
         self.assertEqual(self.heard(launcher), [
@@ -102,8 +101,7 @@ class Signals(E2E):
         launcher = self.launch(
             ["--nodes", "3", "--local-workers", "1", "--preempt-signal",
              "SIGUSR1"], hears("SIGUSR1", "SIGTERM", "SIGUSR2"))
-        # Each agent has its own flag; this agent's has another signal, as a
-        # number.
+        # Each agent has its own flag; this one has another signal, by number.
         worker = self.join(
             self.join_string(launcher),
             ["--name", "w1", "--preempt-signal", str(int(signal.SIGUSR2))],

@@ -51,8 +51,7 @@ esac""",
 
 
 class SlurmScript(E2E):
-    """Runs the spec without Slurm, to test how it handles a signal and exit
-    codes."""
+    """Runs the spec without Slurm, to test its signals and exit codes."""
 
     def script(self, code):
         folder = self.stage.path(f"code{code}")
@@ -166,8 +165,7 @@ class SlurmSpec(E2E):
 
     @staticmethod
     def begun(log):
-        """Returns the lines with which the ranks began, ordered by the job's
-        starts."""
+        """Returns how the ranks began, ordered by the job's starts."""
         found = [line.split("begins at ")[1] for line in log.out()
                  if "begins at" in line]
         return sorted(found[:2]) + sorted(found[2:])

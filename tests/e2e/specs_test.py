@@ -42,8 +42,7 @@ class Specs(E2E):
 
 
 def pod_spec(document):
-    """Returns the pod template's spec; its place depends on the document's
-    kind."""
+    """Returns the pod template's spec; the kind determines its place."""
     spec = document["spec"]
     if document["kind"] == "Job":
         return spec["template"]["spec"]
@@ -105,8 +104,7 @@ ENVELOPES = {
 
 
 def misfits(value, shape, path):
-    """Lists the parts of `value` that do not have this shape; empty if all
-    do."""
+    """Lists the parts of `value` without this shape; empty if none."""
     if isinstance(shape, type):
         # isinstance() would accept a bool as an int.
         good = type(value) is shape
@@ -166,8 +164,7 @@ class Schemas(E2E):
                           "scripts/packages.sh programs gets it")
 
     def validate(self, documents):
-        """Returns what the validator reports for the documents; empty if it
-        accepts all."""
+        """Returns what the validator reports; empty if it accepts all."""
         done = subprocess.run(
             [VALIDATOR, "-W", "ignore", "-c", VALIDATE], text=True, timeout=120,
             input=json.dumps(documents, default=str), capture_output=True,
@@ -202,8 +199,7 @@ class Schemas(E2E):
 
     @staticmethod
     def complete(spec):
-        """Replaces the keys that only a TrainJob's container has by those of a
-        pod."""
+        """Replaces keys that only a TrainJob's container has."""
         containers = []
         for given in spec["containers"]:
             container = {key: value for key, value in given.items()
@@ -219,15 +215,13 @@ class Sidecar(E2E):
     machine, with a local daemon in place of that of rollcalld.yaml."""
 
     def containers(self):
-        """Returns the agent's and the training container and their
-        environment."""
+        """Returns the agent's and the training container, and their env."""
         with open(os.path.join(SPECS, "kubernetes", "sidecar.yaml"),
                   encoding="utf-8") as f:
             spec = pod_spec(yaml.safe_load(f))
         (agent,), (train,) = spec["initContainers"], spec["containers"]
         self.assertEqual(agent["restartPolicy"], "Always")
-        # Both containers mount the same volume at the same path; the socket is
-        # in it.
+        # Both containers mount one volume at one path; it has the socket.
         mounts = [next(m for m in c["volumeMounts"] if m["name"] == "rollcall")
                   for c in (agent, train)]
         self.assertEqual(*mounts)
@@ -288,8 +282,7 @@ class Kubernetes(E2E):
             return list(yaml.safe_load_all(f))[-1]
 
     def run_pods(self, name, host, subdomain, env):
-        """`host` and `env` return the values of pod i. The launcher's pod
-        starts last."""
+        """`host`, `env`: functions of pod i. The launcher's pod starts last."""
         self.make_pods(self.read_spec(name), host, subdomain)
         pods = self.start_pods(
             "echo rank $RANK of $WORLD_SIZE on $(hostname)", host, env)
@@ -324,8 +317,7 @@ class Kubernetes(E2E):
             self.assertEqual(named.code, 0, named.text())
 
     def start_pods(self, script, host, env, life=0):
-        """Starts the pods' containers. Each life (a start of the containers)
-        has its own files."""
+        """Starts the containers. `life`: each start has its own files."""
         pods = []
         for i in (1, 0):
             with open(self.lab.hosts_file(i + 1), "w", encoding="ascii") as f:

@@ -1,5 +1,4 @@
-"""Tests `rollcall launch --hostfile`: it starts agents on other hosts with the
-user's ssh."""
+"""`rollcall launch --hostfile` starts agents on other hosts by ssh."""
 import os
 import signal
 
@@ -28,8 +27,7 @@ class Ssh(E2E):
                                   "--job", "remote", *flags, "--", *command])
 
     def commands(self, *hosts):
-        """Returns (pid, command line) of each process on the hosts, except
-        sshd."""
+        """Returns (pid, command line) of the hosts' processes, except sshd."""
         found = [(pid, proc.command_line(pid))
                  for host in hosts or range(1, self.lab.hosts + 1)
                  for pid in self.lab.processes(host)]
@@ -327,8 +325,7 @@ class Ssh(E2E):
             ["--hostfile", self.hostfile("lab1", "lab2", "lab3")],
             ["sh", "-c", f"echo up; cat {gate.path}"])
         launcher.await_line("missing: lab2, lab3")
-        # The launcher's threads are stopped, so it gets the daemon's messages
-        # late.
+        # The launcher gets the daemon's messages late: its threads are held.
         with proc.threads_held(launcher.inner_pid()):
             connect.open()
             launcher.await_lines(r"\] up$", 3)

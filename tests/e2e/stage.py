@@ -57,8 +57,7 @@ def _become_subreaper():
 
 
 class Process:
-    """One started process, its output lines and its exit code. Made by
-    Stage.start."""
+    """One started process, its output and its exit. Made by Stage.start."""
 
     def __init__(self, stage, argv, popen):
         self.stage = stage
@@ -66,8 +65,7 @@ class Process:
         self.popen = popen
         self.pid = popen.pid
         self.lines = []        # (monotonic time, "out" or "err", text)
-        # The exit code or -signal, once the process has ended.
-        self.code = None
+        self.code = None  # The exit code or -signal, once it has ended.
         self._rest = {"out": b"", "err": b""}
         self._open = set()
 
@@ -119,8 +117,8 @@ class Process:
         return self.code is not None and not self._open
 
     def wait(self, deadline_s=DEADLINE_S):
-        """Waits until the process and its pipes have ended; returns its exit
-        code or -signal."""
+        """Waits for the end of process and pipes; returns its code or
+        -signal."""
         self.stage.pump(self.done, f"the end of {self}", deadline_s)
         return self.code
 
@@ -128,14 +126,12 @@ class Process:
         os.kill(self.pid, number)
 
     def kill(self):
-        """Kills the process and waits for its end; other processes may still
-        hold its pipes."""
+        """Kills the process and waits for its end; its pipes may stay open."""
         self.signal(signal.SIGKILL)
         self.stage.pump(lambda: self.code is not None, f"the end of {self}")
 
     def inner_pid(self):
-        """Returns the pid of the command itself on a lab host, below lab.sh's
-        nsenter."""
+        """Returns the pid of a lab host's command, below lab.sh's nsenter."""
         pid = self.pid
         while os.path.basename(
                 (proc.command_line(pid) or [""])[0]) == "nsenter":
@@ -151,8 +147,7 @@ class Process:
 
 
 class Stage:
-    """All processes, labs and gates that one test has started. Made and ended
-    by E2E."""
+    """All that one test has started. Made and ended by E2E."""
 
     def __init__(self):
         _become_subreaper()
@@ -176,8 +171,7 @@ class Stage:
         return os.path.join(self.folder, *names)
 
     def environment(self, extra=None):
-        """Returns our environment without rollcall's variables, with folders of
-        the test."""
+        """Ours, without rollcall's variables and with folders of the test."""
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("ROLLCALL_", "XDG_", "LAB_"))}
         env.update(HOME=self.folder, XDG_STATE_HOME=self.path("state"),
@@ -317,8 +311,7 @@ class Stage:
         raise AssertionError(message + self.transcript())
 
     def transcript(self, lines=60):
-        """Returns what the processes printed: the last `lines` of each, or all
-        if None."""
+        """Returns the processes' output: `lines` of each, None for all."""
         parts = []
         for p in self.processes:
             parts.append(f"\n--- {p}: "
@@ -328,8 +321,7 @@ class Stage:
         return "\n".join(parts)
 
     def orphans(self):
-        """Returns the live processes below us that the test did not start
-        itself."""
+        """Returns live processes below us that the test did not start."""
         ours = {p.pid for p in self.processes if p.code is None}
         found = []
         for pid in proc.descendants(os.getpid()):
@@ -346,8 +338,7 @@ class Stage:
             pass
 
     def end(self):
-        """Ends everything; returns the command lines of what a test left
-        behind."""
+        """Ends everything; returns command lines of what was left behind."""
         try:
             return self._end_all()
         finally:
@@ -410,8 +401,7 @@ class Gate:
         self.path = stage.path(f"gate{len(stage.gates)}")
         os.mkfifo(self.path)
         os.chmod(self.path, 0o666)
-        # It is opened for reading and writing, so that neither side blocks in
-        # open().
+        # Opened for reading and writing, so that neither side blocks here.
         self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
         stage.gates.append(self)
 

@@ -25,8 +25,7 @@ class Standing(E2E):
                 for node in ("a", "b")]
 
     def assert_ran(self, job, agents):
-        """Checks that both nodes exited 0; returns the run id, which both ranks
-        had."""
+        """Checks that both nodes exited 0 with one run; returns the run."""
         runs = set()
         for rank, agent in enumerate(agents):
             self.assert_code(agent, 0)
@@ -43,8 +42,7 @@ class Standing(E2E):
             self.assertEqual(stat.S_IMODE(mode), 0o600, name)
         say = ("echo rank $RANK of $WORLD_SIZE job $ROLLCALL_JOB "
                "generation $ROLLCALL_GENERATION run $ROLLCALL_RUN")
-        # Two jobs run at the same time: the ranks of both are up before the
-        # gate opens.
+        # Two jobs run at the same time: all ranks are up before the gate opens.
         gate = Gate(self.stage)
         command = ["sh", "-c", f"{say}; cat {gate.path}"]
         both = {job: self.agents(job, command) for job in ("one", "two")}
@@ -102,8 +100,7 @@ class Standing(E2E):
                           if "token" in n})
         gate.open()
         self.assert_code(launcher, 0)
-        # The launcher's journal stays in the folder, and rollcalld still
-        # refuses it.
+        # The launcher's journal stays, and rollcalld still refuses it.
         stopped = self.kept()
         self.assertIn("journal.db", stopped)
         refused = self.rollcalld("--state", self.state)
@@ -179,8 +176,7 @@ class Standing(E2E):
 
 
 class Endpoints(E2E):
-    """The addresses in the join string, on a machine with a bridge for its
-    containers."""
+    """The addresses in a join string, if there is a bridge for containers."""
 
     def test_a_bridge_is_in_no_join_string(self):
         lab = Lab(self.stage, 1)
@@ -228,8 +224,7 @@ class KeptTokens(E2E):
         with open(os.path.join(self.state, f"{role}.token"),
                   encoding="ascii") as f:
             token = f.read().strip()
-        # The daemon writes two files, so it may have replaced one since it was
-        # read.
+        # There are two files; one may have been replaced meanwhile.
         if token != f"{join.token_id}.{join.secret.hex()}":
             return self.kept(role)
         return text
@@ -238,8 +233,7 @@ class KeptTokens(E2E):
         return self.stage.run([harness.ROLLCALL, *words])
 
     def is_let_in(self, text):
-        """Returns whether the token is accepted; the job that is asked for does
-        not exist."""
+        """Returns whether the token is accepted; there is no such job."""
         code = self.rollcall("status", text, "--job", "none").code
         self.assertIn(code, (69, 77))
         return code == 69
@@ -310,8 +304,7 @@ class KeptTokens(E2E):
         for verb in ("revoke", "rotate"):
             for role in ("worker", "admin"):
                 if (verb, role) == ("revoke", "admin"):
-                    # The last admin token without an end cannot be revoked.
-                    continue
+                    continue  # The last lasting token cannot be revoked.
                 before = self.kept(role)
                 done = self.rollcall("token", verb,
                                      wire.Join(before).token_id,

@@ -1,5 +1,4 @@
-"""Tests state folders that cannot be used, and job names that are used
-again."""
+"""State folders that cannot be used, and job names that are used again."""
 import json
 import os
 import signal
@@ -27,8 +26,7 @@ class FullDisk(Training):
         self.lab.run(2, ["kill", "-9", str(self.rank_pids(2)[0])])
         why = rf"No space left on device \({state}/\S*: .* of 1 MiB free"
         self.agents[3].await_line("journal cannot be written.*" + why, "err")
-        # The daemon's log file is on the full disk, so the launcher prints its
-        # errors.
+        # The daemon's log is on the full disk; the launcher prints errors.
         self.launcher.await_line(
             "the daemon: its journal cannot be written.*" + why, "err")
         self.lives_on(2)
@@ -66,8 +64,7 @@ class FullDisk(Training):
         self.end_undisturbed([1, 2])
 
     def test_a_disk_without_room_for_a_start_is_named(self):
-        """The disk is too small for one of the files that a daemon needs at its
-        start."""
+        """The disk lacks room for one of the files that a start needs."""
         lab = harness.Lab(self.stage, 1)
         state = self.stage.path("state1")
         os.mkdir(state)
@@ -79,8 +76,7 @@ class FullDisk(Training):
                                 "--state", state + "/a", "--", "true"])
             with self.subTest(size=size, said=ended.text()):
                 self.assertEqual(ended.code, UNAVAILABLE)
-                # The error names the file, the reason, the free space, and what
-                # to do.
+                # File, reason, free space, and what to do.
                 self.assertRegex(
                     "\n".join(ended.err()),
                     rf"{state}/a/?[\w.]*: .*No space left on device "

@@ -35,8 +35,7 @@ sys.exit("RuntimeError: Connection reset by peer")
 
 class Survival(E2E):
     def ranks(self, gate):
-        """Returns a command with a child in a session of its own; it prints
-        both pids."""
+        """A command with a child in its own session; it prints both pids."""
         return ["sh", "-c",
                 "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
                 "echo up g$ROLLCALL_GENERATION node$NODE_RANK "
@@ -44,8 +43,7 @@ class Survival(E2E):
                 f"cat {gate.path}; echo end=$$"]
 
     def gather(self, flags, names, gate, nproc=1):
-        """Starts a launcher and workers; returns once the ranks of all are
-        up."""
+        """Starts a launcher and workers; returns when all ranks are up."""
         flags = [*flags, "--nproc-per-node", str(nproc)]
         launcher = self.launch(flags, self.ranks(gate))
         join = self.join_string(launcher)
@@ -89,8 +87,7 @@ class Survival(E2E):
             self.assert_code(process, 0)
 
     def names_the_lost(self, state, lost):
-        """Checks that the status of a running job names the lost node and the
-        reason."""
+        """Checks that a running job's status has the lost node and why."""
         reform = state["last_reform"]
         self.assertEqual(reform["generation"], state["generation"])
         self.assertIn(reform["code"], ("lost_stream", "lost_lease"))
@@ -254,16 +251,14 @@ class Survival(E2E):
         guard = [p for p in harness.descendants(dead.pid)
                  if harness.command_line(p)[1:2] == ["guard"]]
         self.assertEqual(len(guard), 1)
-        # Both are stopped before they are killed, so that neither notices the
-        # other's end.
+        # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard[0]):
                 os.kill(pid, number)
         self.stage.await_gone([dead.pid, guard[0]], "agent and guard")
         for process in (launcher, workers["w2"]):
             process.await_line(r"up g2 node\d rank\d/2")
-        # The kernel ends the rank together with its agent, but not the rank's
-        # child.
+        # The kernel ends the rank with its agent, but not the rank's child.
         self.assertTrue([p for p in ranks if harness.command_line(p)])
         self.join(join, ["--name", "w1"], self.ranks(gate))
         self.stage.await_gone(ranks, "the ranks of the life before")
@@ -332,8 +327,7 @@ class Survival(E2E):
         self.assertTrue(shown.find(r"ranks that still live on \S+ are kept "
                                    r"for another \d+ min"))
         launcher.signal(signal.SIGINT)
-        # There is no time to save: Ctrl-C means that the user has finished
-        # looking.
+        # There is no time to save: with Ctrl-C the user ends the lingering.
         self.assert_code(launcher, 3)
         self.assert_no_orphans()
 
@@ -381,8 +375,7 @@ class Survival(E2E):
         for process in (launcher, workers["w2"]):
             process.await_line(r"up g2 node\d rank\d/2")
         frozen.signal(signal.SIGCONT)
-        # The agent learns that it was declared lost, so it stops generation 1's
-        # ranks.
+        # The agent learns that it was lost, and stops generation 1's ranks.
         self.stage.await_gone(its, "the frozen agent's ranks")
         gate.open()
         self.assert_code(launcher, 0)

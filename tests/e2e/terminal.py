@@ -25,8 +25,7 @@ class _Screen(pyte.HistoryScreen):
 
     def __init__(self, columns, rows):
         super().__init__(columns, rows, history=100_000)
-        # The saved main screen while the alternate screen is shown.
-        self.below = None
+        self.below = None  # The main screen, if the alternate one is shown.
 
     def set_mode(self, *modes, **how):
         super().set_mode(*modes, **how)
@@ -77,8 +76,7 @@ class Terminal:
                     struct.pack("HHHH", rows, columns, 0, 0))
 
     def start(self, argv, env=None):
-        """Starts a process that leads a session with this as its controlling
-        terminal."""
+        """Starts a process whose controlling terminal this is."""
         env = dict({"TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": None},
                    **(env or {}))
         return self.stage.start(
@@ -112,8 +110,7 @@ class Terminal:
         return self._screen.below is not None
 
     def modes(self):
-        """Returns (wraps, shows the cursor, echoes); a shell expects all
-        three."""
+        """Returns (wraps, shows the cursor, echoes); shells expect all."""
         local = termios.tcgetattr(self._slave)[3]
         return (AUTOWRAP in self._screen.mode, CURSOR in self._screen.mode,
                 bool(local & termios.ECHO) and bool(local & termios.ICANON))

@@ -59,8 +59,7 @@ class LiveLine(E2E):
             for i in range(1, LINES + 1):
                 wanted += [f"{i} plain", f"{i} red", f"{i} in pieces"]
             wanted.append("no end")
-            # Lines of stdout and stderr may come in another order than they
-            # were written.
+            # The order of stdout and stderr lines may change.
             got = [line[len(name) + 3:] for line in shown
                    if line.startswith(f"[{name}] ")]
             self.assertEqual([line for line in got if "größe" not in line],

@@ -23,7 +23,7 @@ class JoinLine(Guarded):
                                f"cat {gate.path}'"])
         launcher.await_line("up-0")
         worker.await_line("up-1")
-        # The join string contains the pin and is not insecure.
+        # The join string contains the pin and does not permit --insecure.
         join = wire.Join(line.split()[-1])
         self.assertFalse(join.insecure)
         self.assertEqual(len(join.pin), 32)
@@ -74,8 +74,7 @@ class JoinLine(Guarded):
         self.begin()
         before = self.world()
         body = len("rc1.")
-        # Characters all over the string are changed, also the first and the
-        # last one.
+        # Changes characters all over it, the first and last included.
         places = [body, *range(body + 7, len(self.text) - 1, 23),
                   len(self.text) - 1]
         for at in places:
@@ -175,8 +174,7 @@ class Tokens(Guarded):
                 wire.field(1, self.job) + wire.field(2, node)).end()
 
     def test_an_admin_is_more_than_a_viewer(self):
-        # An admin's token may do what the test above refuses to a viewer's
-        # token.
+        # An admin's token permits what is refused above to a viewer's.
         self.begin()
         admin = self.token("--role", "admin")
         self.assertNotIn(self.drain(admin["join"], "no-such-node"),
@@ -216,8 +214,7 @@ class Tokens(Guarded):
         new = json.loads(rotated.out()[0])
         self.assert_refused(self.stranger([old["join"]]), "revoked")
         self.let_in([new["join"]])
-        # The launcher's own token can be rotated, too; the new one is stored in
-        # its folder.
+        # The launcher's own token, too: its folder gets the new one.
         own = [i for i, t in self.tokens().items()
                if t["role"] == "admin" and t["state"] == "valid"]
         self.assertEqual(len(own), 1)
@@ -227,8 +224,7 @@ class Tokens(Guarded):
         self.goes_on()
 
     def redials(self, invalidate, *flags):
-        """Checks that a worker whose token is no longer valid can dial again
-        and go on."""
+        """A worker whose token is no longer valid redials and goes on."""
         self.begin_through(flags)
         invalidate(self.given["id"])
         self.assertNotEqual(self.token_states()[self.given["id"]], "valid")
@@ -244,8 +240,7 @@ class Tokens(Guarded):
         self.goes_on()
 
     def begin_through(self, flags):
-        """Does what begin does; the worker is behind a proxy and has its own
-        token."""
+        """As begin; the worker is behind a proxy and has its own token."""
         def worker_string():
             self.given = self.token(*flags)
             join = wire.Join(self.given["join"])

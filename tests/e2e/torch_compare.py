@@ -73,8 +73,7 @@ def main():
     context = dump.shapes["wpe.weight"][0]
     layers = sum(name.endswith("ln_1.bias") for name in dump.shapes)
     model = Gpt2(layers, heads, width, context, vocabulary)
-    # strict=True: all names and shapes must be the same, and none may be
-    # missing.
+    # strict=True: the same names and shapes, and none may be missing.
     model.load_state_dict(dump.tensors("weights"), strict=True)
     optimizer = adamw(model)
     lines = [[float(n) for n in line.split()]
@@ -94,8 +93,7 @@ def main():
             ours = dump.tensors("gradients")
             found["gradients"] = {name: apart(ours[name], p.grad)
                                   for name, p in model.named_parameters()}
-        # Computed in double, since torch's own sum of many squares has an error
-        # of 1e-4.
+        # In double: torch's own sum of many squares has an error of 1e-4.
         expect_norm = math.sqrt(sum(p.grad.double().square().sum().item()
                                     for p in model.parameters()))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

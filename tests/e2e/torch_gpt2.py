@@ -32,9 +32,7 @@ class Attention(nn.Module):
         self.register_buffer("later", later, persistent=False)
         self.register_buffer("mask", torch.zeros(context, context)
                              .masked_fill(later, -math.inf), persistent=False)
-        # If true, one baddbmm computes the scaled and masked product of queries
-        # and keys.
-        self.fused = False
+        self.fused = False  # One baddbmm scales and masks.
 
     def forward(self, x):
         batch, context, width = x.shape
@@ -98,8 +96,7 @@ class Gpt2(nn.Module):
 
 
 def adamw(model):
-    """Returns AdamW with rollcall-train's settings: weight decay only for
-    matrices."""
+    """AdamW with rollcall-train's settings: weight decay for matrices."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},

@@ -35,8 +35,7 @@ def main():
     model = Gpt2(config["n_layer"], config["n_head"], config["n_embd"],
                  context, config["vocab_size"])
     before = tensors(folder, "model.safetensors")
-    # strict=True: all names and shapes must be the same, and none may be
-    # missing.
+    # strict=True: the same names and shapes, and none may be missing.
     model.load_state_dict(before, strict=True)
     optimizer = adamw(model)
     moments = tensors(folder, "optimizer.safetensors")

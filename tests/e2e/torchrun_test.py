@@ -11,8 +11,7 @@ from with_torch import PYTHON, WithTorch
 
 RANK = os.path.join(harness.PROJECT, "tests", "interop", "torchrun_rank.py")
 
-# torchrun before 2.5 does not read entry points, so this script registers the
-# handler.
+# torchrun before 2.5 reads no entry points, so this registers the handler.
 TORCHRUN = """
 from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 from torch.distributed.run import main
@@ -182,8 +181,7 @@ class Torchrun(WithTorch):
         self.torchrun(3, "--nnodes=2:3")
         self.await_world(1, 2, 3)
         os.kill(self.torchruns[1].inner_pid(), signal.SIGKILL)
-        # The launcher does not hold torchrun's output pipe, so the output ends
-        # with torchrun.
+        # The launcher does not hold torchrun's output, so it ends now.
         self.torchruns[1].wait()
         self.await_world(2, 3, worlds=(2, 1))
         self.gate.open()
@@ -205,8 +203,7 @@ class Torchrun(WithTorch):
 
     def test_the_last_failure_ends_all(self):
         self.failure = Gate(self.stage)
-        # In torchrun 1, an agent whose worker failed waits for the workers of
-        # other nodes.
+        # In torchrun 1, a failed worker's agent waits for the other workers.
         old = self.stage.run([PYTHON, "-c", "import torch; "
                               "print(torch.__version__)"])
         if old.out()[0].startswith("1."):

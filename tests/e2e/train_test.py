@@ -1,5 +1,4 @@
-"""Tests rollcall-train on four nodes with real text: all ranks have one
-loss."""
+"""rollcall-train on four nodes with real text: all ranks have one loss."""
 import glob
 import os
 import re
@@ -37,8 +36,7 @@ class Train(E2E):
         for all_ranks in by_step.values():
             self.assertEqual(len(all_ranks), 4)
             self.assertEqual(len(set(all_ranks)), 1, "one loss for all ranks")
-        # An untrained model's loss is about the logarithm of the vocabulary's
-        # size.
+        # An untrained model's loss is the logarithm of the vocabulary's size.
         self.assertGreater(losses[0], 5.0)
         self.assertLess(losses[0], 6.0)
         self.assertLess(losses[-1], 3.0)

@@ -71,8 +71,7 @@ class Training(E2E):
             f"another step of lab{host}")
 
     def lives_on(self, for_s):
-        """Lets the job run undisturbed for that time, which the test
-        chooses."""
+        """Lets the job run undisturbed for a time that the test chooses."""
         until = time.monotonic() + for_s
         self.stage.pump(lambda: time.monotonic() >= until or any(
             p.code is not None for p in self.agents.values()), "a while",
@@ -88,8 +87,7 @@ class Training(E2E):
         return json.loads("\n".join(asked.out())) if asked.code == 0 else None
 
     def await_state(self, condition, what, deadline_s=harness.DEADLINE_S):
-        """Returns the first state for which condition(state) holds, asked on
-        lab1."""
+        """Returns the first state with condition(state), asked on lab1."""
         return self.await_watched(
             [harness.ROLLCALL, "status", self.join_text], condition, what,
             deadline_s, start=lambda words: self.lab.start(1, words))
@@ -132,8 +130,7 @@ class Training(E2E):
             self.assert_code(self.agents[host], 0)
 
     def steps_of(self, host):
-        """Returns (generation, world size, step, time) in the order of
-        writing."""
+        """Returns (generation, world size, step, time) as written."""
         path = os.path.join(self.ledger, f"lab{host}")
         if not os.path.exists(path):
             return []

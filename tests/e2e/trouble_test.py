@@ -91,8 +91,7 @@ class Trouble(E2E):
                     "node=z\n"
                     "10.0.0.1 z node-0.old.rollcall\n"
                     f"# rollcall end job=old run=r1\n{rest}")
-        # The agent never prepares for a world, since the second node is
-        # missing.
+        # No world is formed, since the second node is missing.
         launcher = self.launch(["--nodes", "2", "--job", "new"], ["true"])
         join = self.join_string(launcher)
         self.await_status(join, lambda s: len(s["nodes"]) == 1, "attending")

@@ -1,5 +1,4 @@
-"""Tests how an agent authenticates its daemon: by a pin, or on loopback without
-one."""
+"""How an agent authenticates its daemon: by a pin, or only on loopback."""
 import os
 import socket
 import ssl
@@ -22,8 +21,7 @@ class Middle(Guarded):
         own = pki.Authority(folder, "own")
         yield "a CA that is called the same", own.issue("rollcall daemon")
         yield "a CA's own certificate", (own.cert, own.key)
-        # The chain has the attacker's certificate first, then those of the
-        # daemon.
+        # The attacker's certificate comes first, then those of the daemon.
         cert, key = own.issue("rollcall daemon")
         with open(cert, encoding="ascii") as f:
             first = f.read().split("-----END CERTIFICATE-----")[0]
@@ -72,8 +70,7 @@ class Middle(Guarded):
         self.goes_on()
 
     def test_who_passes_bytes_on_untouched(self):
-        # Control: all bytes pass through the attacker, who can read none of
-        # them.
+        # Control: all bytes pass; the attacker can read none of them.
         self.begin()
         between = self.proxy(wire.Join(self.text).port(), "bytes")
         self.let_in([self.through(between)])
@@ -106,8 +103,7 @@ class Insecure(Guarded):
         join = wire.Join(self.text)
         self.assertTrue(join.insecure)
         self.assertEqual(join.endpoints, [f"127.0.0.1:{join.port()}"])
-        # Control: without TLS, the attacker of the other tests would get the
-        # token.
+        # Control: without TLS, the attacker would get the token.
         between = self.proxy(join.port(), "plain")
         secret = join.secret
         join.endpoints = [between.endpoint()]
@@ -127,8 +123,7 @@ class Insecure(Guarded):
                 self.assertIn("loopback", ended.text())
 
     def test_a_join_string_that_was_made_insecure(self):
-        # An address of this machine other than loopback, which an agent would
-        # dial.
+        # An outside address of this machine; loopback would be dialled.
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with probe:
             try:

@@ -65,8 +65,7 @@ setImmediate(() => setImmediate(() => {
 
 
 def health(channel, service):
-    """Returns the ServingStatus. It is parsed here, since Debian has no package
-    with the messages."""
+    """Returns the ServingStatus; Debian has no package with its messages."""
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=lambda name: b"\n" + bytes([len(name)]) + name,
@@ -144,8 +143,7 @@ class Web(E2E):
         self.assert_code(other, 0)
 
     def refusals(self, url):
-        """Checks which requests are refused, and that the port still serves
-        afterwards."""
+        """Checks what is refused, and that the port still serves after it."""
         for method in ("POST", "PUT", "DELETE", "OPTIONS", "CONNECT"):
             code, headers, _ = ask(url, "/status.json", method)
             self.assertEqual((code, headers["Allow"]), (405, "GET, HEAD"))
@@ -261,8 +259,7 @@ class Web(E2E):
                 slow.append(raw)
             # The slow clients delay nobody else, however many there are.
             self.assertEqual(ask(url, "/healthz", timeout_s=5)[0], 200)
-            # There is room for 128 connections; the ones that waited longest
-            # are closed.
+            # There is room for 128 connections; the oldest ones are closed.
             closed = 0
             for raw in slow[:40]:
                 try:

@@ -86,8 +86,8 @@ class RankSocket:
         self.socket.close()
 
     def send(self, data):
-        """Returns how many of the bytes the agent took; 0 if it has closed the
-        connection."""
+        """Returns how many bytes the agent took; 0 if the connection is
+        closed."""
         try:
             return self.socket.send(data)
         except OSError:
@@ -121,8 +121,7 @@ class RankSocket:
         return fields(take(struct.unpack(">I", header)[0]))[0]
 
     def end(self):
-        """Waits until the agent ends the connection; returns its (code,
-        message)."""
+        """Returns (code, message) with which the agent ends the connection."""
         while (reply := self.next()) is not None:
             if reply[0] == 6:
                 said = dict(fields(reply[1]))
@@ -168,8 +167,7 @@ def unbase64(text):
 
 
 def hello(join, node, **changes):
-    """Returns a serialized AgentMessage with a Hello that the daemon
-    accepts."""
+    """Returns a serialized AgentMessage with a Hello that is accepted."""
     values = dict(
         job=join.job, run="", node=node,
         incarnation=int.from_bytes(os.urandom(7), "big") + 1,
@@ -191,8 +189,7 @@ def hello(join, node, **changes):
 
 
 def heartbeat():
-    """Returns a serialized AgentMessage: the Heartbeat of a node without
-    ranks."""
+    """Returns a serialized Heartbeat of a node without ranks."""
     return field(2, b"")
 
 
@@ -231,16 +228,14 @@ def prepared(generation):
 def public_key(certificate):
     """Returns the SubjectPublicKeyInfo of a certificate; both are DER."""
     def inside(at):
-        """Returns (begin, end) of the value at `at`; the next value begins at
-        `end`.
+        """Returns (begin, end) of the value at `at`; `end` begins the next.
         """
         size, begin = certificate[at + 1], at + 2
         if size & 0x80:
             count, begin = size & 0x7f, begin + (size & 0x7f)
             size = int.from_bytes(certificate[begin - count:begin], "big")
         return begin, begin + size
-    # The first is the Certificate, the second its signed part.
-    at, _ = inside(inside(0)[0])
+    at, _ = inside(inside(0)[0])  # Enters Certificate, then its signed part.
     # Skips version, serial, algorithm, issuer, validity and subject.
     for _ in range(6):
         at = inside(at)[1]
@@ -252,8 +247,7 @@ def pin_of(certificate):
 
 
 def context(ca=None, cert=None, key=None):
-    """Returns a client's TLS context. Without `ca` (PEM), it checks no
-    certificate."""
+    """Returns a client's TLS context; without `ca` (PEM) it checks nothing."""
     made = ssl.create_default_context(cadata=ca)
     made.check_hostname = False
     made.set_alpn_protocols(["h2"])
@@ -269,14 +263,12 @@ def shake(plain, trust):
 
 
 def chain(port, host="127.0.0.1", trust=None):
-    """Returns the certificates that a port presents, in DER; the server's own
-    is first."""
+    """Returns the certificates that a port presents, in DER, its own first."""
     with socket.create_connection((host, port), 60) as plain:
         with shake(plain, trust or context()) as wrapped:
             if hasattr(wrapped, "get_unverified_chain"):
                 return wrapped.get_unverified_chain()
-            # This method is public from Python 3.13 on. 1 means PEM, 2 means
-            # DER.
+            # Public from Python 3.13 on. 1 means PEM, 2 means DER.
             return [c.public_bytes(2)
                     for c in wrapped._sslobj.get_unverified_chain()]
 
@@ -285,8 +277,7 @@ _pinned = {}
 
 
 def pinned(pin, port, host="127.0.0.1"):
-    """Returns the context of a client that trusts only the key with this
-    pin."""
+    """Returns the context of a client that trusts only this pin."""
     if pin not in _pinned:
         found = [c for c in chain(port, host) if pin_of(c) == pin]
         assert found, "no certificate there has this pin"
@@ -327,8 +318,7 @@ def grpc_message(body, compressed=False):
 
 
 class Stranger:
-    """One client connection with one stream; it is plain TCP until `open` or
-    `shake`."""
+    """One client connection with one stream; plain until `open` or `shake`."""
 
     FRAME_MAX = 16384
 
@@ -340,8 +330,7 @@ class Stranger:
         # The TLS context that checks the server's certificate.
         self.trust = trust or context()
         self.pending = b""
-        # How many bytes we may still send, by stream; 0 is the whole
-        # connection.
+        # How many bytes we may still send, by stream; 0: the connection.
         self.credit = {0: 65535, 1: 65535}
         # The received part of messages that are not complete yet.
         self.body = b""
@@ -354,8 +343,7 @@ class Stranger:
             pass  # The daemon has closed the connection, as tests expect.
 
     def shake(self):
-        """Does the TLS handshake; raises ssl.SSLError or OSError if it
-        fails."""
+        """Does the TLS handshake; raises ssl.SSLError or OSError."""
         if not isinstance(self.socket, ssl.SSLSocket):
             self.socket = shake(self.socket, self.trust)
         return self
@@ -369,8 +357,7 @@ class Stranger:
         return self
 
     def call(self, stream, path, bearer=None):
-        """Starts another request on the connection; `send` may then write to
-        its stream."""
+        """Starts another request; `send` may then write to its stream."""
         self.raw(headers(stream, request(path, bearer)))
         self.credit[stream] = 65535
 
@@ -455,8 +442,7 @@ class Stranger:
             self.ended = "closed"
 
     def end(self):
-        """Waits for the stream's end; returns a gRPC code, or "reset" or
-        "closed"."""
+        """Returns how the stream ended: a gRPC code, "reset" or "closed"."""
         while self.ended is None:
             self._next()
         return self.ended
@@ -473,8 +459,7 @@ class Stranger:
                 return None
 
     def message(self):
-        """Returns the daemon's next message, serialized; None if the stream
-        ended."""
+        """Returns the daemon's next message, serialized; None at the end."""
         while True:
             size = int.from_bytes(self.body[1:5], "big")
             if len(self.body) >= 5 + size and len(self.body) >= 5:

@@ -1,11 +1,11 @@
 // A fake libibverbs.so.1 with 8 HCAs for machines without one. It has the
 // functions that client/facts uses. FAKE_VERBS (see fate.h) sets which calls
 // fail, and:
-//   devices=N      how many there are (8)
-//   absent=NAME    not listed, as without its provider
-//   link=ethernet  RoCE: GIDs of both types (InfiniBand)
-//   down=NAME      its port is down
-//   extended=1     contexts have query_port, as those of today's providers
+//   devices=N      the number of HCAs (default 8)
+//   absent=NAME    this HCA is not listed, as without its provider
+//   link=ethernet  RoCE with GIDs of both types (default InfiniBand)
+//   down=NAME      the port of this HCA is down
+//   extended=1     contexts have query_port, as with current providers
 //   gids=none      _ibv_query_gid_table and _ibv_query_gid_ex are refused
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -10,8 +10,7 @@ typedef struct {
   unsigned char internal[ID_BYTES];  // As in ncclUniqueId.
 } unique_id;
 
-// Returns 1 if an id was read, 0 at the end of the file, -1 if the line is no
-// id.
+// Returns 1: an id was read; 0: end of file; -1: the line is no id.
 static int read_id(FILE* file, unique_id* id) {
   char line[2 * ID_BYTES + 2];
   if (fgets(line, sizeof line, file) == NULL) return 0;

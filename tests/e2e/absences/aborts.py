@@ -19,8 +19,7 @@ INPUT = re.compile(
     r"|^trainer/data/(dataset|shard_header)"
     r"|^trainer/(options|checkpoint/|collective/|cuda/nccl|"
     r"check/(check_options|thresholds))")
-# Checks in those files on values that are not from outside: (file, line) ->
-# reason.
+# Checks there on values that are not from outside: (file, line) -> reason.
 CHECKS_JUSTIFIED = {
     ("daemon/security/digest.cc", "CHECK_GT(got, 0);"):
         "the system's random numbers: without them there is no secret",

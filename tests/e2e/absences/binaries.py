@@ -45,6 +45,5 @@ def needed(path):
 
 
 def newest_glibc(symbols):
-    """Returns the newest version in the output of `objdump -T` or `readelf`, as
-    (2, 35)."""
+    """Returns the newest version in a list of symbols, as (2, 35)."""
     return max(tuple(map(int, m)) for m in GLIBC.findall(symbols))

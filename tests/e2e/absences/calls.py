@@ -27,8 +27,7 @@ BARE_SERVER = re.compile(r"grpc::ServerBuilder \w+;(?!\s*(SetDefaults|"
                          r"Configure)\()")
 DEFAULTS = "daemon/base/grpc/grpc_defaults.h"
 
-# A literal port to listen on or to dial. Port 0 is allowed: the system chooses
-# one.
+# A literal port to listen on or to dial. 0 is allowed: the system chooses.
 FIXED_PORT = re.compile(
     r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(?!0\b)\d{2,5}\b|"
     r"\bbind\(\(['\"][^'\"]*['\"], *(?!0\b)\d+|--listen[ =]\S*:(?!0\b)\d{2,5}")

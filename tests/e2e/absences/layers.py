@@ -26,8 +26,7 @@ USES = [
     ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
                       "client/rank", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server"]),
-    # From the server it may use only the status JSON, which `status --json`
-    # shares.
+    # Of the server only the status JSON, which `status --json` shares.
     ("client/admin", ["client/agent", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server/web"]),
     ("client/launch", ["client/admin", "client/agent", "client/facts",
@@ -129,8 +128,7 @@ def folder_uses(files):
 
 
 def way(uses, start, end):
-    """Returns the folders of a shortest way from start to end; [] if there is
-    none."""
+    """Returns the folders of a shortest way from start to end, or []."""
     ways, seen = [[start]], {start}
     for at in ways:
         for other in sorted(uses.get(at[-1], {})):

@@ -42,8 +42,7 @@ def messages(files):
 
 
 def orders(files, root="DaemonMessage"):
-    """No message that a daemon sends, nor one inside it, has a field for a
-    command."""
+    """No message of a daemon, or inside one, has a field for a command."""
     known, found = messages(files), []
     todo, seen = [root], {root}
     while todo:
