@@ -95,7 +95,7 @@ class Absences(unittest.TestCase):
                     for (path, words), why in table.items()
                     if words not in files.get(path, "")])
 
-    # Without this test, only a run of the simulator of an hour would show it.
+    # Otherwise only a simulator run of an hour would show it.
     def test_each_deliberate_fault_can_be_put_in(self):
         folder = os.path.join(PROJECT, "tests", "sim")
         with unittest.mock.patch.object(sys, "path", [folder] + sys.path):

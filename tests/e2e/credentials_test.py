@@ -168,7 +168,7 @@ class Epochs(Shown):
         self.launcher = self.launch(["--job", self.job, "--nodes", "1:2",
                                      "--grow", "never"], command)
         self.text = self.join_string(self.launcher)
-        # By its arrival, the second node is in the first world or a spare.
+        # The second node is in the first world or a spare, by its arrival.
         self.worker = self.join(self.text, ["--name", "w1"], command)
         self.await_status(self.text, lambda s: len(s["nodes"]) == 2,
                           "the second node")

@@ -65,8 +65,8 @@ class Elastic(E2E):
             count * nproc)
 
     def assert_steps_only_grow(self, agent, lag=0):
-        """Checks the steps of one rank: none is skipped, and none is repeated
-        except the one in progress."""
+        """One rank's steps grow by 2 at most; `lag`: how many may be
+        repeated."""
         steps = [step for step, _, _ in self.steps(agent)]
         for before, after in zip(steps, steps[1:]):
             self.assertGreaterEqual(after, before + 1 - lag)

@@ -125,8 +125,8 @@ class TheLab(E2E):
         return path
 
     def connects(self, lab, host, other, patience_s=30):
-        """Returns the result of a connection to a port that nothing listens on.
-        Where no answer is expected, `patience_s` is short."""
+        """Connects to a port without a listener; returns the error's name. If
+        no answer is expected, `patience_s` is short."""
         return lab.run(host, [
             "python3", "-c", "import socket\ntry:\n socket.create_connection("
             f"('10.77.0.{other}', 9), {patience_s})\nexcept OSError as e:\n"

@@ -116,7 +116,7 @@ def main():
                 .values()])
     ends = False
     while not ends:
-        # In place of a computation; a faster peer ends it early.
+        # Stands for a computation; a faster peer ends it early.
         select.select(list(peers.values()), [], [], PACE_S)
         step += 1
         ends = rank == 0 and os.path.exists(stop)

@@ -82,7 +82,7 @@ class Network(E2E):
                 "ip link add lost0 type veth peer name lost1 && "
                 "ip link set lost0 up && ip link set lost1 up && "
                 f"ip addr add 10.66.0.{host}/24 dev lost0 && "
-                # Not named like a bridge, and with one address on all hosts.
+                # It is not named like a bridge, and all hosts have its address.
                 "ip link add same0 type veth peer name same1 && "
                 "ip link set same0 up && ip link set same1 up && "
                 "ip addr add 10.55.0.1/24 dev same0")])

@@ -59,7 +59,7 @@ class NoHome(E2E):
         status = os.stat(self.root)
         self.assertEqual((status.st_uid, stat.S_IMODE(status.st_mode)),
                          (self.user, 0o700))
-        # With and without the job's name, also if the home exists by now.
+        # The job is found with and without its name, also if the home exists.
         for words in (["--job", "homeless"], []):
             for at in ("/nonexistent", home):
                 asked = self.ask(["status", *words, "--json"], at)

@@ -177,7 +177,7 @@ class Secret(Guarded):
         self.goes_on()
 
     def test_a_daemon_that_lost_its_disk_is_the_same(self):
-        # Not a launcher, which would start the daemon on its old folder.
+        # This is no launcher, which would start the daemon on its old folder.
         daemon = self.standing("first", "127.0.0.1:0")
         port = daemon.await_line(r"listening on port (\d+)")[1]
         shown = wire.chain(int(port))

@@ -179,7 +179,7 @@ class NamesAgain(E2E):
         old = {n: self.attend(worker, n, command) for n in ("old-1", "old-2")}
         run, pid = old["old-1"].await_line(r"up (\w+) rank\d/3 pid=(\d+)"
                                            ).groups()
-        # Of the first run, only old-1 and its ranks keep running.
+        # Only old-1 and its ranks keep running of the first run.
         for process in (first, old["old-2"]):
             # The launcher is killed before its daemon, because it would start
             # the daemon again, which would hold the port.

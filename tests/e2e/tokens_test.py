@@ -240,7 +240,7 @@ class Tokens(Guarded):
         self.goes_on()
 
     def begin_through(self, flags):
-        """As begin; the worker is behind a proxy and has its own token."""
+        """Like begin, but the worker is behind a proxy with its own token."""
         def worker_string():
             self.given = self.token(*flags)
             join = wire.Join(self.given["join"])

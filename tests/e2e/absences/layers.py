@@ -26,7 +26,7 @@ USES = [
     ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
                       "client/rank", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server"]),
-    # Of the server only the status JSON, which `status --json` shares.
+    # It may use only the server's status JSON, which `status --json` shares.
     ("client/admin", ["client/agent", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server/web"]),
     ("client/launch", ["client/admin", "client/agent", "client/facts",
