@@ -140,7 +140,7 @@ class Network(E2E):
         lab = Lab(self.stage, 3)
         lab.cut_between([2], [3])
         self.begin(lab, ["--nodes", "2:3", "--ping-interval", "2s"])
-        # It is the one of lab2 and lab3 that came later.
+        # The spare is the one of lab2 and lab3 that came later.
         state = self.ask_status(
             lab, lambda s: s["state"] == "running" and any(
                 "cannot reach" in n["reason"] for n in s["nodes"]),

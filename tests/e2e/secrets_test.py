@@ -125,7 +125,7 @@ class Secrets(Guarded):
                         self.look(f"{part} of {pid}: {name[:60]}", f.read())
                 except OSError:
                     pass
-            # %e, %E and %p of core_pattern, the name of a core file.
+            # core_pattern's %e, %E and %p, which name a core file.
             try:
                 self.look(f"exe of {pid}", os.readlink(f"/proc/{pid}/exe"))
             except OSError:
