@@ -70,13 +70,13 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     void OnWriteDone(bool ok) override { service_->Written(this, ok); }
     void OnDone() override { delete this; }
 
-    // The rest with the service's lock.
+    // The next three are called with the service's mutex held.
     void SendAnswer() {
       writing_ = true;
       StartWrite(&answer_);
     }
-    // The peer may have the answer before gRPC reports that it is written, and
-    // gRPC aborts if two messages are written at once.
+    // Waits until the answer is written: the peer may have it before gRPC
+    // reports this, and gRPC aborts if two messages are written at once.
     void SendLoss() {
       loss_waits_ = writing_;
       if (loss_waits_) return;
@@ -103,7 +103,7 @@ class BareServer::Service : public v1::Membership::WithRawCallbackMethod_Attend<
     if (streams_.size() < wanted_) return;
     if (answered_) return stream->SendAnswer();
     answered_ = true;
-    // Under the lock, or a stream could leave meanwhile; none is sent twice.
+    // The mutex is held, so no stream leaves. No stream gets two answers.
     for (Stream* each : streams_) each->SendAnswer();
   }
   void Leave(Stream* stream) {
@@ -146,7 +146,7 @@ BareServer::BareServer(bool tls, int streams, size_t answer_bytes,
     pin_ = authority->pin();
   }
   grpc::ServerBuilder builder;
-  // As the daemon does: it is cheaper so.
+  // The daemon has this setting, too; it costs less.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddListeningPort("127.0.0.1:0", credentials, &port_);
   builder.RegisterService(service_.get());

@@ -1,10 +1,11 @@
-// BareServer: the floor that rollcall is measured against. It does the least
-// that a roll call could: takes one message from each of N streams, then sends
-// all of them the same bytes, and where asked to, others once one of them has
-// broken. It parses nothing, checks nobody, keeps nothing.
+// BareServer: the lower bound that rollcall is compared with. It does the
+// minimum of a roll call: it takes one message from each of N streams, then
+// sends the same bytes to all of them and, with `tells_loss`, an Abort once a
+// stream has broken. It parses nothing, authenticates nobody and stores
+// nothing.
 //
-// Same service, same kind of certificate, gRPC's callback API and one shared
-// slice for all. Thread rule: any thread.
+// It has the same service and kind of certificate as the daemon, gRPC's
+// callback API, and one shared slice for all streams. Thread rule: any thread.
 #ifndef ROLLCALL_TESTS_BENCH_BARE_SERVER_H_
 #define ROLLCALL_TESTS_BENCH_BARE_SERVER_H_
 
@@ -20,15 +21,15 @@ namespace rollcall::bench {
 
 class BareServer {
  public:
-  // Answers once `streams` have spoken, and each later one at once: with a
-  // Commit of about `answer_bytes`, or a Welcome where that is 0. Where it
-  // `tells_loss`, all others get an Abort once the first of them has ended.
-  // Exits the process where it does not come up.
+  // Answers all streams once `streams` of them have sent a message, and each
+  // later one at once. The answer is a Commit of about `answer_bytes`, or a
+  // Welcome if that is 0. With `tells_loss`, all other streams get an Abort
+  // when the first stream ends. Exits the process if the server does not start.
   BareServer(bool tls, int streams, size_t answer_bytes, bool tells_loss);
   ~BareServer();
 
   int port() const { return port_; }
-  // As Server::pin().
+  // See Server::pin().
   const std::string& pin() const { return pin_; }
 
  private:

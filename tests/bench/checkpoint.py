@@ -1,10 +1,11 @@
 """How long training steps wait for checkpoints, with one every 100 steps.
 
-rollcall-train with one rank: the nano model, and a model four times as large
-whose steps are as short, which is harder. The share of time is measured by
-rollcall-train itself: the copy of the state, and the wait for a running save. In
-the same rounds the same training runs without checkpoints: that shows the further
-cost of writing in the background on a machine with few cores.
+rollcall-train runs with one rank: with the nano model, and with a model four
+times as large whose steps are as short, which is harder. rollcall-train itself
+measures the share of time: the copy of the state, and the wait for a running
+save. In the same rounds the same training runs without checkpoints; the
+difference shows what writing in the background costs in addition on a machine
+with few cores.
 """
 import glob
 import os
@@ -28,7 +29,8 @@ HELD = re.compile(r"blocked its steps for (\S+) s of (\S+) s \((\S+)%\)")
 
 
 def train(width, batch, folder):
-    """Steps per second, and the share of time that steps waited, in percent."""
+    """Returns steps per second, the percentage of time that steps waited, and
+    the number of checkpoints."""
     command = [os.path.join(BIN, "rollcall-train"), "--data", *TEXT, "--steps",
                str(STEPS), "--width", str(width), "--batch", str(batch),
                "--log-json", "--device", "cpu"]
@@ -38,7 +40,7 @@ def train(width, batch, folder):
     held = HELD.search(run.stderr)
     saved = len(re.findall(r"checkpoint \S+/step-", run.stderr))
     last = re.findall(r'"samples_per_second":([\d.]+)', run.stdout)
-    # Over the whole run: the mean of the reported values.
+    # The mean of the reported values, without the first fifth.
     speed = statistics.mean(float(x) for x in last[len(last) // 5:])
     return speed, float(held[3]) if held else 0.0, saved
 

@@ -22,11 +22,11 @@
 namespace rollcall::bench {
 namespace {
 
-// As an agent's.
+// Makes a channel with the settings of an agent's channel.
 std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options,
                                            absl::Duration patience) {
   grpc::ChannelArguments arguments;
-  // Without it all nodes would share one connection.
+  // Without this setting all nodes would share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -35,7 +35,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options,
                    static_cast<int>(absl::ToInt64Milliseconds(patience)));
   arguments.SetMaxReceiveMessageSize(-1);
   const std::string endpoint = absl::StrCat("127.0.0.1:", options.port);
-  // No file is read for a pin, and nothing else can fail.
+  // A pin needs no file to be read, and nothing else can fail here.
   auto credentials = ChannelCredentials(options.trust, endpoint, nullptr);
   return grpc::CreateCustomChannel(endpoint, *std::move(credentials),
                                    arguments);
@@ -43,9 +43,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options,
 
 }  // namespace
 
-// One attempt, and one life of a stream. Others write than its reactions, so
-// that it holds the call open until nothing is read any more and no write is
-// under way.
+// One attempt to attend and, if it succeeds, the stream. Threads other than
+// gRPC's also write, so the stream keeps a hold on the call until reading has
+// ended and no write is in progress.
 class Crowd::Stream
     : public grpc::ClientBidiReactor<v1::AgentMessage, v1::DaemonMessage> {
  public:
@@ -60,7 +60,7 @@ class Crowd::Stream
     StartCall();
   }
 
-  // Does nothing on a stream that has ended.
+  // Does nothing if the stream has ended.
   void Say(v1::AgentMessage message) {
     const v1::AgentMessage* next;
     {
@@ -111,9 +111,9 @@ class Crowd::Stream
   grpc::ClientContext context_;
   v1::DaemonMessage incoming_;
   Mutex mutex_;
-  // Nothing is read any more.
+  // Reading has ended.
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
-  // The front is being written.
+  // The first message is being written.
   std::deque<v1::AgentMessage> outgoing_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -125,7 +125,8 @@ class Crowd::Node {
     name_ = hello_.hello().node();
   }
 
-  // The stream before it has ended. From one thread at a time.
+  // Requires that the node's previous stream has ended, and that no other
+  // thread calls this at the same time.
   void Dial() {
     round_.Next();
     auto stream = std::make_shared<Stream>(
@@ -137,7 +138,7 @@ class Crowd::Node {
     stream->Begin(hello_);
   }
 
-  // Does nothing where no stream is open.
+  // Does nothing if no stream is open.
   void Say(v1::AgentMessage message) {
     const auto stream = Current();
     if (stream != nullptr) stream->Say(std::move(message));
@@ -196,7 +197,7 @@ class Crowd::Node {
   }
 
  private:
-  // As Agent::Refused has it.
+  // Follows the rules of Agent::Refused.
   bool DialsAgainAfter(const grpc::Status& status) {
     v1::Refusal refusal;
     if (!refusal.ParseFromString(status.error_details())) return false;
@@ -219,8 +220,8 @@ class Crowd::Node {
     return stream_;
   }
 
-  // Reports that each target was reached, once all have been told what to
-  // answer.
+  // Reports that each target was reached, but not before every target knows
+  // what to answer.
   void HearProbe(const v1::Probe& probe) {
     std::vector<Node*> woken;
     {
@@ -301,26 +302,26 @@ class Crowd::Node {
       reached = ++seen.aborted;
       seen.last_abort = std::max(seen.last_abort, now);
     }
-    // Nobody waits for less.
+    // Waiters only wait for all nodes.
     if (reached == crowd_->dialled_) crowd_->changed_.NotifyAll();
   }
 
   Crowd* const crowd_;
-  // While no stream is open, or by the one that opens it.
+  // Changed only while no stream is open, or by the thread that opens one.
   v1::AgentMessage hello_;
   std::string name_;
-  size_t proposal_bytes_ = 0;  // The stream's own.
-  // The dialling thread's.
+  size_t proposal_bytes_ = 0;  // Used only by the stream.
+  // Used only by the thread that dials.
   EndpointRound round_{1};
-  // With the crowd's lock.
+  // The next three are guarded by the crowd's mutex.
   RedialDelay redial_delay_;
   bool welcomed_ = false;
   bool committed_ = false;
 
-  // Of all crowds of this process, by what is asked.
+  // The probe rounds of all crowds of this process, by Probe.ask.
   struct Round {
-    std::map<std::string, v1::Probe> told;  // Their answers alone.
-    // For a node that has not heard of the round.
+    std::map<std::string, v1::Probe> told;  // By node: a probe's `answers`.
+    // Nodes that wait until the node with this name has been told.
     std::map<std::string, std::vector<Node*>> waiting;
   };
   static inline Mutex probes_mutex_;
@@ -329,7 +330,7 @@ class Crowd::Node {
   v1::Probe probe_ ABSL_GUARDED_BY(probes_mutex_);
   int next_target_ ABSL_GUARDED_BY(probes_mutex_) = 0;
   Mutex mutex_;
-  // Shared with those who write on it while it is replaced.
+  // Shared, because a writer may still use a stream that is being replaced.
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -371,8 +372,9 @@ void Crowd::Attend(int count) {
 
 void Crowd::Redial() {
   for (;;) {
-    // Their channels would connect again by themselves. They end here, since
-    // gRPC's threads cannot end the last channel of a process.
+    // Ended streams are destroyed here, since their channels would connect
+    // again by themselves, and a thread of gRPC cannot destroy the last channel
+    // of a process.
     std::vector<std::shared_ptr<Stream>> ended;
     Node* node = nullptr;
     {

@@ -1,13 +1,14 @@
-// Crowd: many nodes that attend one job from one process, over the real wire.
+// Crowd: many nodes in one process that attend one job over real connections.
 //
-// Each node has a channel and so a connection of its own, as real agents have,
-// and dials again as they do until it has a commit: with their patience for a
-// connection, their delays, and a new channel each time. What an agent does not
-// dial again for, and any stream that ends after the commit, fails the run.
-// Nodes say Hello and prepare for what is proposed at once; they hold no lease
-// by themselves (Beat does) and look up no facts. For benchmarks only.
+// Each node has its own channel and so its own connection, as real agents have.
+// Until it has a commit, it redials as agents do: with the same time limit for
+// a connection, the same delays, and a new channel each time. An error after
+// which an agent would not redial fails the run, and so does any stream that
+// ends after the commit. Nodes send Hello and answer each proposal with
+// Prepared at once. They send heartbeats only in Beat, and collect no facts.
+// For benchmarks only.
 //
-// Thread rule: all functions from one thread; the streams run on gRPC's.
+// Thread rule: call it from one thread; streams run on gRPC's threads.
 #ifndef ROLLCALL_TESTS_BENCH_CROWD_H_
 #define ROLLCALL_TESTS_BENCH_CROWD_H_
 
@@ -29,25 +30,26 @@
 namespace rollcall::bench {
 
 struct CrowdOptions {
-  // On 127.0.0.1.
+  // The daemon's port on 127.0.0.1.
   int port = 0;
   Trust trust;
-  // Say that all ranks exited 0 once a world is committed, so that it ends.
+  // After a commit, each node reports that all its ranks exited 0, so that the
+  // world ends.
   bool exits = false;
   // The number of the first node.
   int first = 1;
 };
 
-// What the crowd has seen so far. Times are the first and the last node's.
+// What has happened so far. Times are of the first or of the last node.
 struct CrowdSeen {
   int redials = 0;
   int welcomed = 0;
   int committed = 0;
   int aborted = 0;
-  uint64_t generation = 0;  // Of the commit.
-  size_t world_bytes = 0;   // Of the proposal and the commit, as they came.
-  bool ids = false;         // The committed world carries NCCL ids.
-  std::string failure;      // Of the first stream that broke for good.
+  uint64_t generation = 0;  // The generation of the commit.
+  size_t world_bytes = 0;   // The size of proposal and commit as received.
+  bool ids = false;         // Whether the commit has NCCL ids.
+  std::string failure;      // The error of the first stream that failed.
   absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();
   absl::Time last_commit = absl::InfinitePast();
@@ -57,20 +59,20 @@ struct CrowdSeen {
 class Crowd {
  public:
   explicit Crowd(CrowdOptions options);
-  // Dials no more, cancels the streams and waits for their ends.
+  // Stops dialling, cancels the streams and waits for their ends.
   ~Crowd();
 
-  // Dials with `count` nodes, `crowd-<first>` and so on.
+  // Starts to dial with `count` nodes, `crowd-<first>` and so on.
   void Attend(int count);
 
-  // Waits until all nodes are welcomed, have got a commit, or were told that a
-  // generation has ended. False: something failed, or the time is up; said on
-  // stderr.
+  // Wait until all nodes are welcomed, have a commit, or were told that a
+  // generation has ended. They return false after a failure or the timeout and
+  // print the reason to stderr.
   bool AwaitWelcomes(absl::Duration timeout);
   bool AwaitCommits(absl::Duration timeout);
   bool AwaitAborts(absl::Duration timeout);
-  // For so long, each node sends a heartbeat every `interval`, one after the
-  // other. False: as above.
+  // For `duration`, each node sends a heartbeat every `interval`; the nodes
+  // take turns. Returns false after a failure, as above.
   bool Beat(absl::Duration interval, absl::Duration duration);
 
   CrowdSeen Seen();
@@ -79,22 +81,23 @@ class Crowd {
   class Node;
   class Stream;
   bool Await(int CrowdSeen::*counter, const char* what, absl::Duration timeout);
-  // The redialling thread: dials again, and closes the channels of ended
+  // Runs in a thread of its own: redials, and closes the channels of ended
   // streams.
   void Redial();
 
   const CrowdOptions options_;
-  // As agents have one.
+  // Agents have one, too.
   const PollerKeepAlive poller_keep_alive_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Mutex mutex_;
-  // All have got it, a stream has ended, or somebody is to dial again.
+  // Notified when all nodes have reached a state, when a stream has ended, or
+  // when a node has to redial.
   CondVar changed_;
   int dialled_ ABSL_GUARDED_BY(mutex_) = 0;
-  int open_ ABSL_GUARDED_BY(mutex_) = 0;  // Streams.
+  int open_ ABSL_GUARDED_BY(mutex_) = 0;  // The number of open streams.
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
   std::multimap<absl::Time, Node*> redials_ ABSL_GUARDED_BY(mutex_);
-  // Streams that nothing is left of but their channels.
+  // Ended streams whose channels are not closed yet.
   std::vector<std::shared_ptr<Stream>> ended_ ABSL_GUARDED_BY(mutex_);
   std::mt19937 chance_ ABSL_GUARDED_BY(mutex_);
   CrowdSeen seen_ ABSL_GUARDED_BY(mutex_);

@@ -1,13 +1,14 @@
-"""How soon a training goes on that has lost a node, or has won one.
+"""Measures how soon a training continues after a node is lost or added.
 
-Three agents train on this machine, one rank each, in a world of two to three.
-One agent and all below it are killed with -9: the time until both others have
-done a step without it. Another one joins: the time until all three have done a
-step together. rollcall with rollcall-train, and torchrun with a small model of
-PyTorch's DistributedDataParallel (specs/pytorch/elastic_ddp.py).
+Three agents train on this machine with one rank each, in a world of two to
+three. One agent and all processes below it are killed with -9: the time is
+until the other two have done a step without it. Another agent joins: the time
+is until all three have done a step together. This is done for rollcall with
+rollcall-train, and for torchrun with a small model of PyTorch's
+DistributedDataParallel (specs/pytorch/elastic_ddp.py).
 
-rollcall waits reconnect_grace (1 s) for an agent whose stream broke, which is
-not counted here, since it is a setting; what is printed as "in all" has it in.
+rollcall waits reconnect_grace (1 s) for an agent whose stream broke. This is a
+setting and not counted here; the figures marked "in all" include it.
 """
 import glob
 import itertools
@@ -39,7 +40,7 @@ STEP = re.compile(r"step \d+ loss \S+ .*?\bworld (\d)")
 
 
 def worlds(agent, after):
-    """(when, size of the world) of each step told after that moment."""
+    """Yields (time, world size) for each step printed after that time."""
     for at, stream, text in agent.lines:
         m = STEP.search(text) if stream == "out" and at > after else None
         if m:
@@ -47,7 +48,7 @@ def worlds(agent, after):
 
 
 def until_all_step(stage, agents, size, since, deadline_s):
-    """Seconds until each of them has told a step in a world of that size."""
+    """Returns the seconds until each has printed a step in such a world."""
     def first(agent):
         return next((at for at, world in worlds(agent, since)
                      if world == size), None)
@@ -57,7 +58,7 @@ def until_all_step(stage, agents, size, since, deadline_s):
 
 
 def measure(stage, begin, add, runs, deadline_s):
-    """[(lost, joined)] in seconds. `begin`: the first two agents."""
+    """Returns [(lost, joined)] in seconds. `begin` starts two agents."""
     agents = begin()
     agents.append(add())
     until_all_step(stage, agents, 3, 0, deadline_s)
@@ -79,7 +80,7 @@ def measure(stage, begin, add, runs, deadline_s):
         agents.append(add())
         took.append((lost, until_all_step(stage, agents, 3, begun,
                                           deadline_s)))
-    return took  # What is left ends with the stage.
+    return took  # The stage ends the remaining processes.
 
 
 def rollcall(stage):
@@ -94,7 +95,7 @@ def rollcall(stage):
         return [launcher, add()]
 
     def add():
-        # A new name each time: one that was lost before may have to wait.
+        # A new name each time, since a lost one may have to wait.
         name = f"w{next(state['names'])}"
         return stage.start([harness.ROLLCALL, "join", state["join"],
                             "--no-hosts", "--name", name, "--", *command])
@@ -108,7 +109,7 @@ def torchrun(stage):
     os.mkdir(folder)
 
     def add():
-        # This release fails on its own enum without the redirects.
+        # This release of torch fails on its own enum without the redirects.
         return stage.start(
             [PYTHON, "-m", "torch.distributed.run", "--nnodes", "2:3",
              "--nproc_per_node", "1", "--max_restarts", "100", "--redirects",

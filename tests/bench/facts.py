@@ -1,8 +1,9 @@
-"""How long one node takes to say what it is: a machine with 8 HCAs and 8 GPUs.
+"""Measures how long a node takes to collect its facts, with 8 HCAs and 8 GPUs.
 
-The machine is a tree of sysfs, and its libraries are the fakes of the tests, so
-a real driver's time is not in these figures. The doctor looks at the machine that
-it runs on, whatever that has. Beside them stands the start of the program.
+The machine is a sysfs tree, and its libraries are the fakes of the tests, so
+the figures do not include the time of a real driver. The doctor checks the
+machine on which it runs. For comparison, the start of the program is measured,
+too.
 """
 import os
 import statistics
@@ -19,11 +20,11 @@ RUNS = 21
 
 
 def timed(argv):
-    """Milliseconds a run, sorted."""
+    """Returns the milliseconds of each run, sorted."""
     took = []
     for _ in range(RUNS):
         begun = time.monotonic()
-        # The doctor's exit status says what it found.
+        # The exit code is ignored, since the doctor's depends on its findings.
         subprocess.run(argv, stdin=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                        check=False)

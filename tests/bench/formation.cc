@@ -1,8 +1,9 @@
-// What many nodes cost: the time until a world of all of them is committed, and
-// the daemon's memory and time once they attend; in the clear and with TLS,
-// each beside bare gRPC streams, in turn and in the same run.
+// Measures what many nodes cost: the time until a world of all of them is
+// committed, and the daemon's memory and processor time once they attend. Each
+// is measured without and with TLS, and for bare gRPC streams, in turn and in
+// the same run.
 //
-//   formation [NODES [MANY]]     1024 and 4096; MANY is formed once
+//   formation [NODES [MANY]]     default: 1024 and 4096; MANY is formed once
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -23,22 +24,22 @@
 namespace rollcall::bench {
 namespace {
 
-// Many nodes on a busy machine take minutes.
+// With many nodes, a busy machine needs minutes.
 constexpr absl::Duration kPatience = absl::Minutes(15);
 constexpr absl::Duration kBeating = absl::Seconds(10);
 constexpr int kTimes = 5;
 
-// Nothing: it failed, and has said why.
+// Empty: the measurement failed and printed the reason.
 struct Measured {
   double value = 0;
   int redials = 0;
 };
 using Figure = std::optional<Measured>;
-// Of a serving whose `bare` and `tls` are set.
+// Measures one `Serving` whose `bare` and `tls` are set.
 using Measure = std::function<Figure(Serving)>;
 
-// In seconds, from the first dial to the last node that has the commit. The
-// bare server answers with as many bytes as rollcall did, which is first.
+// The seconds from the first dial until the last node has the commit. The bare
+// server answers with as many bytes as rollcall sent, which is measured first.
 Figure Form(Serving serving, int nodes, size_t& world_bytes) {
   serving.nodes = nodes;
   serving.answer_bytes = world_bytes;
@@ -53,7 +54,7 @@ Figure Form(Serving serving, int nodes, size_t& world_bytes) {
                   seen.redials};
 }
 
-// In KiB of the daemon's memory a node, in a job that wants one more.
+// The KiB of daemon memory per node, in a job that waits for one more.
 Figure Gather(Serving serving, int nodes) {
   serving.nodes = serving.bare ? 1 : nodes + 1;
   const ServedDaemon daemon(serving);
@@ -65,7 +66,7 @@ Figure Gather(Serving serving, int nodes) {
                   crowd.Seen().redials};
 }
 
-// In percent of a processor that the daemon takes while a world runs.
+// The percent of a processor that the daemon uses while a world runs.
 Figure Beat(Serving serving, int nodes) {
   serving.nodes = nodes;
   serving.answer_bytes = 1;
@@ -86,12 +87,12 @@ double Median(std::vector<double> figures) {
   return figures[figures.size() / 2];
 }
 
-// One line of the table: the medians of `times` rounds, in each of which all
-// four take their turn. And one below it: how often nodes dialled again, in all
-// rounds. False: one failed.
+// Prints one line of the table: the medians of `times` rounds, in each of which
+// all four are measured in turn. A line below it has the number of redials in
+// all rounds. Returns false if rollcall failed.
 bool Row(const std::string& what, int times, int digits,
          const Measure& measure) {
-  // Where bare gRPC fails each time, it has none.
+  // Bare gRPC has no figures if it fails each time.
   std::vector<double> figures[2][2];
   int redials[2][2] = {};
   for (int round = 0; round < times; ++round) {
@@ -101,7 +102,7 @@ bool Row(const std::string& what, int times, int digits,
         serving.tls = tls;
         serving.bare = bare;
         const Figure figure = measure(serving);
-        // A peer that does not get there does not keep us from the rest.
+        // If bare gRPC fails, the other measurements go on.
         if (!figure.has_value() && !bare) return false;
         if (!figure.has_value()) continue;
         figures[tls][bare].push_back(figure->value);
@@ -149,7 +150,7 @@ int Run(int nodes, int many) {
   const auto form_many = [&](Serving s) { return Form(s, many, world_bytes); };
   const auto gather = [&](Serving s) { return Gather(s, nodes); };
   const auto beat = [&](Serving s) { return Beat(s, nodes); };
-  // The first round warms this process, and does not count.
+  // The first round warms up this process and does not count.
   if (!form(Serving{}).has_value()) return 1;
   if (!Row(absl::StrCat("s, form ", nodes, " nodes, median of ", kTimes),
            kTimes, 2, form) ||

@@ -1,9 +1,10 @@
-"""Training speed on one GPU: tokens per second of GPT-2 (124M), rollcall and PyTorch.
+"""Compares the training speed on one GPU (tokens per second) with PyTorch.
 
-Whole steps (loss, gradients, clipping, AdamW) on random tokens, with 1,024 of them
-a sequence. The two take turns in one run; the results are medians. PyTorch is
-written as it is fastest (torch_gpu_steps.py), and runs in ROLLCALL_TORCH_PYTHON
-(default python3), which needs a torch with CUDA.
+Each trains GPT-2 (124M) on random tokens in whole steps (loss, gradients,
+clipping, AdamW), with sequences of 1,024 tokens. The two take turns in one run;
+the results are medians. PyTorch is used in its fastest way (torch_gpu_steps.py)
+and runs in ROLLCALL_TORCH_PYTHON (default python3), which needs a torch with
+CUDA.
 
     gpu.py [ROUNDS]
 """

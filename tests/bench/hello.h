@@ -1,5 +1,5 @@
-// The Hello of one node of a crowd: about what a machine with two networks says
-// of itself. Pure.
+// The Hello of one node of a crowd; it has about as many facts as that of a
+// machine with two networks. Pure.
 #ifndef ROLLCALL_TESTS_BENCH_HELLO_H_
 #define ROLLCALL_TESTS_BENCH_HELLO_H_
 
@@ -9,13 +9,14 @@
 
 namespace rollcall::bench {
 
-// The job of all benchmarks, how many ranks each node has, and the token that
-// lets it in; no secret, its daemon lives for seconds, on loopback.
+// The job of all benchmarks, the number of ranks of each node, and the token
+// that admits nodes. The token is not a secret, since its daemon runs for
+// seconds and only on loopback.
 extern const char kJob[];
 inline constexpr uint32_t kRanks = 8;
 v1::JoinToken BenchToken();
 
-// `index` from 1.
+// `index` is at least 1.
 v1::Hello HelloOf(int index);
 
 }  // namespace rollcall::bench

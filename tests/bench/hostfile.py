@@ -1,9 +1,10 @@
-"""How long `launch --hostfile` takes on four hosts until ranks run.
+"""Measures how long `launch --hostfile` takes on four hosts until ranks run.
 
-Hosts in network namespaces, the launcher on the first one and a real sshd on
-each. Seconds from the start of the command until its first rank has printed,
-and until the last has; beside it the floor, a shell over ssh on the three other
-hosts at once, and mpirun with the same ssh. In turn; medians.
+The hosts are network namespaces, with the launcher on the first one and a real
+sshd on each. The times are the seconds from the start of the command until its
+first and its last rank has printed. For comparison, a shell over ssh on the
+three other hosts at once (the lower bound) and mpirun with the same ssh are
+measured. All take turns; the results are medians.
 """
 import os
 import shutil
@@ -26,7 +27,8 @@ WANTED_S = 2.0
 
 
 def printed(stage, lab, argvs, lines):
-    """Seconds until all commands together have printed a line, and `lines`."""
+    """Returns the seconds until all commands together have printed one line,
+    and `lines` lines."""
     begun = time.monotonic()
     running = [lab.start(1, argv) for argv in argvs]
     times = []

@@ -1,9 +1,9 @@
-// How long until everybody knows that a node is gone: from an agent's kill -9,
-// or its last heartbeat, to the last survivor that has been told that the
-// generation is over. Beside it, bare gRPC: one stream breaks, and all others
-// are sent a message.
+// Measures how long it takes until all nodes know that a node is lost: the time
+// from an agent's kill -9, or from its last heartbeat, until the last survivor
+// is told that the generation is over. For comparison, bare gRPC is measured:
+// one stream breaks, and all others are sent a message.
 //
-//   loss [NODES [ROUNDS]]     256 and 20
+//   loss [NODES [ROUNDS]]     default: 256 and 20
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,15 +34,15 @@ namespace rollcall::bench {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
-// After a lease: how long the survivors' heartbeats go on.
+// The survivors' heartbeats go on for this time after the lease.
 constexpr absl::Duration kBeyond = absl::Seconds(1);
 
-// In milliseconds; nothing: it failed, and has said why.
+// Milliseconds. Empty: the measurement failed and printed the reason.
 using Figure = std::optional<double>;
 
-// A process that carries one node's connection to the daemon. Its kill closes
-// the connection as an agent's kill does. The node itself is in this process,
-// since the nodes of a crowd answer each other's probes within one process.
+// A process that relays one node's connection to the daemon. A kill closes the
+// connection as an agent's kill does. The node itself runs in this process,
+// because the nodes of a crowd answer each other's probes within one process.
 class Relay {
  public:
   explicit Relay(int daemon_port) {
@@ -83,9 +83,9 @@ class Relay {
     return address;
   }
 
-  // In the child of a process with threads: system calls only.
+  // Runs in the forked child of a process with threads: system calls only.
   [[noreturn]] static void Run(int listener, int daemon_port) {
-    // gRPC's sockets, which would stay open with this process.
+    // Closes gRPC's sockets, which this process would otherwise keep open.
     dup2(listener, 3);
     close_range(4, ~0U, 0);
     const int ends[2] = {accept(3, nullptr, nullptr),
@@ -107,7 +107,7 @@ class Relay {
     _exit(0);
   }
 
-  // What can be read at once. False: the connection is over.
+  // Copies what can be read at once. Returns false if the connection is over.
   static bool Copy(int from, int to) {
     char buffer[4096];
     const ssize_t got = read(from, buffer, sizeof(buffer));
@@ -123,8 +123,8 @@ class Relay {
   int port_ = 0;
 };
 
-// From the kill; reconnect_grace, in which it could have come back, not
-// counted.
+// The time from the kill, without reconnect_grace, in which the node could have
+// come back.
 Figure Killed(Serving serving, int nodes) {
   serving.nodes = nodes;
   serving.answer_bytes = 1;
@@ -147,7 +147,7 @@ Figure Killed(Serving serving, int nodes) {
                                     grace);
 }
 
-// From the last heartbeat; the lease not counted. The connection stays.
+// The time from the last heartbeat, without the lease. No connection closes.
 Figure Silent(Serving serving, int nodes) {
   const absl::Duration lease = Limits().lease;
   serving.nodes = nodes;
@@ -178,7 +178,7 @@ std::string Summary(std::vector<double> figures) {
                          figures[figures.size() / 2], figures.back());
 }
 
-// One row each for rollcall and bare gRPC, which take turns.
+// Prints one row each for rollcall and bare gRPC, which are measured in turn.
 bool RowsOfKilled(bool tls, int nodes, int rounds) {
   std::vector<double> figures[2];
   for (int round = 0; round < rounds; ++round) {
@@ -222,7 +222,7 @@ int Run(int nodes, int rounds) {
       "all on this machine, %d processors, load %.1f before; %d rounds\n",
       nodes, get_nprocs(), load, rounds);
   std::printf("%-44s %6s %6s %6s\n", "", "least", "median", "most");
-  // A lease takes its time: fewer rounds.
+  // There are fewer rounds of this row, since each takes a whole lease.
   if (!RowsOfKilled(false, nodes, rounds) ||
       !RowsOfKilled(true, nodes, rounds) ||
       !RowOfSilent(nodes, std::max(1, rounds / 4))) {

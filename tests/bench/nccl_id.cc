@@ -1,9 +1,10 @@
-// From a world being proposed to the NCCL id in hand on every node: a real
-// agent mints as node rank 0, three nodes of this process wait for its ids.
+// Measures the time from the proposal of a world until every node has the NCCL
+// ids: a real agent makes them as node rank 0, and three nodes in this process
+// wait for them.
 //
-//   nccl_id [RUNS]     `rollcall` is looked for beside this binary
+//   nccl_id [RUNS]     expects `rollcall` in the folder of this binary
 //
-// The first run warms the library; the rest count.
+// The first run warms up the library; the others count.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ std::string RollcallBeside() {
   return self.substr(0, self.rfind('/')) + "/rollcall";
 }
 
-// The launcher's own agent, which takes seat 0 and mints.
+// Starts the launcher's own agent, which takes seat 0 and makes the ids.
 pid_t StartAgent(const std::string& rollcall, const ServedDaemon& daemon) {
   v1::JoinString join;
   join.add_endpoints(absl::StrCat("127.0.0.1:", daemon.port()));
@@ -58,7 +59,7 @@ pid_t StartAgent(const std::string& rollcall, const ServedDaemon& daemon) {
   return failed == 0 ? pid : -1;
 }
 
-// Milliseconds; negative: it failed, and has said why.
+// Returns milliseconds. Negative: it failed and printed the reason.
 double Measure(const std::string& rollcall, bool* ids) {
   Serving serving;
   serving.nodes = kNodes;

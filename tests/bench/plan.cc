@@ -1,6 +1,7 @@
-// How long the network plan of a large world takes: nodes with eight RDMA
-// ports, an interface that peers reach and a bridge, as many probers a node as
-// are drawn for it. Argument: nodes, default 1024.
+// Measures how long the network plan of a large world takes. Each node has
+// eight RDMA ports, an interface that its peers reach, and a bridge. Each node
+// is probed by as many nodes as the daemon would choose. Argument: the number
+// of nodes, 1024 by default.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

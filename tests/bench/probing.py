@@ -1,10 +1,9 @@
-"""How long nodes probe each other before their first world is formed.
+"""Measures how long nodes probe each other before their first world is formed.
 
-Hosts in network namespaces, 64 by default, each with an agent, and a standing
-daemon on the first one. All pairs are probed, both ways, at both addresses of
-each host. The times are those of the daemon's log: the round of probes, and
-beside it the formation that it comes on top of, from the proposal to the
-commit.
+There are 64 hosts by default. Each is a network namespace with an agent; a
+standing daemon runs on the first one. All pairs are probed in both directions,
+at both addresses of each host. The times are from the daemon's log: the round
+of probes, and the formation that follows it, from the proposal to the commit.
 """
 import datetime
 import os
@@ -25,7 +24,7 @@ WANTED_S = 1.0
 
 
 def measure(lab, daemon, port, secret, job):
-    """Seconds: the round of probes, and from the proposal to the commit."""
+    """Returns the seconds of the probes, and from proposal to commit."""
     agents = [lab.start(host, [
         harness.ROLLCALL, "join", "--endpoint", f"10.77.0.1:{port}", "--job",
         job, "--secret-file", secret, "--nodes", str(HOSTS), "--", "true"])

@@ -33,7 +33,7 @@ namespace {
 constexpr char kServe[] = "--serve";
 constexpr char kNoPin[] = "plain";
 
-// Says where, and waits for the end of stdin, which is the parent's.
+// Prints the ports and the pin, then waits until the parent closes stdin.
 void ServeOn(int port, int http_port, const std::string& pin) {
   std::printf("%d %d %s\n", port, http_port,
               pin.empty() ? kNoPin : absl::BytesToHexString(pin).c_str());
@@ -43,7 +43,7 @@ void ServeOn(int port, int http_port, const std::string& pin) {
   }
 }
 
-// For the journal, as real runs have one.
+// The folder of the journal, since real runs have one.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -76,12 +76,12 @@ int ServeRollcall(const Serving& serving) {
                              ? absl::Minutes(10)
                              : absl::Milliseconds(serving.lease_ms);
   options.limits.prepare_timeout = absl::Minutes(10);
-  // The crowd sends no heartbeats while it forms, and where one process is
-  // thousands of nodes it answers pings late.
+  // The crowd sends no heartbeats while the world is formed, and a process with
+  // thousands of nodes answers pings late.
   options.keepalive_time = absl::Minutes(10);
   ConnectionLimits& connections = options.limits.connections;
-  // Real nodes have an address each; here, more than may come from one of them
-  // do.
+  // Real nodes have one address each. Here all nodes have the same address, so
+  // more of them connect than one address may have.
   if (static_cast<size_t>(serving.nodes) >
       connections.waiting_per_address_max + 1) {
     connections.waiting_per_address_max = connections.waiting_max - 1;
@@ -117,9 +117,10 @@ void RaiseFileLimit() {
 
 std::optional<int> ServeIfAsked(int argc, char** argv) {
   RaiseFileLimit();
-  // gRPC logs each connection that it gives up.
+  // gRPC would log each connection that it gives up.
   setenv("GRPC_VERBOSITY", "none", /*overwrite=*/0);
-  // As the daemon does, for the crowd and for the bare server: see there.
+  // The daemon sets this, too (see Server::Start). The crowd and the bare
+  // server need it for the same reason.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (argc != 9 || std::strcmp(argv[1], kServe) != 0) return std::nullopt;
   Serving serving;
@@ -147,7 +148,7 @@ ServedDaemon::ServedDaemon(const Serving& serving) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-  // Its log has a line for every node that attends.
+  // The daemon's log, with a line for each node that attends, is dropped.
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   std::string words[] = {"bench",
                          kServe,

@@ -1,7 +1,8 @@
-// ServedDaemon: what a crowd attends, in a process of its own, whose memory and
-// time can be read from outside: the real server with a journal, or BareServer.
+// ServedDaemon: the daemon that a crowd attends. It is either the real server
+// with a journal, or BareServer. It runs in a process of its own, so that its
+// memory and processor time can be measured.
 //
-// The process is the benchmark's own binary once more. One thread.
+// That process runs the benchmark's own binary. Thread rule: one thread.
 #ifndef ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_
 #define ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_
 
@@ -19,33 +20,34 @@ namespace rollcall::bench {
 struct Serving {
   bool bare = false;
   bool tls = true;
-  // Of the one world; bare: as BareServer has them, both.
+  // The nodes of the one world. The bare server takes this and the next two as
+  // BareServer's constructor does.
   int nodes = 1;
   size_t answer_bytes = 0;
   bool tells_loss = false;
-  // Of rollcall's; 0: so long that nobody needs to send heartbeats.
+  // Only for rollcall. 0: so long that no node needs to send heartbeats.
   int lease_ms = 0;
-  // Of rollcall's: its HTTP port too, on 127.0.0.1, without TLS.
+  // Only for rollcall: it has an HTTP port on 127.0.0.1, without TLS.
   bool http = false;
 };
 
 class ServedDaemon {
  public:
-  // Starts it on a free port of 127.0.0.1. Exits the process where it does not
-  // come up.
+  // Starts the daemon on a free port of 127.0.0.1. Exits this process if the
+  // daemon does not start.
   explicit ServedDaemon(const Serving& serving);
   ~ServedDaemon();
   ServedDaemon(const ServedDaemon&) = delete;
   ServedDaemon& operator=(const ServedDaemon&) = delete;
 
   int port() const { return port_; }
-  // 0: none.
+  // 0: there is no HTTP port.
   int http_port() const { return http_port_; }
-  // What its clients know it by.
+  // What clients need to authenticate the daemon.
   const Trust& trust() const { return trust_; }
-  // KiB that are resident.
+  // The daemon's resident memory in KiB.
   int64_t resident_kib() const;
-  // Of processors, since its start.
+  // The processor time that the daemon has used since its start.
   absl::Duration processor_time() const;
 
  private:
@@ -56,13 +58,13 @@ class ServedDaemon {
   Trust trust_;
 };
 
-// First thing in main: where this process was started by a ServedDaemon it
-// serves until that one is gone, and returns the exit code. Otherwise it makes
-// room for thousands of sockets.
+// Must be called first in main. If this process was started by a ServedDaemon,
+// serves until that one is gone and returns the exit code. Otherwise raises the
+// limit of open files for thousands of sockets.
 std::optional<int> ServeIfAsked(int argc, char** argv);
 
-// Reads argument `at`, a number from 1 to `most`, where there is one. False: it
-// is none.
+// Reads argument `at`, a number from 1 to `most`, into `value`; keeps `value`
+// if there is no such argument. Returns false if it is not such a number.
 bool ReadCount(int argc, char** argv, int at, int most, int& value);
 
 }  // namespace rollcall::bench

@@ -1,7 +1,8 @@
-"""How long a whole command takes: four nodes that run `true`.
+"""Measures how long a whole command takes: four nodes that run `true`.
 
-rollcall (one launcher, three local workers), torchrun (four of it, c10d) and
-mpirun (four processes, no rendezvous), in turn on the same machine. Medians.
+rollcall (one launcher, three local workers), torchrun (four processes, c10d)
+and mpirun (four processes, no rendezvous) take turns on the same machine. The
+results are medians.
 """
 import os
 import shutil
@@ -20,7 +21,7 @@ NODES = 4
 
 
 def ended(commands, env=None):
-    """Runs all at once; seconds until the last has ended."""
+    """Runs all at once; returns the seconds until the last has ended."""
     begun = time.monotonic()
     running = [subprocess.Popen(c, stdin=subprocess.DEVNULL, env=env,
                                 stdout=subprocess.DEVNULL,
@@ -42,7 +43,7 @@ def torchrun(folder):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    # This release fails on its own enum without the redirects.
+    # This release of torch fails on its own enum without the redirects.
     return ended([["/usr/bin/python3", "-m", "torch.distributed.run",
                    "--nnodes", str(NODES), "--nproc_per_node", "1",
                    "--rdzv_backend", "c10d", "--rdzv_id", "bench",
@@ -63,7 +64,7 @@ def torch_is_here():
 
 
 def main():
-    # name, what runs it, how often, whether it is here
+    # Name, function, number of runs, whether the program is installed.
     peers = [("rollcall launch --local-workers 3", rollcall, 9, True),
              ("torchrun, 4 of it (c10d)", torchrun, 3, torch_is_here()),
              ("mpirun -np 4, no rendezvous", mpirun, 9,

@@ -1,14 +1,15 @@
-"""The key-value store, beside PyTorch's TCPStore.
+"""Compares the key-value store with PyTorch's TCPStore.
 
-store.py [NODES [RANKS_PER_NODE]]     16 and 16
+store.py [NODES [RANKS_PER_NODE]]     default: 16 and 16
 
-One rank does operations one after the other; then all ranks publish an address
-and read those of all others, as Gloo does for a full mesh; then all count and
-wait for the last one, as PyTorch does after a group is made. Agents are real
-processes, ranks are threads of one; TCPStore's clients are threads as well.
-ROLLCALL_TORCH_PYTHON (/usr/bin/python3) is the Python whose torch is the peer. A
-TCPStore ends with the process that serves it; ours outlives every rank and
-the daemon. In the same run, not at the same time.
+First, one rank does operations one after the other. Then all ranks publish an
+address and read those of all others, as Gloo does for a full mesh. Then all
+ranks count and wait for the last one, as PyTorch does after it makes a group.
+Agents are real processes, and the ranks are threads of one process; so are
+TCPStore's clients. ROLLCALL_TORCH_PYTHON (/usr/bin/python3) is the Python with
+the torch to compare. A TCPStore ends with the process that serves it; ours
+outlives every rank and the daemon. The two are measured in the same run, but
+not at the same time.
 """
 import os
 import subprocess
@@ -31,7 +32,7 @@ NAMES = {"set": "set, one rank", "get": "get, one rank", "add": "add, one rank",
 
 
 def attached(stage, nodes, ranks):
-    """Starts a job whose ranks attach: the path of each node's socket."""
+    """Starts a job whose ranks attach; returns each node's socket path."""
     flags = ["--no-hosts", "--attach", "--nproc-per-node", str(ranks)]
     agents = [stage.start([harness.ROLLCALL, "launch", "--nodes", str(nodes),
                            "--job", "bench", *flags])]
@@ -44,7 +45,7 @@ def attached(stage, nodes, ranks):
 
 
 def ours(nodes, ranks):
-    """{name: (seconds, operations)}"""
+    """Returns {name: (seconds, operations)} for our store."""
     stage = harness.Stage()
     try:
         sockets = attached(stage, nodes, ranks)
@@ -77,7 +78,7 @@ def one_after_the_other(operation):
 
 
 def theirs(size):
-    """The same of TCPStore; None: there is no torch."""
+    """Returns the same for TCPStore, or None if there is no torch."""
     try:
         from torch.distributed import TCPStore
     except ImportError:

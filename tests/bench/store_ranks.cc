@@ -1,5 +1,5 @@
-// Ranks that use their generation's key-value store, for store.py: all ranks of
-// the agents at these sockets, each with a thread of this process.
+// Ranks that use their generation's key-value store, for store.py. The process
+// attaches as all ranks of the agents at these sockets, with a thread for each.
 //
 //   store_ranks RANKS_PER_NODE SOCKET...
 //
@@ -22,7 +22,8 @@ namespace rollcall::bench {
 namespace {
 
 constexpr int kOperations = 3000;
-constexpr size_t kAddressBytes = 200;  // About what Gloo publishes for a rank.
+// About the size of what Gloo publishes for a rank.
+constexpr size_t kAddressBytes = 200;
 
 using Ranks = std::vector<std::unique_ptr<Rank>>;
 
@@ -42,7 +43,7 @@ v1::StoreResult Do(Rank& rank, v1::StoreKind kind, const std::string& key,
   return *std::move(result);
 }
 
-// Seconds that it takes all of them.
+// Returns the seconds until all ranks have done the work.
 double All(const Ranks& ranks, const std::function<void(size_t)>& work) {
   const absl::Time begun = MonotonicNow();
   std::vector<std::thread> threads;
@@ -80,7 +81,7 @@ int Run(uint32_t ranks_per_node, const std::vector<std::string>& sockets) {
   OneRank("set", *ranks[0], v1::STORE_KIND_SET, "mine");
   OneRank("get", *ranks[0], v1::STORE_KIND_GET, "mine");
   OneRank("add", *ranks[0], v1::STORE_KIND_ADD, "number");
-  // The key is kept by the agent of another node.
+  // Another node's agent stores this key.
   OneRank("add_elsewhere", *ranks.back(), v1::STORE_KIND_ADD, "number");
   const auto key = [](size_t rank) { return absl::StrCat("rank/", rank); };
   const std::string address(kAddressBytes, 'a');

@@ -1,11 +1,11 @@
-"""How long agents are without a leader when the leading daemon is killed.
+"""Measures how long agents have no leader after the leading daemon is killed.
 
 Three rollcalld share their state in an etcd of three members, all on this
-machine; sixteen agents run a world. The leader is killed with -9, and the time
-is taken until the next one has all agents back. Nothing may be restarted.
+machine; sixteen agents run a world. The leader is killed with -9. The time is
+until all agents attend at the next leader. No rank may be restarted.
 
-Beside it stands the floor: etcd ends a lease no sooner than its time to live
-after the last renewal, and 2 s is the least that it grants.
+The lower bound is printed, too: etcd ends a lease only when its time to live
+has passed since the last renewal, and the shortest one that it grants is 2 s.
 """
 import os
 import signal
@@ -39,7 +39,7 @@ def daemon(stage, etcd, secret):
 
 
 def first_at(process, pattern, after):
-    """When the first such line came after that moment; None: it has not."""
+    """Returns when the first such line was printed after that time, or None."""
     for at, _, text in process.lines:
         if at > after and pattern in text:
             return at
@@ -47,7 +47,8 @@ def first_at(process, pattern, after):
 
 
 def take_over(stage, daemons, agents):
-    """Kills who leads: seconds to the next leader, and to all agents there."""
+    """Kills the leader; returns the seconds until the next one leads and until
+    all agents are back."""
     leading = max(daemons, key=lambda d: max(
         [at for at, _, text in d.lines if "event=leads" in text], default=0))
     killed = time.monotonic()
@@ -72,7 +73,7 @@ def measure(stage):
     stage.pump(lambda: any(d.find("event=leads") for d in daemons), "a leader")
     took = []
     for run in range(RUNS):
-        # Every run has three daemons and a world of its own.
+        # Each run has three daemons and a world of its own.
         gate = harness.Gate(stage)
         agents = [stage.start(
             [harness.ROLLCALL, "join", "--endpoint",

@@ -1,20 +1,24 @@
-"""How soon PyTorch's processes train on that have lost a node, or won one.
+"""Measures how soon PyTorch's processes continue after a node is lost or added.
 
-torch_elastic.py [NODES [cpu|cuda]]     8 cpu
+torch_elastic.py [NODES [cpu|cuda]]     default: 8 cpu
 
-One rank a node, each with a thread, over Gloo; or over NCCL, all on one GPU, and
-only ours. rollcall.torch.elastic, in the torch of ROLLCALL_TEST_TORCH_PYTHON or
-of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). Seconds from a
-kill -9 of an agent and its rank until the last survivor has done a step in the next
-world; rollcall waits reconnect_grace (1 s) for the agent, which is a setting and not
-counted. From where a newcomer's process begins (its start is Python's) until all
-have done a step with it. Then a node stops (SIGSTOP of all its processes), and the
-others block in their all-reduce: seconds, in each survivor, from where its package
-hears the abort until the training thread is out of the collective.
-Beside it, once each: torchrun of the same torch (its own
-rendezvous, which starts the workers again), and torchft, whose processes live on.
-And the time of a commit beside the
-optimizer alone.
+There is one rank a node. Each has one thread over Gloo; over NCCL all ranks
+share one GPU, and only rollcall is measured. rollcall.torch.elastic runs with
+the torch of ROLLCALL_TEST_TORCH_PYTHON or ROLLCALL_PYTORCH_VENV
+(scripts/packages.sh pytorch).
+
+Node killed: the seconds from a kill -9 of an agent and its rank until the last
+survivor has done a step in the next world. reconnect_grace (1 s), for which
+rollcall waits for the agent, is a setting and is not counted.
+Newcomer: the seconds from the first line of a new process (without the start of
+Python) until all ranks have done a step with it.
+All-reduce freed: all processes of a node are stopped (SIGSTOP), and the others
+block in their all-reduce. The seconds, in each survivor, from the time at which
+its package gets the abort until the training thread has left the collective.
+
+For comparison, torchrun of the same torch (its own rendezvous restarts the
+workers) and torchft (its processes keep running) are measured once each. The
+time of a commit is compared with that of the optimizer alone.
 """
 import os
 import re
@@ -35,7 +39,7 @@ from gpu_test import apart  # noqa: E402
 from paths import PYTORCH_VENV  # noqa: E402
 
 RUNS = 5
-# Nodes of torchrun: with 8 on two cores it needs more than five minutes.
+# The number of torchrun's nodes; 8 need more than five minutes on two cores.
 PEERS = 3
 GRACE_S = 1.0
 ON_GPU = sys.argv[2:] == ["cuda"]
@@ -83,7 +87,7 @@ def train(state):
 train(state)
 """
 
-# The same under torchrun: a process group of each start's own.
+# The same training under torchrun, with a new process group at each start.
 TORCHRUN_TRAINS = """
 import time
 import torch, torch.distributed as dist
@@ -102,9 +106,9 @@ while True:
         print(f"t={time.time():.6f} step {step} of {size}", flush=True)
 """
 
-# torchft's processes live on, too. One asks its lighthouse who is there, in each
-# step. Its DDP does not survive a lost peer (torchft 0.2, torch 2.11), so the
-# gradients are summed without it.
+# torchft's processes keep running, too. In each step they ask the lighthouse
+# which processes are there. Its DDP does not survive a lost peer (torchft 0.2,
+# torch 2.11), so the gradients are summed without DDP.
 LIGHTHOUSE = """
 import signal
 from torchft.coordination import LighthouseServer
@@ -173,7 +177,8 @@ print(f"{alone * 1e6:.1f} {with_commit * 1e6:.1f}")
 
 
 def last_step(stage, agents, size, since, deadline_s=120):
-    """When the last of them did its first step after that in such a world."""
+    """Returns when the last agent did its first step after `since` in a world
+    of that size."""
     def first(agent):
         for line in agent.out():
             m = STEP.search(line)
@@ -212,7 +217,7 @@ def measure(nodes):
             workers.insert(0, comes)
             at = last_step(stage, [launcher, *workers], nodes, begins)
             rows["newcomer taken in (s)"].append(at - begins)
-        # Over NCCL no thread waits in a collective's call.
+        # With NCCL no thread blocks inside a collective's call.
         for number in range(0 if ON_GPU else RUNS):
             rows["all-reduce freed (s)"] += freed_by_abort(
                 stage, workers.pop(), [launcher, *workers])
@@ -224,9 +229,10 @@ def measure(nodes):
 
 
 def freed_by_abort(stage, silent, survivors):
-    """`silent` stops. How long each of the others, once it has heard the abort,
-    is still in the collective; without those that were out of it before, since
-    a freed peer had closed its connections."""
+    """Stops `silent`. Returns for how many seconds each survivor is still in
+    the collective after it got the abort. Survivors that had left the
+    collective before, because a freed peer closed its connections, are left
+    out."""
     before = {agent: len(agent.out()) for agent in survivors}
     since = kill(silent, signal.SIGSTOP)
     last_step(stage, survivors, len(survivors), since)
@@ -236,7 +242,8 @@ def freed_by_abort(stage, silent, survivors):
 
 
 def kill(process, number=signal.SIGKILL):
-    """It and all that it has started; the moment before."""
+    """Sends the signal to a process and all its descendants; returns the time
+    just before."""
     since = time.time()
     for pid in [process.pid, *harness.descendants(process.pid)]:
         try:
@@ -247,7 +254,8 @@ def kill(process, number=signal.SIGKILL):
 
 
 def measure_torchrun(nodes):
-    """Seconds from the kill -9 of the last node until all others have stepped."""
+    """Returns the seconds from the kill -9 of the last node until all others
+    have done a step."""
     stage = harness.Stage()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -269,14 +277,14 @@ def measure_torchrun(nodes):
 
 
 def measure_torchft(nodes):
-    """The same as measure_torchrun, as text. A loss in the first steps, while its
-    members still take over the state, is another case: survivors waited for their
-    time limit then (60 s), and one ended."""
+    """Returns the same as measure_torchrun, as text. Nodes are not killed in
+    the first steps, while members still take over the state: survivors then
+    waited for their time limit (60 s), and one ended."""
     stage = harness.Stage()
     try:
         if stage.run([PYTHON, "-c", "import torchft"], ENV).code != 0:
             return "not installed"
-        # Both log each step.
+        # Both programs log each step to stderr, which is dropped.
         quiet = ["sh", "-c", 'exec "$@" 2>/dev/null', "sh", PYTHON, "-c"]
         address = stage.start([*quiet, LIGHTHOUSE], ENV).await_line(
             r"lighthouse (http\S+)", deadline_s=120)[1]

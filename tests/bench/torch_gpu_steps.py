@@ -1,10 +1,10 @@
-"""The work of `train_steps gpt2 SEQUENCES STEPS cuda`, in PyTorch.
+"""Does the work of `train_steps gpt2 SEQUENCES STEPS cuda` in PyTorch.
 
     torch_gpu_steps.py SEQUENCES CONTEXT STEPS
 
-Written as PyTorch is fastest at it: bf16 autocast over fp32 weights, flash attention
-(scaled_dot_product_attention), torch.compile, fused AdamW, and a vocabulary padded
-to a multiple of 128.
+This is the fastest way in PyTorch: bf16 autocast over fp32 weights, flash
+attention (scaled_dot_product_attention), torch.compile, fused AdamW, and a
+vocabulary padded to a multiple of 128.
 """
 import sys
 import time

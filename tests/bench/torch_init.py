@@ -1,11 +1,12 @@
-"""How soon PyTorch's process group is made: over our store, and over TCPStore.
+"""How soon PyTorch's process group is made: with our store and with TCPStore.
 
-torch_init.py [NODES [RANKS_PER_NODE]]     2 and 16
+torch_init.py [NODES [RANKS_PER_NODE]]     default: 2 and 16
 
-init_process_group("gloo") of all ranks: the full mesh, and the barrier that follows
-it. In the torch of ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch), in turns.
-All ranks are forked from one process that has imported torch, and have their
-store: seconds from where all of them may begin until the last one has its group.
+Each rank calls init_process_group("gloo"), which makes the full mesh and then
+does a barrier. The torch is that of ROLLCALL_PYTORCH_VENV (scripts/packages.sh
+pytorch); the two stores take turns. All ranks are forked from one process that
+has imported torch, and already have their store. The time is the seconds from
+the common start until the last rank has its group.
 """
 import os
 import statistics

@@ -1,9 +1,10 @@
-"""The work of train_steps, in PyTorch.
+"""Does the work of train_steps in PyTorch.
 
     torch_steps.py LAYERS HEADS WIDTH CONTEXT SEQUENCES STEPS THREADS FUSED
 
-OPENBLAS_NUM_THREADS sets the threads of its BLAS, THREADS those of everything
-else. FUSED (0 or 1): how attention is written; which is faster depends on the size.
+OPENBLAS_NUM_THREADS sets the number of threads of BLAS, THREADS that of all
+else. FUSED (0 or 1) selects how attention is computed; which one is faster
+depends on the size.
 """
 import os
 import sys

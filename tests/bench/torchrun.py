@@ -1,12 +1,14 @@
-"""How soon torchrun's agents have met: by rollcall, and by torchrun's own c10d.
+"""Compares how soon torchrun's agents meet: through rollcall and through
+torchrun's own c10d.
 
-torchrun.py [AGENTS]     16
+torchrun.py [AGENTS]     default: 16
 
 Each agent is torchrun's own code with one worker, `true`, in the torch of
-ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). All are forked from one
-process that has imported torch, so that Python's start does not count: seconds
-from where all of them may begin until the last one has ended, in turns. The
-daemon, the agents of rollcall and their end are in it.
+ROLLCALL_PYTORCH_VENV (scripts/packages.sh pytorch). All agents are forked from
+one process that has imported torch, so that the start of Python does not count.
+The time is the seconds from the common start until the last agent has ended; it
+includes the start and the end of rollcall's daemon and agents. The two take
+turns.
 """
 import os
 import statistics

@@ -1,10 +1,10 @@
 """Training speed of the CPU model: tokens per second, rollcall and PyTorch.
 
-gpt2-nano, whole steps (loss, gradients, clipping, AdamW) on random bytes. The
-programs take turns in one run, so that other load on the machine affects all of
-them; the results are medians. PyTorch's attention is written in two ways, and the
-faster one counts. PyTorch runs once with its package's default BLAS kernels, and
-once with the kernels that rollcall-train uses.
+Each trains gpt2-nano on random bytes in whole steps (loss, gradients, clipping,
+AdamW). The programs take turns in one run, so that other load on the machine
+affects all of them; the results are medians. PyTorch's attention is written in
+two ways, and the faster one counts. PyTorch runs once with its package's
+default BLAS kernels, and once with the kernels that rollcall-train uses.
 
     train.py [ROUNDS]
 """
@@ -20,7 +20,7 @@ PYTHON = "/usr/bin/python3"
 MODEL = "gpt2-nano"
 NANO = [3, 4, 128, 64]  # Layers, heads, width, context.
 BATCHES = [16, 64]
-TOKENS = 8192  # Per round, at least.
+TOKENS = 8192  # The minimum per round.
 
 
 class Runner:
@@ -55,7 +55,7 @@ class Runner:
 
 
 def best_core():
-    """The kernels that trainer/model/openblas.cc would choose."""
+    """Returns the kernels that trainer/model/openblas.cc would choose."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = set(file.read().partition("flags")[2].partition("\n")[0]
                     .split())
@@ -83,7 +83,7 @@ def compare(batch, threads, rounds):
         for number in range(rounds + 1):
             for runner in runners.values():
                 runner.round()
-            if number == 0:  # Warm-up.
+            if number == 0:  # The first round is a warm-up.
                 for runner in runners.values():
                     runner.rounds.clear()
     finally:

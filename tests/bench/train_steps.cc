@@ -1,8 +1,9 @@
 // train_steps MODEL SEQUENCES[/MICRO_BATCH] STEPS [cuda]: for each line on
 // stdin, executes STEPS steps (gradients and update) and prints the seconds
-// that they took, with MICRO_BATCH sequences at once (default: all of them). On
-// the CPU with random bytes, where OPENBLAS_NUM_THREADS sets the number of
-// threads; with `cuda` on the first GPU, with random tokens of GPT-2.
+// that they took. MICRO_BATCH is the number of sequences at once (default: all
+// of them). On the CPU it uses random bytes, and OPENBLAS_NUM_THREADS sets the
+// number of threads; with `cuda` it uses the first GPU and random tokens of
+// GPT-2.
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -47,7 +48,7 @@ int Run(Backend* backend, int sequences, int micro_batch, int steps) {
               .ok());
       CHECK(backend->Update(1e-4f).ok());
     }
-    CHECK(backend->ReadExtras().ok());  // A GPU may still be at work.
+    CHECK(backend->ReadExtras().ok());  // Waits until a GPU has finished.
     std::printf("%.6f\n", absl::ToDoubleSeconds(MonotonicNow() - begun));
     std::fflush(stdout);
   }

@@ -1,10 +1,10 @@
-// What the HTTP port costs: the time of `/metrics` and `/status.json` of a
-// daemon with a world of many nodes that send heartbeats, beside `/healthz`,
-// which goes the same way through the HTTP thread and the loop and tells
-// nothing; in turn and in the same run. Nodes that were lost meanwhile are an
-// error.
+// Measures what the HTTP port costs: the time of `/metrics` and `/status.json`
+// of a daemon with a world of many nodes that send heartbeats. For comparison,
+// `/healthz` also passes through the HTTP thread and the loop, but its answer
+// has no data. They are measured in turn and in the same run. If a node is lost
+// meanwhile, the run fails.
 //
-//   web [NODES [CLIENTS]]     1024 and 1
+//   web [NODES [CLIENTS]]     default: 1024 and 1
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,10 +36,10 @@ constexpr const char* kPaths[] = {"/healthz", "/metrics", "/status.json"};
 
 struct Times {
   std::vector<double> ms;
-  size_t bytes = 0;  // Of the last answer, with its head.
+  size_t bytes = 0;  // The last answer's size with header.
 };
 
-// The whole answer; nothing where it is not a 200.
+// Returns the whole answer, or nothing if the status is not 200.
 std::optional<std::string> Get(int port, const std::string& path) {
   const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};
@@ -78,7 +78,7 @@ int Run(int nodes, int clients) {
   if (!crowd.AwaitCommits(kPatience)) return 1;
 
   std::map<std::string, Times> times;
-  Mutex mutex;  // Of `times`.
+  Mutex mutex;  // Guards `times`.
   std::atomic<bool> over = false;
   std::atomic<bool> failed = false;
   std::vector<std::thread> asking;

@@ -1,13 +1,13 @@
-"""What must not be there, checked by reading the tree and the binaries.
+"""Checks what must be absent, by reading the tree and the binaries.
 
-The rules are in absences/. Each takes files (a path and its text) and returns
-the places that break it as "file:line: why". EachRuleCanFail feeds each rule a
-sample that breaks it.
+The rules are in absences/. Each takes files (path and text) and returns the
+places that break the rule as "file:line: why". EachRuleCanFail gives each rule
+a sample that breaks it.
 
-Two absences are not checked here, since no text search could: that nothing
-calls out while it holds a lock rests on clang's thread-safety analysis and on
-review; that no state only grows rests on the checks of daemon/core/limits.h,
-their tests, and review.
+Two absences are not checked here, since no text search could find them. That
+nothing calls out while it holds a lock is checked by clang's thread-safety
+analysis and by review. That no state only grows is checked by the bounds in
+daemon/core/limits.h, their tests, and review.
 """
 import os
 import re
@@ -23,7 +23,7 @@ TOP_LEVEL = {
     "CMakeLists.txt", "proto", "daemon", "client", "trainer", "tests",
     "specs", "scripts", "README.md", "CMakePresets.json", "LICENSE",
     ".clang-format", ".clang-tidy", ".gitignore", ".ci",
-    # Never committed: .gitignore names build, git itself .git.
+    # Never committed: .gitignore has build, and git ignores .git itself.
     "build", ".git", ".cache",
 }
 
@@ -58,7 +58,8 @@ class Absences(unittest.TestCase):
 
     def test_a_rank_carries_no_grpc(self):
         self.check(layers.grpc_in_rank(source.tree()))
-        # Also not through a library that it links. The control: an agent does.
+        # gRPC must not come in through a linked library either. Control: the
+        # agent's program contains it.
         for name, carries in ("rollcall-train", False), ("rollcall", True):
             with open(os.path.join(BIN, name), "rb") as f:
                 self.assertEqual(b"libgrpc" in (text := f.read())
@@ -94,7 +95,7 @@ class Absences(unittest.TestCase):
                     for (path, words), why in table.items()
                     if words not in files.get(path, "")])
 
-    # Without this test, only a run of an hour shows it.
+    # Otherwise only a simulator run of an hour would show it.
     def test_each_deliberate_fault_can_be_put_in(self):
         folder = os.path.join(PROJECT, "tests", "sim")
         with unittest.mock.patch.object(sys, "path", [folder] + sys.path):
@@ -123,7 +124,7 @@ class Absences(unittest.TestCase):
 
 
 class Release(unittest.TestCase):
-    """What README.md says of the released binary."""
+    """Checks the README's statements about the released binary."""
 
     def setUp(self):
         self.binary = os.path.join(BIN, "rollcall")
@@ -187,7 +188,7 @@ class EachRuleCanFail(unittest.TestCase):
                             '#include "client/a/x.h"\n',
             "client/d/w.cc": '#include "client/a/x.h"\n'}),
             "client/a/x.cc:1")
-        # A parent and its child, and a folder that is not ours.
+        # A folder and its subfolder, and a file that is not in the tree.
         self.assert_finds(layers.folder_cycles({
             "daemon/a/x.h": '#include "daemon/a/b/y.h"\n',
             "daemon/a/b/y.h": '#include "daemon/a/x.h"\n'
@@ -204,7 +205,7 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/b/pure/z.h": '\n#include "daemon/a/x.h"\n',
             "daemon/bb/w.h": ''}, table),
             "daemon/a/x.h:1", "daemon/b/pure/z.h:2", "daemon/bb:1")
-        # Rows name what stands above them.
+        # Each row of the table allows only folders that have rows above it.
         above = []
         for folder, allowed in layers.USES:
             for one in allowed:

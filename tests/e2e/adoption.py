@@ -1,4 +1,4 @@
-"""A job whose launcher is killed, and what the next one finds."""
+"""Base of tests in which a launcher is killed and the next one is started."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ class Adoption(E2E):
     def setUp(self):
         super().setUp()
         self.gate = Gate(self.stage)
-        # Each rank prints its process, and prints it again at its end.
+        # Each rank prints its pid at its start and at its end.
         self.command = [
             "sh", "-c", "echo up g$ROLLCALL_GENERATION rank$RANK/$WORLD_SIZE "
             f"pid=$$; cat {self.gate.path}; echo end=$$"]
@@ -23,13 +23,13 @@ class Adoption(E2E):
         return self.launch(["--job", JOB, *flags], command or self.command)
 
     def take_back(self, *flags, command=None):
-        """The next launcher, once it has taken the run back."""
+        """Starts the next launcher; returns when it has taken the run back."""
         launcher = self.start(*flags, command=command)
         launcher.await_line("goes on")
         return launcher
 
     def gather(self, *flags, ranks):
-        """A launcher all of whose ranks are up, and their pids."""
+        """Starts a launcher; returns it and its ranks' pids once all are up."""
         launcher = self.start(*flags)
         ups = launcher.await_lines(r"up g1 rank\d+/\d+ pid=(\d+)", ranks)
         return launcher, {int(up[1]) for up in ups}
@@ -49,7 +49,7 @@ class Adoption(E2E):
             json.dump(record, f)
 
     def pids(self):
-        """Daemon and agents, as the launcher has recorded them."""
+        """Returns the pids of daemon and agents from the launcher's record."""
         record = self.kept()
         return record["daemon"]["pid"], {
             a["name"]: a["process"]["pid"] for a in record["agents"]}
@@ -63,7 +63,7 @@ class Adoption(E2E):
         return self.status(*(words or ("--job", JOB)))
 
     def all_run(self, nodes):
-        """The first state in which so many nodes run."""
+        """Returns the first state in which that many nodes run."""
         def condition(state):
             states = [n["state"] for n in state["nodes"]]
             return (state["state"] == "running"
@@ -73,21 +73,21 @@ class Adoption(E2E):
             f"{nodes} nodes that run")
 
     def stop_next_run(self):
-        """Starts a launcher whose world has to be formed again, and ends it."""
+        """Starts a launcher that must form its world again, and ends it."""
         launcher = self.start("--local-workers", "1")
         launcher.await_lines(r"up g[2-9] rank\d/2", 2)
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
 
     def ends(self, launchers, ranks):
-        """The last launcher ends well, and none of its ranks was restarted."""
+        """Checks that the last launcher exits 0 and no rank was restarted."""
         self.gate.open()
         self.assert_code(launchers[-1], 0)
         self.stage.pump(launchers[0].done, "the ranks' last output")
         self.assert_untouched(launchers, ranks)
 
     def assert_untouched(self, launchers, ranks):
-        """No rank was restarted: each began and ended once."""
+        """Checks that no rank was restarted: each began and ended once."""
         ends = [int(m) for launcher in launchers
                 for _, _, text in launcher.lines
                 for m in re.findall(r"end=(\d+)", text)]

@@ -1,4 +1,4 @@
-"""A launcher that takes its run back after its daemon or agents died too."""
+"""A launcher that takes its run back after its daemon or agents died, too."""
 import os
 import shutil
 
@@ -44,7 +44,7 @@ class MoreThanTheLauncher(Adoption):
         second = self.start("--local-workers", "1")
         self.assert_code(second, 69)
         self.assertIsNotNone(second.find(str(self.kept()["port"]), "err"))
-        # The agents live, and the run can still be taken back.
+        # The agents still run, and the run can still be taken back.
         for pid in agents.values():
             os.kill(pid, 0)
         taken.close()
@@ -84,13 +84,13 @@ class MoreThanTheLauncher(Adoption):
         self.assert_no_orphans()
 
     def test_the_machine_was_started_anew(self):
-        # The same numbers mean other processes then.
+        # After a reboot, the recorded pids belong to other processes.
         first, ranks = self.gather("--local-workers", "1", ranks=2)
         daemon, agents = self.pids()
         first.kill()
         self.kill_pids(daemon, *agents.values())
         self.stage.await_gone(ranks, "the ranks of the killed agents")
-        # What agents know of the previous agents lies on a tmpfs.
+        # The records of the previous agents are on a tmpfs.
         shutil.rmtree(self.stage.path("run"))
         os.mkdir(self.stage.path("run"), 0o700)
         bystander = self.stage.start(["cat", self.gate.path])
@@ -105,7 +105,7 @@ class MoreThanTheLauncher(Adoption):
         self.assertIsNone(bystander.code)
 
     def test_one_that_died_while_it_started(self):
-        # Its port was told to no agent: that daemon is of no use.
+        # That daemon is useless, since no agent knows its port.
         first, _ = self.gather("--local-workers", "1", ranks=2)
         daemon, agents = self.pids()
         run = self.state()["run"]
@@ -129,7 +129,7 @@ class MoreThanTheLauncher(Adoption):
         self.kill_pids(daemon, *agents.values())
         bystander = self.stage.start(["cat", self.gate.path])
         record = self.kept()
-        # With another start time, the launcher must leave them alone.
+        # The start times differ, so the launcher must not signal them.
         for process in [record["daemon"],
                         *(a["process"] for a in record["agents"])]:
             process["pid"] = bystander.pid

@@ -94,7 +94,7 @@ class LauncherAlone(Adoption):
         self.assertEqual(stop.code, 0, self.stage.transcript())
         self.assert_no_orphans()
         self.assertFalse(self.is_kept())
-        # The next launcher starts another run.
+        # The next launcher starts a new run.
         self.gate.open()
         second = self.start("--local-workers", "1")
         self.assert_code(second, 0)
@@ -135,7 +135,7 @@ class LauncherAlone(Adoption):
         second.await_line("goes on")
         self.gate.open()
         self.assert_code(second, 0)
-        # The folder of a name that was made up goes.
+        # The folder of a generated job name is removed at the end.
         self.assertEqual(os.listdir(self.stage.path("state", "rollcall")), [])
 
     def test_by_state_alone(self):
@@ -170,7 +170,8 @@ class LauncherAlone(Adoption):
                 self.assert_code(second, 130)
 
     def test_where_its_output_is_gone(self):
-        # As after a terminal was closed: the ranks' output is lost.
+        # The launcher has no stdout and stderr, as after its terminal is
+        # closed, so the ranks' output is lost.
         quiet = self.stage.path("quiet")
         command = ["sh", "-c", f"cat {self.gate.path}; echo lost; "
                    f"echo done >> {quiet}"]

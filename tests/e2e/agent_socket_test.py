@@ -1,4 +1,4 @@
-"""The Unix socket of an agent: for its own user, within bounds."""
+"""An agent's Unix socket: only its user may connect, within bounds."""
 import os
 import shutil
 import socket
@@ -9,10 +9,10 @@ import harness
 import wire
 from harness import E2E, Gate
 
-# What an agent's memory may grow by while a rank sends a message without end.
+# By how much an agent's memory may grow while a rank sends an endless message.
 GROWTH_MAX = 96 << 20
 
-# One that any user may run, as in rank_user_test.
+# An interpreter that any user may run, as in rank_user_test.
 PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
 
 
@@ -25,7 +25,7 @@ class AgentSocket(E2E):
 
     def setUp(self):
         super().setUp()
-        # The agent's own folder alone keeps other users out.
+        # Other users must be kept out by the agent's folder, not by this one.
         os.chmod(self.stage.path("run"), 0o755)
 
     def connect(self, path, *before):
@@ -47,7 +47,7 @@ class AgentSocket(E2E):
             nobody = ["setpriv", "--reuid", "65534", "--regid", "65534",
                       "--clear-groups"]
             self.assertEqual(self.connect(path, *nobody), ["PermissionError"])
-            # The control: a socket that is open to all users.
+            # Control: that user can connect to a socket that is open to all.
             open_path = self.stage.path("open")
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(open_path)
@@ -87,7 +87,7 @@ class AgentSocket(E2E):
         path, generation = launcher.await_line(
             r"at=(\S+) g=(\d+)\.").groups()
         rank = wire.RankSocket(path).hello()
-        self.assertEqual(rank.next()[0], 1)  # The world.
+        self.assertEqual(rank.next()[0], 1)  # Kind 1 is the world.
         for request, key, code in ((1, b"a\nb", wire.INVALID_ARGUMENT),
                                    (2, b"k", None)):
             rank.say(wire.field(9, wire.field(1, request)
@@ -100,7 +100,7 @@ class AgentSocket(E2E):
             self.assertEqual(answer[1], request)
             self.assertEqual(answer.get(2), code)
             if code is None:
-                # The values of all ranks: of this one.
+                # The request reads all ranks' values; there is only this one.
                 self.assertEqual(answer[4], b"value")
         rank.close()
         gate.open()

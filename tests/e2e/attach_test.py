@@ -1,6 +1,8 @@
-"""Agents with --attach: ranks that others start come by the socket.
+"""Tests agents with --attach: ranks started by others attach to the agent's
+socket.
 
-The test is the parent of the ranks (a training container, or torchrun).
+The test is the parent of the ranks, as a training container or torchrun would
+be.
 """
 import glob
 import json
@@ -14,7 +16,7 @@ from harness import E2E, ROLLCALL
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
-# Small: the steps are quick, and it is the changes that are tried.
+# The model is small so that steps are quick.
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 ENDLESS = 1_000_000
@@ -33,11 +35,11 @@ class Attach(E2E):
              "--hosts-file", self._hosts, "--attach", "--name", name, *flags])
 
     def socket_of(self, agent):
-        """Where the agent says that its ranks attach."""
+        """Returns the socket path that the agent prints for its ranks."""
         return agent.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
 
     def start_rank(self, socket, local_rank=0, steps=ENDLESS):
-        """A rank as README.md starts it by hand."""
+        """Starts a rank by hand as README.md shows."""
         return self.stage.start(
             [TRAIN, "--data", *TEXT, "--steps", steps, *MODEL],
             {"ROLLCALL_SOCKET": socket, "LOCAL_RANK": str(local_rank)})
@@ -47,13 +49,13 @@ class Attach(E2E):
             rf"^step \d+ .* world {size} generation {generation}$", 5)
 
     def end_job(self):
-        """Ctrl-C, twice: the launcher does not wait for ranks."""
+        """Sends Ctrl-C twice, so that the launcher does not wait for ranks."""
         self.launcher.signal(signal.SIGINT)
         self.launcher.signal(signal.SIGINT)
         self.assert_code(self.launcher, 130)
 
     def lives_on(self, for_s, *processes):
-        """So long these processes live undisturbed."""
+        """Checks that these processes keep running for that time."""
         until = time.monotonic() + for_s
         self.stage.pump(lambda: time.monotonic() >= until or any(
             p.code is not None for p in processes), "a while", for_s + 1)
@@ -61,7 +63,7 @@ class Attach(E2E):
 
     def test_ranks_train_to_the_end(self):
         launcher = self.launch_attached("--nodes", "2", "--max-restarts", "0")
-        # One comes before there is a world, the others long after.
+        # One rank attaches before there is a world, the others long after.
         early = self.start_rank(self.socket_of(launcher), steps=30)
         self.lives_on(1, early)
         worker = self.join_attached("--nproc-per-node", "2", "--json")
@@ -84,17 +86,17 @@ class Attach(E2E):
         self.await_world(victim, 2, 1)
         victim.kill()
         kept.await_line("generation 1 has ended.*rank 1 on w1 is gone")
-        # The world is made without it, and waits for it.
+        # The world is formed without the rank, and waits for it.
         launcher.await_line("generation 2: ")
         again = self.start_rank(self.socket_of(worker))
         for rank in (again, kept):
             self.await_world(rank, 2, 2)
         self.assertIsNone(kept.code)
-        # The second one is one too many.
+        # The second loss exceeds --max-restarts.
         again.kill()
         self.assert_code(launcher, 1)
         self.assert_code(worker, 1)
-        # It is not killed: it was told.
+        # This rank is not killed: it is told to end.
         self.assert_code(kept, 1)
 
     def test_a_rank_that_fails_says_with_which_code(self):
@@ -114,16 +116,16 @@ class Attach(E2E):
         self.assertEqual(self.socket_of(worker), path)
         kept = self.start_rank(self.socket_of(launcher))
         rank = self.start_rank(path)
-        # It has the socket in its environment, as a rank has, and is busy.
+        # It has the socket in its environment like a rank, but is none.
         other = self.stage.start(["sleep", "1000"], {"ROLLCALL_SOCKET": path})
         self.await_world(rank, 2, 1)
-        # A second agent on the path of a living one.
+        # A second agent cannot use the socket path of a live one.
         second = self.join_attached("--socket", path, name="w2")
         self.assert_code(second, 69)
         self.assertIn(path, second.text())
 
         worker.kill()
-        self.assert_code(rank, 1)  # By itself: it was not killed.
+        self.assert_code(rank, 1)  # It ended by itself: it was not killed.
         self.await_world(kept, 1, 2)
         worker = self.join_attached("--socket", path)
         rank = self.start_rank(self.socket_of(worker))
@@ -143,7 +145,7 @@ class Attach(E2E):
         victim.kill()
         kept.await_line("generation 1 has ended")
         again = self.start_rank(self.socket_of(worker), 1)
-        # Its world may still run there: no other one is made with this node.
+        # Its world may still run, so no world is formed with this node.
         self.lives_on(2, silent, kept, again)
         self.assertIsNone(launcher.find("generation 2: "))
         silent.kill()
@@ -152,7 +154,7 @@ class Attach(E2E):
         for rank in (kept, again, silent):
             self.await_world(rank, 3, 2)
 
-        # An agent that ends does so without it.
+        # An agent ends even if a rank does not answer.
         kept.signal(signal.SIGSTOP)
         self.end_job()
         self.assert_code(worker, 130)
@@ -169,7 +171,7 @@ class Attach(E2E):
             r"local rank 0: process (\d+) attaches while process (\d+) is")
         self.assertEqual(tuple(int(p) for p in warned.groups()),
                          (second.pid, first.pid))
-        # It looks for signals while it waits.
+        # The rank handles signals while it waits.
         second.signal(signal.SIGTERM)
         self.assert_code(second, 1)
         self.lives_on(0.5, first, launcher)
@@ -192,7 +194,7 @@ class Attach(E2E):
                  "--no-hosts", *flags])
             self.assertEqual(tried.code, code, tried.text())
             self.assertIn(says, tried.text())
-        # A rank that has no place here.
+        # The agent has no rank with this local rank.
         rank = self.start_rank(self.socket_of(launcher), 1)
         self.assert_code(rank, 1)
         rank.await_line("local rank 1: expected less than 1")

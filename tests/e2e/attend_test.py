@@ -1,4 +1,4 @@
-"""The way in: who is let in, who is counted, who is named."""
+"""Which agents are admitted and counted, and which missing ones are named."""
 import signal
 import socket
 import sys
@@ -22,7 +22,7 @@ class Attend(E2E):
         unknown = wire.Join(text)
         unknown.token_id = "zzzzzz"
         self.assert_code(self.join(unknown.text(), [], ["true"]), REFUSED)
-        # That of a worker may look, and steer nothing.
+        # A worker's token permits `status`, but not `stop`.
         for argv in (["status", forged.text()], ["stop", forged.text()],
                      ["stop", text]):
             asked = self.stage.run([harness.ROLLCALL, *argv])
@@ -38,7 +38,7 @@ class Attend(E2E):
         text = self.join_string(launcher)
         other = wire.Join(text)
         other.job = "another-job"
-        # A launcher's daemon has one job and never another.
+        # A launcher's daemon has exactly one job.
         worker = self.join(other.text(), [], ["true"])
         self.assert_code(worker, REFUSED)
         self.assertIn("another-job", worker.text())
@@ -73,7 +73,7 @@ class Attend(E2E):
             tries.append(worker)
             self.await_status(text, lambda s: "w1" in present(s), "w1")
             worker.kill()
-        # Streams that redial within one life, too.
+        # A second agent with the name of a live one is refused and not counted.
         stranger = wire.Join(text)
         again = wire.hello(stranger, "w1")
         third = self.join(text, ["--name", "w1"], ["echo", "ran"])
@@ -89,13 +89,13 @@ class Attend(E2E):
             self.assert_code(process, 0)
 
     def test_the_launchers_timeout_fires_and_names(self):
-        # On a busy machine w-gone may come too late for a short timeout; it
-        # is given more time then.
+        # On a busy machine, w-gone may attend too late for a short timeout;
+        # then a longer one is tried.
         for timeout_s in (2, 8, 32):
             launcher = self.launch(
                 ["--nodes", "3", "--join-timeout", f"{timeout_s}s"], ["true"])
             text = self.join_string(launcher)
-            # Somebody who keeps the port busy must not keep it from firing.
+            # A client that keeps the port busy must not delay the timeout.
             busy = wire.Stranger(wire.Join(text).port())
             self.addCleanup(busy.close)
             watch = self.stage.start([harness.ROLLCALL, "status", text,
@@ -113,7 +113,7 @@ class Attend(E2E):
     def test_a_workers_timeout_names_the_launcher(self):
         nobody = socket.socket()
         self.addCleanup(nobody.close)
-        nobody.bind(("127.0.0.1", 0))  # Bound, and never listened on.
+        nobody.bind(("127.0.0.1", 0))  # Bound, but not listening.
         port = nobody.getsockname()[1]
         launcher = self.launch(["--nodes", "2"], ["true"])
         join = wire.Join(self.join_string(launcher))
@@ -163,7 +163,7 @@ class Attend(E2E):
         self.assertIsNotNone(launcher.find("world-2"))
 
     def test_a_node_that_flaps_lets_the_others_train(self):
-        # Work that ends once the flapper is made to wait.
+        # The work ends once the flapping node has to wait for a seat.
         gate = Gate(self.stage)
         work = ["sh", "-c", f"echo up; exec cat {gate.path}"]
         launcher = self.launch(["--nodes", "2:3"], work)
@@ -189,7 +189,8 @@ class Attend(E2E):
         self.assert_no_orphans()
 
     def test_a_world_ends_its_work_while_a_node_flaps(self):
-        # Four seconds of work, begun again in each world: the gate stays shut.
+        # The work takes four seconds and starts again in each world. The gate
+        # is never opened.
         gate = Gate(self.stage)
         work = ["sh", "-c",
                 f"echo up; timeout 4 cat {gate.path}; echo trained"]
@@ -200,7 +201,8 @@ class Attend(E2E):
         worlds = 0
         flapper = None
         while not launcher.find(r"\] trained"):
-            # Held for so long by then that the work takes less.
+            # After at most this many losses, the flapping node waits longer
+            # than the work takes.
             self.assertLess(worlds, 10)
             flapper = self.join(text, ["--name", "flapper"], work)
             self.stage.pump(
@@ -218,8 +220,9 @@ class Attend(E2E):
         self.assert_no_orphans()
 
     def test_heartbeats_keep_an_idle_node(self):
-        # Both have nothing to say but heartbeats. A spare that is stopped has
-        # not even those: once its lease is over, so is one of theirs.
+        # Both nodes send only heartbeats. A stopped spare does not send even
+        # those: when its lease has ended, a lease of the others would have
+        # ended, too.
         gate = Gate(self.stage)
         launcher = self.launch(["--nodes", "2"], ["cat", gate.path])
         text = self.join_string(launcher)

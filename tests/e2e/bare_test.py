@@ -1,4 +1,4 @@
-"""A machine that has little: no root certificates, no /proc, no home."""
+"""A machine that lacks root certificates, /proc or a home folder."""
 import json
 import os
 import re
@@ -42,7 +42,7 @@ class BareImage(E2E):
         self.assertRegex(launcher.text(), "mount -t proc")
 
     def test_a_trainer_without_a_library_of_gloos(self):
-        # A libgloo as Debian's, but for the name of a library that it needs.
+        # This is Debian's libgloo with the name of one needed library changed.
         trainer = os.path.join(harness.BIN, "rollcall-train")
         said = subprocess.run(["ldd", trainer], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
@@ -58,7 +58,7 @@ class BareImage(E2E):
                                [trainer, "--version"],
                                {"LD_LIBRARY_PATH": self.stage.path("lib")})
         self.assert_code(launcher, 127)
-        # By the rank, and at the run's end.
+        # The message is printed by the rank, and again at the end of the run.
         for before in (r"^\[", r"^ *\| "):
             self.assertTrue(launcher.find(
                 before + ".*rollcall: the command needs libibverbz.so.1, which "
@@ -84,7 +84,7 @@ class BareImage(E2E):
 
 
 class Unreachable(E2E):
-    """An agent that cannot connect says why, once for each reason."""
+    """An agent that cannot connect prints the reason, once for each reason."""
 
     def serve(self, serve, listening=None):
         listening = listening or socket.create_server(("127.0.0.1", 0))
@@ -111,7 +111,7 @@ class Unreachable(E2E):
              "--secret-file", secret, "--no-hosts", *flags, "--", "true"], env)
 
     def deaf(self):
-        """A socket on a port of its own where nothing listens yet."""
+        """Returns a socket that is bound to a port but does not listen yet."""
         held = socket.socket()
         held.bind(("127.0.0.1", 0))
         return held
@@ -125,7 +125,7 @@ class Unreachable(E2E):
         agent = self.agent(f"127.0.0.1:{port}")
         line = agent.await_line("no daemon answers yet.*refused", "err", 15)
         self.assertIn(f"127.0.0.1:{port}", line.string)
-        # Another service takes the port: the reason changes.
+        # Another service listens on the port now, so the reason changes.
         counted = threading.Semaphore(0)
 
         def http(connection):
@@ -135,7 +135,7 @@ class Unreachable(E2E):
         held.listen()
         self.serve(http, held)
         agent.await_line("no daemon answers yet.*no TLS", "err", 30)
-        # It goes on to dial, and says no more of it.
+        # The agent continues to dial, but prints nothing more about it.
         for _ in range(3):
             self.assertTrue(counted.acquire(timeout=harness.DEADLINE_S))
         self.assertEqual(len(self.said(agent)), 2, agent.text())
@@ -155,7 +155,7 @@ class Unreachable(E2E):
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", port)) as probe:
                 probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                # Until the daemon has looked at it.
+                # The daemon has read the request and closed the connection.
                 probe.recv(1)
         wire.Stranger(port).shake().close()
         launcher.await_line(r"waiting: 1 node is here; 1 more to begin.*"

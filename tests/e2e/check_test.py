@@ -1,4 +1,5 @@
-"""rollcall-train --check: its table, its verdicts, and how a job ends by them."""
+"""Tests rollcall-train --check: its table, its verdicts, and the job's end for
+each verdict."""
 import json
 import os
 import re
@@ -8,7 +9,7 @@ from harness import E2E, Gate, Lab
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 CHECK = [TRAIN, "--check"]
-# Links are slow on a machine that is busy with other tests.
+# A busy machine has slow links, which must not fail the check.
 CALM = ["--link-outlier", "1e9"]
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast",
                "sendrecv"]
@@ -22,14 +23,14 @@ def bus_factor(collective, ranks):
 
 class Check(E2E):
     def check(self, flags, check_flags, code, deadline_s=100):
-        """Runs a check on four local nodes, which must exit with `code`."""
+        """Runs a check on four local nodes; it must exit with `code`."""
         launcher = self.launch(["--local-workers", "3", *flags],
                                [*CHECK, *CALM, *check_flags])
         self.assert_code(launcher, code, deadline_s)
         return launcher
 
     def said(self, process):
-        """The ranks' lines on stdout, by rank."""
+        """Returns the ranks' lines on stdout, by rank."""
         found = {}
         for line in process.out():
             match = re.match(r"\[[^/\]]+/(\d+)\] (.*)", line)
@@ -63,7 +64,7 @@ class Check(E2E):
             self.assertEqual(size, count * pieces * 4)
             time_us, algbw, busbw = map(float, columns[5:8])
             expected = size / time_us / 1e3
-            # As printed: both are rounded.
+            # The printed values are rounded.
             self.assertAlmostEqual(algbw, expected,
                                    delta=0.0006 + expected * 0.006 / time_us)
             self.assertAlmostEqual(busbw, expected * bus_factor(collective, 4),
@@ -107,7 +108,8 @@ class Check(E2E):
             "transport": "Socket", "reasons": []})
 
     def assert_failed_for_good(self, launcher, says):
-        """Each rank reports it once, and the job does not restart."""
+        """Checks that each rank reports the error once and that the job does
+        not restart."""
         verdicts = [line for line in launcher.err() if re.match(
             r"\[\S+/\d\] rollcall-train: check: fatal: ", line)]
         self.assertEqual(len(verdicts), 4, verdicts)
@@ -129,7 +131,7 @@ class Check(E2E):
         launcher = self.check([], quick, 30)
         self.assert_failed_for_good(launcher,
                                     "the all-reduce of 4096 bytes has")
-        # A flag overrides the file.
+        # A flag overrides the value in the file.
         self.check([], [*quick, "--min-busbw", "1e-9"], 0)
 
     def test_flags_that_differ(self):
@@ -164,7 +166,7 @@ class Check(E2E):
         self.assertEqual(without.code, 2, without.text())
 
     def test_a_node_that_goes_meanwhile(self):
-        # Each row uses its whole limit of two seconds.
+        # Each row uses its time limit of two seconds.
         check = [*CHECK, *CALM, "--iters", "1000000", "--max-bytes", "8"]
         launcher = self.launch(["--nodes", "2:3"], check)
         join_string = self.join_string(launcher)
@@ -172,7 +174,7 @@ class Check(E2E):
                    for name in ("a", "b")]
         launcher.await_line(r"\] # rollcall-train --check: 3 ranks on 3 nodes")
         workers[1].signal(9)
-        # The remaining two check their world from the start.
+        # The remaining two nodes check their world from the beginning.
         launcher.await_line(r"\] # rollcall-train --check: 2 ranks on 2 nodes")
         self.assert_code(launcher, 0, 100)
         self.assert_code(workers[0], 0)
@@ -193,13 +195,13 @@ class Unreachable(E2E):
                                    *check]) for host in (2, 3)]
         for agent in agents:
             agent.await_line(r"\] up")
-        # Both reach the daemon, but not each other any more.
+        # Both nodes reach the daemon, but no longer each other.
         lab.cut_between([2], [3])
         gate.open()
         for process in (launcher, *agents):
             self.assert_code(process, 20)
         for agent in agents:
-            # The job restarted as often as it may.
+            # The job has used all its restarts.
             agent.await_lines(
                 r"rollcall-train: check: retryable: the check could not be "
                 r"completed", 1)

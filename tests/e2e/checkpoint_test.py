@@ -24,7 +24,7 @@ SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32",
 
 
 def gpt2_shapes(config):
-    """The shape of each tensor of Hugging Face's GPT2Model, by its config.json."""
+    """Each tensor's shape in Hugging Face's GPT2Model with this config.json."""
     width = config["n_embd"]
 
     def linear(name, inputs, outputs):
@@ -60,7 +60,7 @@ class Saving(E2E):
         return self.stage.start(self.command(steps, *more, **how))
 
     def told(self, process):
-        """The line that rank 0 printed for each step, by step."""
+        """Returns the JSON that rank 0 printed for each step, by step."""
         told = {}
         for line in process.out():
             if '{"step":' in line:
@@ -82,7 +82,7 @@ class Saving(E2E):
 
 
 class Checkpoints(Saving):
-    # --- The same bits -------------------------------------------------------
+    # --- Results are equal to the bit ----------------------------------------
 
     def test_interrupted_and_resumed_is_the_same_to_the_bit(self):
         flags = ["--local-workers", "2", "--max-restarts", "0"]
@@ -101,10 +101,10 @@ class Checkpoints(Saving):
         self.assertGreater(min(got), 10)
         self.assertEqual(list(got), list(range(min(got), 61)))
         self.assertEqual(got, {n: expect[n] for n in got})
-        # Also before the interruption.
+        # The losses before the interruption are the same, too.
         self.assertEqual(self.losses(first),
                          {n: expect[n] for n in self.losses(first)})
-        # And so are both runs' final states.
+        # The final states of both runs are the same, too.
         for name in ("model.safetensors", "optimizer.safetensors"):
             both = [os.path.join(folder, "step-00000060", name)
                     for folder in (self.folder, self.stage.path("whole"))]
@@ -114,7 +114,7 @@ class Checkpoints(Saving):
         flags = ["--local-workers", "2", "--max-restarts", "0"]
         first = self.launch(flags, self.command(40, "--save-every", "20"))
         self.assert_code(first, 0)
-        # As after an interruption at step 20.
+        # Without this checkpoint, the run is as if interrupted after step 20.
         shutil.rmtree(os.path.join(self.folder, "step-00000040"))
         other = self.stage.path("other")
         shutil.copytree(self.folder, other)
@@ -140,7 +140,7 @@ class Checkpoints(Saving):
             self.assert_code(again, 0)
             self.assertEqual(self.losses(again), {})
             self.assertEqual(self.saved(), ["step-00000020"])
-            # It is not written again either.
+            # The checkpoint is not written a second time.
             after = os.stat(manifest)
             self.assertEqual((after.st_ino, after.st_mtime_ns),
                              (before.st_ino, before.st_mtime_ns))
@@ -221,7 +221,7 @@ class Checkpoints(Saving):
             if name.startswith("exp_avg_sq."):
                 self.assertGreaterEqual(min(values), 0, name)
 
-    # --- Asked to stop ---------------------------------------------------------
+    # --- Stop requests -------------------------------------------------------
 
     def test_six_ranks_save_the_same_step(self):
         launcher = self.launch(
@@ -260,18 +260,18 @@ class Checkpoints(Saving):
         launcher = self.launch(
             ["--local-workers", "2", "--nodes", "2:3", "--max-restarts", "9"],
             self.command(1_000_000, "--save-every", "50"))
-        # The killed rank may be the one that printed this, a step before the
-        # others.
+        # The line may come from the rank that is killed next, and the other
+        # ranks may be one step behind it.
         launcher.await_line(r'"step":61,')
         victim = max(self.ranks(launcher))
         os.kill(victim, signal.SIGKILL)
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
-        # The others' state is saved, whatever periodic save was last.
+        # The others' state is saved, even if no periodic save was due.
         self.assertGreaterEqual(int(self.saved()[-1][5:]), 60)
         again = self.alone(1)
         self.assert_code(again, 0)
-        # At any time there is a whole checkpoint, and no step is done twice.
+        # There was a complete checkpoint at all times, and no step is repeated.
         self.assertNotEqual(self.saved(), [])
         self.assertEqual(self.losses(again), {})
 
@@ -283,7 +283,7 @@ class Checkpoints(Saving):
         self.assertEqual(self.losses(launcher), {})
 
     def test_asked_while_a_rank_attends(self):
-        # The peers would wait for a rank that a signal ended.
+        # If the signal ended this rank now, its peers would wait for it.
         path = self.stage.path("agent")
         with socket.socket(socket.AF_UNIX) as agent:
             agent.bind(path)
@@ -301,7 +301,7 @@ class Checkpoints(Saving):
         self.assertRegex(rank.text(), "could not attend its agent")
 
     def test_asked_in_the_middle_of_a_checkpoint(self):
-        # One save after the other, so that one is running at any time.
+        # The rank saves after each step, so the signal arrives during a save.
         run = self.launch(
             ["--local-workers", "1"],
             self.command(1_000_000, "--save-every", "1", width=256))
@@ -397,11 +397,12 @@ class Checkpoints(Saving):
 class InTorch(WithTorch, Saving):
     """PyTorch resumes from a checkpoint as rollcall-train does.
 
-    Seen: the loss within 1e-7, what a step adds within 5e-6 of its norm.
+    Measured: the losses differ by 1e-7 at most, the updates of one step by 5e-6
+    of their norm.
     """
 
     def test_takes_the_same_step(self):
-        # The samples are one batch, so their order does not matter.
+        # All samples are in one batch, so their order does not matter.
         text = self.stage.path("text")
         with open(TEXT[0], "rb") as file:
             some = file.read(12 * 32 + 1)
@@ -429,8 +430,8 @@ class InTorch(WithTorch, Saving):
 class InTransformers(Saving):
     """Hugging Face's transformers load a checkpoint and compute the same loss.
 
-    In a virtual environment that `scripts/packages.sh torch` makes; without it
-    the test is skipped.
+    Needs the virtual environment that `scripts/packages.sh torch` makes; the
+    test is skipped without it.
     """
     def setUp(self):
         super().setUp()
@@ -458,8 +459,8 @@ class InTransformers(Saving):
              "CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(found.code, 0, found.text())
         found = json.loads(found.out()[-1])
-        # Every tensor is used, and none of theirs is initialized at random.
+        # All our tensors are used, and transformers initializes none at random.
         self.assertEqual(found["missing"], [])
         self.assertEqual(found["unexpected"], [])
-        # The loss of the next step, on the same tokens.
+        # It is the loss of the next step, on the same tokens.
         self.assertLess(abs(found["loss"] / self.losses(run)[21] - 1), 1e-5)

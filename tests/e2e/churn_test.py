@@ -1,6 +1,7 @@
 """Nodes join, leave, die and come back, at random, while rollcall-train runs.
 
-ROLLCALL_CHURN_S is for how long (60), ROLLCALL_TEST_SEED the order of it.
+ROLLCALL_CHURN_S sets the duration (60 s), ROLLCALL_TEST_SEED the order of
+events.
 """
 import glob
 import os
@@ -15,7 +16,7 @@ from training import Training
 
 SEED = int(os.environ.get("ROLLCALL_TEST_SEED", "4"))
 CHURN_S = float(os.environ.get("ROLLCALL_CHURN_S", "60"))
-# A test ends itself after TEST_S; so this long it may run.
+# The harness ends a test after TEST_S, so it is raised for longer runs.
 if CHURN_S > 60:
     harness.TEST_S = int(CHURN_S * 1.5) + 60
 STEP = re.compile(r"\[lab(\d)/\d+\] step (\d+) loss (\d+\.\d+) .* "
@@ -27,8 +28,8 @@ TRAIN = [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
          "32", "--context", "32", "--batch", "12", "--log-every", "10",
          "--log-all-ranks",
          "--lr", "3e-4"]
-# What a process may grow by after the first third: lists of the past, which
-# are bounded, fill up.
+# By how much a process may grow after the first third of the run, because
+# bounded lists of past events still fill up.
 GROWTH_KIB_MAX = 4096
 DEATHS_MAX = 5
 
@@ -46,7 +47,7 @@ class Churn(Training):
         deaths = dict.fromkeys((2, 3, 4), 0)
         while time.monotonic() < begun + CHURN_S:
             self.lives_on(chance.uniform(0, 2))
-            # One that dies too often gets no seat for longer than is waited.
+            # A node that dies too often would wait too long for a seat.
             mortal = {h for h in here if deaths[h] < DEATHS_MAX}
             acts = ["returns"] * len(away) + (
                 ["leaves"] if len(here) > 1 else []) + (
@@ -74,7 +75,8 @@ class Churn(Training):
         for what, kib in late.items():
             self.assertLess(kib, early[what] + GROWTH_KIB_MAX, what)
 
-    # --- What happens to a node ------------------------------------------------
+    # --- Events of a node
+    # ------------------------------------------------------
 
     def returns(self, host):
         self.attend(host)
@@ -99,10 +101,11 @@ class Churn(Training):
                 if node["state"] == "running"},
             f"a world of {sorted(names)} once {what}")
 
-    # --- What has become of it -------------------------------------------------
+    # --- Results
+    # ---------------------------------------------------------------
 
     def memory(self):
-        """Of the daemon and of lab1's agent, which live all the while."""
+        """The memory of the daemon and of lab1's agent, which never restart."""
         found = {}
         for pid in self.lab.processes(1):
             words = harness.command_line(pid)[:2]
@@ -112,9 +115,9 @@ class Churn(Training):
         return found
 
     def told(self):
-        """(step, loss, generation) of all ranks in the order of their saying,
-        and those of lab1's, which lives all the while."""
-        # By time alone: what was read at once stays in its order.
+        """Returns (step, loss, generation) of all ranks in the order of
+        printing, and those of lab1's rank, which runs throughout the test."""
+        # Only by time, so that lines that were read together keep their order.
         lines = sorted(((at, text) for process in self.stage.processes
                         for at, stream, text in process.lines
                         if stream == "out"), key=lambda line: line[0])
@@ -129,7 +132,7 @@ class Churn(Training):
         for (step, _, generation), (then, _, later) in zip(first, first[1:]):
             self.assertGreater(then, step)
             self.assertGreaterEqual(later, generation)
-        # Whoever says it: a later generation goes on where the last one was.
+        # Whichever rank prints it, a later generation continues the steps.
         highest = {}
         for step, _, generation in everybody:
             for older, its in highest.items():
@@ -139,7 +142,7 @@ class Churn(Training):
         self.assertGreater(len(highest), 3)
 
     def assert_loss_falls(self):
-        """From quarter to quarter, in the mean."""
+        """Checks that the mean loss falls from quarter to quarter."""
         _, first = self.told()
         size = len(first) // 4
         means = [sum(loss for _, loss, _ in first[i * size:(i + 1) * size])

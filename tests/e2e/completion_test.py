@@ -1,11 +1,11 @@
-"""`rollcall completion`: what a real bash, zsh and fish offer."""
+"""Tests `rollcall completion` with a real bash, zsh and fish."""
 import os
 import subprocess
 
 import harness
 from harness import E2E
 
-# Completes $2 with the script $1, and prints what is offered.
+# Completes the line $2 with the script $1, and prints the matches.
 BASH = r"""
 source "$1"
 eval "COMP_WORDS=($2)"
@@ -15,8 +15,8 @@ _rollcall
 printf '%s\n' "${COMPREPLY[@]}"
 """
 
-# The same, by an interactive zsh on a terminal of its own: completion works only
-# there. Its matches are those that the completion system adds.
+# Does the same in an interactive zsh on its own terminal, since completion
+# works only there. The matches are those that the completion system adds.
 ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
@@ -66,7 +66,7 @@ class Completion(E2E):
         return path
 
     def offered(self, shell, line):
-        """What `shell` offers for the last word of `line`, sorted."""
+        """Returns what `shell` offers for the last word of `line`, sorted."""
         environment = dict(os.environ, XDG_STATE_HOME=self.folder,
                            HOME=self.folder, TERM="dumb",
                            PATH=harness.BIN + ":" + os.environ["PATH"])
@@ -104,7 +104,7 @@ class Completion(E2E):
                        ["admin", "viewer", "worker"])
         self.check_all("rollcall render k", ["kubernetes"])
         self.check_all("rollcall completion ", ["bash", "fish", "zsh"])
-        # Hidden commands and flags.
+        # Hidden commands and flags are not offered.
         self.check_all("rollcall ag", [])
         self.check_all("rollcall launch --sysr", [])
 
@@ -113,24 +113,24 @@ class Completion(E2E):
             os.makedirs(os.path.join(self.folder, "rollcall", job))
         os.makedirs(os.path.join(self.folder, "logs"))
         self.file("lines", "")
-        # Nor of two jobs.
+        # This is neither one job nor two: a job's name has no line end.
         os.makedirs(os.path.join(self.folder, "rollcall", "one\nother"))
-        # No job has such a name, and bash would run it.
+        # A job cannot have this name, and bash would execute the command in it.
         os.makedirs(os.path.join(self.folder, "rollcall", "$(touch ran)"))
         self.check_all("rollcall status --job ", ["first", "second"])
         self.assertFalse(os.path.exists(os.path.join(self.folder, "ran")))
-        # The folder of another user.
+        # A folder of another user is ignored.
         os.chown(os.path.join(self.folder, "rollcall"), 65534, 65534)
         self.check_all("rollcall status --job ", [])
         self.check_all("rollcall launch --spec li", ["lines"])
-        # zsh and fish end a folder with a slash as they insert it.
+        # zsh and fish add a slash to a folder when they insert it.
         for shell in ("bash", "zsh", "fish"):
             with self.subTest(shell=shell):
                 self.assertEqual(
                     [w.rstrip("/") for w in
                      self.offered(shell, "rollcall launch --log-dir l")],
                     ["logs"])
-        # What follows `--` is another command's line.
+        # After `--`, another command's line is completed.
         self.check_all("rollcall launch --nodes 2 -- rollcalld",
                        ["rollcalld"])
         self.check_all("rollcall launch -- rollcall li", ["lines"],

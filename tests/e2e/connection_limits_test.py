@@ -1,5 +1,5 @@
-"""Limits on connections: by network before a client authenticates, by file
-descriptors after it."""
+"""Tests limits on connections: by network before a client authenticates, and by
+file descriptors after that."""
 import sys
 import time
 
@@ -13,8 +13,8 @@ from wire import Stranger, hello
 class Networks(Guarded):
     """Connections that have not authenticated are counted by network."""
 
-    # PORT COUNT FIFO: opens connections from so many addresses of a /64, each
-    # with the first record of a TLS handshake and no more.
+    # Arguments: PORT COUNT FIFO. Opens connections from COUNT addresses of one
+    # /64; on each, sends the first record of a TLS handshake and nothing more.
     ATTACK = """
 import socket, sys
 port, count = int(sys.argv[1]), int(sys.argv[2])
@@ -30,8 +30,8 @@ for i in range(count):
 print("all sent", flush=True)
 open(sys.argv[3]).read()
 """
-    # PORT FIFO: starts a TLS handshake from an IPv4 address, waits for the FIFO
-    # and prints whether the connection is still open.
+    # Arguments: PORT FIFO. Starts a TLS handshake from an IPv4 address, waits
+    # for the FIFO and prints whether the connection is still open.
     AGENT = """
 import select, socket, sys
 s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -48,7 +48,7 @@ print("ended" if ready else "stands", flush=True)
                                      "fd88::/64", "dev", "lo"]).code, 0)
         gate, look = Gate(self.stage), Gate(self.stage)
         command = ["cat", gate.path]
-        # 1,024 descriptors: room for 64 that have not authenticated.
+        # With 1,024 descriptors, 64 unauthenticated connections are allowed.
         launcher = lab.start(1, [
             "prlimit", "--nofile=1024:1024", harness.ROLLCALL, "launch",
             "--job", "nets", "--nodes", "2", "--listen", "[::]:0", "--",
@@ -61,12 +61,12 @@ print("ended" if ready else "stands", flush=True)
         begun = lab.start(1, [sys.executable, "-c", self.AGENT,
                               str(join.port()), look.path])
         begun.await_line("begun")
-        # An agent is admitted while all of them are open.
+        # An agent is admitted while all these connections are open.
         join.endpoints = [f"127.0.0.1:{join.port()}"]
         worker = lab.start(1, [harness.ROLLCALL, "join", join.text(), "--name",
                                "four", "--", *command])
         worker.await_line("generation 1")
-        # One in the middle of its handshake keeps its connection.
+        # A client in the middle of its handshake keeps its connection.
         look.open()
         begun.await_line("ended|stands")
         self.assertEqual(begun.out()[-1], "stands")
@@ -81,7 +81,7 @@ class Descriptors(E2E):
     def test_a_worker_that_attends_under_many_names(self):
         gate = Gate(self.stage)
         command = ["sh", "-c", f"echo up; cat {gate.path}"]
-        # 256 descriptors: room for 160 agents' connections.
+        # With 256 descriptors, 160 connections of agents are allowed.
         launcher = self.stage.start([
             "prlimit", "--nofile=256:256", harness.ROLLCALL, "launch",
             "--no-hosts", "--job", "few", "--nodes", "2", "--grow", "never",
@@ -95,7 +95,7 @@ class Descriptors(E2E):
         turned_away = 0
         alive_at = time.monotonic()
         for number in range(300):
-            # No lease ends, also on a slow machine.
+            # The heartbeats keep the leases alive, also on a slow machine.
             if time.monotonic() - alive_at > 1:
                 alive_at = time.monotonic()
                 for fake in fakes:
@@ -111,7 +111,7 @@ class Descriptors(E2E):
                 fakes.append(fake)
         self.assertGreater(len(fakes), 50)
         self.assertGreater(turned_away, 100)
-        # Calls of an admin are answered, and write to the journal.
+        # An admin's calls are answered, and the journal can be written.
         for words in (["status"], ["token", "create"], ["evict", "fake0"]):
             asked = self.stage.run([harness.ROLLCALL, *words, "--job", "few"])
             self.assertEqual(asked.code, 0, asked.text())

@@ -1,8 +1,8 @@
-"""A launcher in a container that is killed as a whole and started again.
+"""Tests a launcher in a container that is killed as a whole and started again.
 
-The container is a pid namespace whose process 1 is the launcher, as where it
-is the entry point, or a shell. Each container has a runtime folder of its own;
-the state folder is on a volume.
+The container is a pid namespace. Its process 1 is the launcher, as if that is
+the entry point, or a shell. Each container has its own runtime folder; the
+state folder is on a volume.
 """
 import json
 import os
@@ -34,7 +34,7 @@ class Containers(E2E):
                 "echo up g$ROLLCALL_GENERATION; cat " + self.gate.path]
 
     def container(self, words, more=()):
-        """The process that holds it; `words` are its process 1."""
+        """Starts a container; `words` are its process 1. Returns its holder."""
         self.containers += 1
         run = self.stage.path(f"run{self.containers}")
         os.mkdir(run, 0o700)
@@ -42,18 +42,18 @@ class Containers(E2E):
                                 {"XDG_RUNTIME_DIR": run})
 
     def inside(self, container):
-        """Its processes, but for process 1."""
+        """Returns the container's processes, except process 1."""
         return {p: harness.command_line(p) for p in harness.descendants(
             container.pid)}
 
     def process(self, container, command):
-        """`rollcall COMMAND` in it."""
+        """Returns the pid of `rollcall COMMAND` in the container."""
         (pid,) = [p for p, words in self.inside(container).items()
                   if words[1:2] == [command]]
         return pid
 
     def kill(self, container):
-        """By its process 1, as a container's kill does."""
+        """Kills the container's process 1, as a container runtime does."""
         pids = list(self.inside(container))
         (first,) = [p for p in pids
                     if self.parent(p) == container.pid]
@@ -83,21 +83,21 @@ class Restart(Containers):
         first.await_line("up g1")
         self.kill(first)
         second = self.container(self.launch_words())
-        # All of it has ended: nothing of it may train on.
+        # The whole container has ended, so nothing of it can still train.
         second.await_line("up g2")
         self.assertIsNone(second.find("may still train"))
         self.assertIsNotNone(second.find("goes on: its daemon is started"))
         self.ends(second)
 
     def test_one_that_is_killed_before_its_daemon_listens(self):
-        """What it knew of the first one, the third one must know too."""
+        """The third launcher still knows which agents of the first are gone."""
         first = self.container(self.launch_words())
         first.await_line("up g1")
         self.kill(first)
         path = os.path.join(self.state_dir, "launch.json")
         with open(path, encoding="utf-8") as f:
             record = json.load(f)
-        # The second one's record, as it is written before its daemon begins.
+        # The record of the second launcher, as it is before its daemon starts.
         record.update(agents=[], process_one=False,
                       gone=[a["name"] for a in record["agents"]])
         with open(path, "w", encoding="utf-8") as f:
@@ -107,8 +107,8 @@ class Restart(Containers):
         self.ends(third)
 
     def test_the_launcher_alone_is_killed(self):
-        """A shell is process 1, and starts another launcher beside the agent
-        and the rank of the first one."""
+        """Process 1 is a shell, which starts a second launcher while the agent
+        and the rank of the first one run."""
         line = self.launch_line()
         both = self.container(["sh", "-c", f"{line}; {line}"])
         both.await_line("up g1")
@@ -123,23 +123,23 @@ class Restart(Containers):
         self.assertIsNone(both.find("up g2"))
 
     def test_another_container_gives_up_nothing(self):
-        """The launcher was not process 1 and was killed with its daemon; its
-        agent and its rank live in the first container."""
+        """The launcher was not process 1 and was killed together with its
+        daemon. Its agent and its rank still run in the first container."""
         first = self.container(
             ["sh", "-c", f"{self.launch_line()}; cat {self.gate.path}"])
         first.await_line("up g1")
         agent = self.process(first, "agent")
         launcher, daemon = (self.process(first, command)
                             for command in ("launch", "daemon"))
-        # The launcher would start the daemon again.
+        # The launcher is stopped first, since it would start the daemon again.
         os.kill(launcher, signal.SIGSTOP)
         os.kill(daemon, signal.SIGKILL)
         os.kill(launcher, signal.SIGKILL)
         self.stage.await_gone([launcher], "the launcher")
-        # Not even where the agents of a container in between have ended: they
-        # had the same names.
+        # The second container must wait, too, although the agents of the first
+        # later one have ended, which had the same names.
         for _ in range(2):
-            # Where the first one's agent cannot reach the new daemon.
+            # In another network, the first agent cannot reach the new daemon.
             later = self.container(
                 ["sh", "-c", f"ip link set lo up; exec {self.launch_line()}"],
                 ["--net"])

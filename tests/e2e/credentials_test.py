@@ -1,4 +1,4 @@
-"""What a node's credential is good for, and a worker's token beside it."""
+"""Tests what a node's credential permits, and what a worker's token permits."""
 import json
 import os
 import signal
@@ -10,10 +10,10 @@ from wire import hello
 
 
 class Shown(Guarded):
-    """Hellos by hand, with a token or with the credential of a Welcome."""
+    """Sends Hellos with a token, or with the credential from a Welcome."""
 
     def attend(self, node, incarnation, text=None):
-        """Attends as a spare, by the token: (stream, credential, run)."""
+        """Attends as a spare by token; returns (stream, credential, run)."""
         stream = self.dial(text).open().say(hello(
             wire.Join(text or self.text), node, incarnation=incarnation))
         welcome = stream.welcome()
@@ -29,14 +29,14 @@ class Shown(Guarded):
 
 
 class Credentials(Shown):
-    """A credential is good for one node's incarnation and no other."""
+    """A credential is valid only for one incarnation of one node."""
 
     def test_of_another_node_or_life(self):
         self.begin()
         stream, credential, run = self.attend("spare", 7)
         before = nodes_by_name(self.status(self.text))
         stream.close()
-        # Its own: the control.
+        # Control: the node's own credential is accepted.
         self.assertEqual(self.show(credential, "spare", 7, run), wire.OK)
         for words, (node, incarnation, in_run) in {
                 "another node": ("other", 7, run),
@@ -54,7 +54,7 @@ class Credentials(Shown):
         self.assertEqual(self.show(changed, "spare", 7, run),
                          wire.UNAUTHENTICATED)
         lines = self.denied("credential")
-        # Of one address in a row, five are logged.
+        # Only five refusals in a row from one address are logged.
         self.assertEqual(len(lines), 5, lines)
         self.assertEqual(self.refused("credential"), 6)
         self.assertEqual(self.show(credential, "spare", 7, run), wire.OK)
@@ -63,7 +63,7 @@ class Credentials(Shown):
     def test_of_a_replaced_incarnation(self):
         self.begin()
         stream, old, run = self.attend("spare", 7)
-        # While that agent lives, no other one is admitted with its name.
+        # While that agent's stream is open, its name is refused to others.
         self.assertEqual(self.dial().open().say(hello(
             wire.Join(self.text), "spare", incarnation=8)).end(),
             wire.ALREADY_EXISTS)
@@ -75,7 +75,7 @@ class Credentials(Shown):
         _, new, _ = self.attend("spare", 8)
         self.assertEqual(self.show(old, "spare", 7, run), wire.ABORTED)
         self.assert_counted_once("replaced", "node=spare")
-        # Nor by naming it as its previous incarnation.
+        # The old credential is also refused with 7 as previous_incarnation.
         self.assertNotEqual(self.show(old, "spare", 9, run,
                                       previous_incarnation=7), wire.OK)
         self.assertEqual(self.show(new, "spare", 8, run), wire.OK)
@@ -85,7 +85,7 @@ class Credentials(Shown):
         self.begin()
         _, credential, run = self.attend("spare", 7)
         self.ends()
-        # The same name, the same folder and keys, another run.
+        # The job has the same name, folder and keys, but it is another run.
         self.begin()
         self.assertNotEqual(self.status(self.text)["run"], run)
         self.assertEqual(self.show(credential, "spare", 7, run), wire.ABORTED)
@@ -97,7 +97,7 @@ class Credentials(Shown):
 
 
 class Epochs(Shown):
-    """A credential ends when its node is evicted or has left for good."""
+    """A credential ends when its node is evicted or has left permanently."""
 
     def revoke(self, *words):
         asked = self.rollcall("token", "revoke", *words, "--job", self.job)
@@ -146,12 +146,12 @@ class Epochs(Shown):
         self.assertEqual(asked.code, 0, asked.text())
         self.assertEqual(json.loads(asked.out()[0]), {
             "job": self.job, "node": "spare", "evicted": True})
-        # At once, its stream open or not.
+        # The credential ends at once, whether the node's stream is open or not.
         self.assertEqual(stream.end(), wire.PERMISSION_DENIED)
         self.assert_dead(credential, "spare", 7, run)
         self.restart_daemon()
         self.assert_dead(credential, "spare", 7, run)
-        # A token brings it back, and its next credential is good.
+        # With a token the node attends again, and its new credential is valid.
         _, again, _ = self.attend("spare", 8)
         self.assertEqual(self.show(again, "spare", 8, run), wire.OK)
         asked = self.rollcall("evict", "nobody", "--job", self.job)
@@ -199,14 +199,14 @@ class Epochs(Shown):
         self.assert_dead(second, "two", 2, run)
         self.assertEqual(self.show(third, "three", 3, run), wire.OK)
         three.close()
-        # The restarted daemon knows which node came by which token.
+        # The restarted daemon still knows which node attended with which token.
         asked = self.revoke(other["id"], "--cascade", "--json")
         self.assertEqual(json.loads(asked.out()[0])["evicted"], ["three"])
         self.goes_on()
 
 
 class OneWorkersToken(Shown):
-    """A worker's token admits new nodes, and cannot end a job with success."""
+    """A worker's token admits new nodes, but cannot end a job with success."""
 
     def gather(self, *flags):
         self.launcher = self.launch(
@@ -218,8 +218,8 @@ class OneWorkersToken(Shown):
                           "the launcher's own node")
 
     def claim(self, run, proof=b"", **more):
-        """The streams of three nodes that claim to be a world whose ranks have
-        exited 0."""
+        """Opens the streams of three nodes that claim to be in a world whose
+        ranks have exited 0."""
         nodes = ["x1", "x2", "x3"]
         made, world_commit = wire.world(self.join_words, run, nodes)
         resume_state = (wire.field(2, 1) + wire.field(3, made)
@@ -258,21 +258,21 @@ class OneWorkersToken(Shown):
         stream, credential, run = self.attend("spare", 7)
         callers = [self.dial().open() for _ in range(20)]
         stream.close()
-        # Until the daemon sees that, the name belongs to a living agent.
+        # Until the daemon notices that, the name belongs to a live agent.
         for caller in callers:
             code = caller.say(hello(wire.Join(self.text), "spare",
                                     incarnation=8)).end()
             if code != wire.ALREADY_EXISTS:
                 break
         self.assertEqual(code, wire.UNAVAILABLE)
-        # Its own agent is admitted again.
+        # The node's own agent is admitted again.
         self.assertEqual(self.show(credential, "spare", 7, run), wire.OK)
         self.goes_on()
 
     def test_it_is_no_member_of_a_world_that_a_restarted_daemon_awaits(self):
         self.begin()
         state = self.status(self.text)
-        # Stopped, so that it is not back when the daemon is.
+        # The worker is stopped, so that it does not attend again too early.
         self.worker.signal(signal.SIGSTOP)
         os.kill(self.daemon_pid(), signal.SIGKILL)
         self.launcher.await_line("started again")
@@ -286,9 +286,9 @@ class OneWorkersToken(Shown):
                 wire.Join(self.text), "w1", run=state["run"],
                 generation_seen=1, incarnation=incarnation,
                 resume_state=resume_state))
-        # That incarnation has a credential, and must show it.
+        # That incarnation has a credential and must send it.
         self.assertEqual(claims(member).end(), wire.UNAUTHENTICATED)
-        # Another one must wait until the member is lost.
+        # Another incarnation must wait until the member is lost.
         self.assertEqual(claims(member + 1).end(), wire.UNAVAILABLE)
         self.worker.signal(signal.SIGCONT)
         self.worker.await_line("attending again")

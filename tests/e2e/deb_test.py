@@ -1,4 +1,4 @@
-"""The Debian packages that scripts/deb.sh makes, and what systemd is told."""
+"""The Debian packages that scripts/deb.sh makes, and messages to systemd."""
 import glob
 import os
 import signal
@@ -45,13 +45,13 @@ class Packages(E2E):
             self.assertIn(word, text)
 
     def check_control(self, deb):
-        """It installs where there is only libc, and starts nothing by itself."""
+        """The package needs only libc, and starts nothing by itself."""
         depends = subprocess.run(["dpkg-deb", "-f", deb, "Depends"], check=True,
                                  text=True, capture_output=True).stdout
         self.assertRegex(depends, r"^libc6 \(>= [0-9.]+\)$")
         control = self.stage.path("control")
         subprocess.run(["dpkg-deb", "-e", deb, control], check=True)
-        # As where systemd does not run.
+        # An empty /run makes it look as if systemd does not run.
         for script, argument in (("postinst", "configure"), ("prerm", "remove"),
                                  ("prerm", "upgrade")):
             ended = self.stage.run(["unshare", "-m", "sh", "-c",
@@ -61,7 +61,7 @@ class Packages(E2E):
 
 
 class ServiceManager(E2E):
-    """What a unit with Type=notify and WatchdogSec= is for."""
+    """The messages that a unit with Type=notify and WatchdogSec= needs."""
 
     def told(self, address, env):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -83,7 +83,7 @@ class ServiceManager(E2E):
                 beats = 0
                 first = listener.recv(4096)
                 while not first.startswith(b"READY=1\nSTATUS=listening on port "):
-                    # The loop may run before the port is told.
+                    # The first beat may come before the port is reported.
                     self.assertEqual(first, b"WATCHDOG=1")
                     first = listener.recv(4096)
                 while beats < 2:
@@ -97,7 +97,7 @@ class ServiceManager(E2E):
                 self.assertEqual(daemon.wait(), 0)
 
     def test_without_a_watchdog_it_sends_no_beats(self):
-        # A watchdog of another process is none of ours.
+        # WATCHDOG_PID names another process, so the daemon must send no beats.
         listener, daemon = self.told(
             self.stage.path("notify"),
             {"WATCHDOG_USEC": "15000000", "WATCHDOG_PID": "1"})

@@ -1,5 +1,5 @@
-"""`rollcall doctor` on limits, folders, links and a clock that are made bad for
-real."""
+"""Tests `rollcall doctor` with limits, folders, links and a clock that are
+really bad."""
 import json
 import os
 import resource
@@ -17,7 +17,7 @@ SEVERITIES = ["not applicable", "ok", "unknown", "warning", "retryable",
 
 
 def without_lock_capability(argv):
-    """The same as a process that RLIMIT_MEMLOCK binds."""
+    """Returns the command without the capability that lifts RLIMIT_MEMLOCK."""
     if os.geteuid() != 0:
         return argv
     return ["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
@@ -25,7 +25,7 @@ def without_lock_capability(argv):
 
 
 def limited(limits, *flags):
-    """A doctor in a shell that has set these limits for itself."""
+    """Returns a doctor's command in a shell that first sets these limits."""
     script = "".join(f"ulimit {limit} && " for limit in limits)
     return without_lock_capability(
         ["sh", "-c", f'{script}exec "$@"', "sh", *DOCTOR, *flags])
@@ -33,7 +33,8 @@ def limited(limits, *flags):
 
 class Doctor(E2E):
     def findings(self, ended):
-        """Check -> its findings, of a `doctor --json` whose parts agree."""
+        """Maps each check to its findings in `doctor --json`, and checks that
+        its parts agree."""
         self.assertEqual(len(ended.out()), 1, ended.text())
         told = json.loads(ended.out()[0])
         by_check, worst = {}, "ok"
@@ -69,7 +70,7 @@ class Doctor(E2E):
         self.assertEqual(finding["severity"], "warning", finding)
         self.assertEqual(finding["found"], "128")
         self.assertGreaterEqual(low.code, 10)
-        # As far as this machine lets it be raised.
+        # Limits above this machine's hard limit are left out.
         for limit in (65534, 65535):
             if hard not in (-1, resource.RLIM_INFINITY) and hard < limit:
                 continue
@@ -131,7 +132,7 @@ class Doctor(E2E):
         dead, well = self.stage.path("dead"), self.stage.path("well")
         for folder in (dead, well):
             os.mkdir(folder)
-        # It ends by itself: the harness would wait for minutes.
+        # `timeout` ends a doctor that hangs; the test's deadline is minutes.
         ended = self.stage.run(
             ["timeout", "-s", "KILL", "60", *DOCTOR, "--json", "--folder", dead,
              "--folder", well],
@@ -143,7 +144,7 @@ class Doctor(E2E):
         self.assertEqual(by_folder[well]["severity"], "ok")
         space = {f["subject"]: f for f in found["free-space"]}
         self.assertIn("no answer within", space[dead]["found"])
-        # Of the one after it nothing is known, and it is not left out.
+        # The next folder was not checked; its finding is still listed.
         self.assertEqual({f["severity"] for f in space.values()}, {"unknown"})
         self.assertEqual(set(space), {dead, well})
 
@@ -163,7 +164,7 @@ class Doctor(E2E):
         for path in ("/mnt/logs", "/mnt/data", "/mnt/ckpt", "/mnt/tmp"):
             self.assertTrue(ended.find(full.format(path), "err"),
                             ended.text())
-        # The others are well, or were not named and are not full.
+        # Other folders have enough space, or were not named and are not full.
         self.assertEqual(len([line for line in ended.err()
                               if "WARNING" in line]), 4, ended.text())
 
@@ -185,7 +186,8 @@ class Doctor(E2E):
         self.assertIn("chrony", finding["mend"])
         self.assertGreaterEqual(ended.code, 10)
 
-        # What names no job here is no finding, and what answers no more is.
+        # An unknown job and a damaged join string are errors; only a daemon
+        # that no longer answers gives a finding.
         ended = self.stage.run([*DOCTOR, "--job", "clockz"])
         self.assertEqual(ended.code, 69, ended.text())
         ended = self.stage.run([*DOCTOR, text + "x"])
@@ -222,7 +224,7 @@ class Doctor(E2E):
         self.assertEqual(mounted.code, 0, mounted.text())
         enough = lab.run(1, [*DOCTOR, "--json"])
         self.assertEqual(self.the_only(enough, "shm")["severity"], "ok")
-        # Nothing else has changed.
+        # All other checks have the same result.
         for ended in (after, enough):
             self.assertEqual(
                 {c: [f["severity"] for f in found]
@@ -276,6 +278,6 @@ class Doctor(E2E):
         swap = self.the_only(ended, "swap")
         self.assertEqual(swap["severity"], "unknown", swap)
         self.assertIn("/proc/meminfo: No such file", swap["found"])
-        # Each of the facts is shown by its check.
+        # Each failed fact is reported by its own check.
         self.assertEqual([f["severity"] for f in
                           self.findings(ended)["facts"]], ["ok"])

@@ -1,4 +1,5 @@
-"""rollcall-train over changes of world: its ranks live on, and lose no step."""
+"""rollcall-train when its world changes: ranks keep running, no step is
+lost."""
 import glob
 import json
 import os
@@ -14,16 +15,17 @@ STEP = re.compile(r"\[([^/\]]+)/(\d+)\] step (\d+) loss (\d+\.\d+) .* "
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
-# Small: the steps are quick, and it is the changes that are tried.
+# The model is small so that steps are quick.
 SMALL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
-# Also where there is a GPU; gpu_test.py is about those.
+# Uses the CPU also on a machine with a GPU; gpu_test.py tests GPUs.
 MODEL = [*SMALL, "--device", "cpu"]
 
 
 class Elastic(E2E):
     def gather(self, flags, names, nproc=1, steps=1_000_000):
-        """A launcher and joined workers, by name, that train."""
+        """Starts a launcher and workers with these names that train; they are
+        in self.agents."""
         self.command = [TRAIN, "--data", *TEXT, "--steps", str(steps), *MODEL]
         self.nproc = ["--nproc-per-node", str(nproc)]
         launcher = self.launch([*flags, *self.nproc, "--name", "w0"],
@@ -42,12 +44,13 @@ class Elastic(E2E):
         return self.agents[name]
 
     def ranks(self, agent):
-        """The pids of the agent's ranks."""
+        """Returns the pids of the agent's ranks."""
         return {p for p in descendants(agent.pid)
                 if command_line(p)[:1] == [TRAIN]}
 
     def steps(self, agent):
-        """What each rank process of the agent said, in order."""
+        """Returns (step, world size, generation) of each line of the agent's
+        ranks, in order."""
         return [tuple(int(x) for x in m.group(3, 5, 6))
                 for line in agent.out() for m in [STEP.search(line)] if m]
 
@@ -62,7 +65,8 @@ class Elastic(E2E):
             count * nproc)
 
     def assert_steps_only_grow(self, agent, lag=0):
-        """Of one rank: never back, but to repeat the step in flight."""
+        """One rank's steps grow by 2 at most; `lag`: how many may be
+        repeated."""
         steps = [step for step, _, _ in self.steps(agent)]
         for before, after in zip(steps, steps[1:]):
             self.assertGreaterEqual(after, before + 1 - lag)
@@ -74,7 +78,7 @@ class Elastic(E2E):
             self.stage.fail(f"ranks {before} are {now} now")
 
     def end(self, launcher):
-        """The job is over for this test."""
+        """Ends the job."""
         launcher.signal(signal.SIGINT)
         launcher.signal(signal.SIGINT)
         for agent in self.agents.values():
@@ -92,7 +96,7 @@ class Elastic(E2E):
         self.assert_lived_on(left, before)
         for agent in left:
             self.assert_steps_only_grow(agent)
-            # It knows what it knew.
+            # The loss shows that the rank kept its state.
             self.assertLess(self.losses(agent, 2)[0],
                             self.losses(agent, 1)[0] - 0.5)
         self.end(launcher)
@@ -111,7 +115,7 @@ class Elastic(E2E):
         now = self.ranks(worker)
         self.assertEqual(len(now), 2)
         self.assertEqual(now & its, its - {victim}, "its sibling lives on")
-        # The newcomer begins where the others are.
+        # The new rank starts at the step of the others.
         last = max(s for s, _, g in self.steps(launcher) if g == 1)
         first = min(s for agent in (launcher, worker)
                     for s, _, g in self.steps(agent) if g == 2)
@@ -119,7 +123,8 @@ class Elastic(E2E):
         self.end(launcher)
 
     def test_a_silent_rank_is_killed_alone(self):
-        # One is stopped as a debugger would; what ends the world is another.
+        # One rank is stopped, as by a debugger. The world ends because another
+        # rank is killed.
         launcher = self.gather(["--nodes", "2", "--max-restarts", "1"],
                                ["w1"], nproc=2)
         worker = self.agents["w1"]
@@ -142,7 +147,8 @@ class Elastic(E2E):
             self.await_world(agent, 3, 2)
         self.assert_lived_on(old, before)
         for agent in old:
-            # At a boundary nobody is ahead.
+            # At a boundary no rank is ahead of the others, so no step is
+            # repeated or skipped.
             steps = [s for s, _, _ in self.steps(agent)]
             self.assertEqual(steps, list(range(1, len(steps) + 1)))
         self.assertGreater(self.steps(newcomer)[0][0], 20)
@@ -159,7 +165,7 @@ class Elastic(E2E):
         self.command[self.command.index("--data") + 1] = other
         newcomer = self.add("w2")
         newcomer.await_line("the files of --data differ")
-        # Until it has failed often enough to get no seat.
+        # The node fails until it has failed often enough to get no seat.
         for agent in old:
             agent.await_line(r"\] step \d+ .* world 2 generation ([2-9]|\d\d)$")
             self.assertEqual({n for _, n, _ in self.steps(agent)}, {2})
@@ -176,7 +182,7 @@ class Elastic(E2E):
         self.end(launcher)
 
     def leaves(self, ask):
-        """`ask` makes w2 go; the others train on, and lose nothing."""
+        """`ask` makes w2 leave; the other nodes train on and lose no step."""
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
                                ["w1", "w2"])
         left = [launcher, self.agents["w1"]]
@@ -212,7 +218,8 @@ class Elastic(E2E):
         self.assertEqual(len(set(last.values())), 1, last)
 
     def test_linked_ranks_have_both_of_their_graces(self):
-        # To come to a boundary, and then to end: this one needs all of both.
+        # There is one grace period to reach a boundary and one to end. This
+        # rank uses up both.
         self.command = ["sh", "-c", "trap '' TERM; \"$@\"; exec sleep 1000",
                         "sh", TRAIN, "--data", *TEXT, "--steps", "1000000",
                         *MODEL]
@@ -222,12 +229,13 @@ class Elastic(E2E):
         os.kill(rank, signal.SIGSTOP)
         launcher.signal(signal.SIGTERM)
         self.assert_code(launcher, 75, 60)
-        # The agent was left to end by itself: so did its folder.
+        # The agent was not killed, so it removed its folder.
         self.assertEqual(os.listdir(self.stage.path("run")), [])
 
     def test_all_end_with_one_loss(self):
-        # From three to two and to the end: every batch was taken once, and by
-        # the weights that the one before left, to the bit.
+        # The world shrinks from three ranks to two and trains to the end. Each
+        # batch is used once, with exactly the weights that the previous batch
+        # left.
         steps = 400
         command = [TRAIN, "--data", *TEXT, "--steps", str(steps), *MODEL,
                    "--log-json"]
@@ -246,11 +254,11 @@ class Elastic(E2E):
         first = min(changed)
         self.assertEqual(list(changed), list(range(first, steps + 1)))
 
-        # The same by a checkpoint: three take the steps before, two go on.
+        # The same by a checkpoint: three ranks do the first steps, two go on.
         self.assertEqual(self.losses_by_checkpoint(command, 3, 2, first),
                          changed)
 
-        # One alone sums in another order: near, and no more.
+        # A single rank adds in another order, so its losses are only close.
         alone = self.stage.run(command)
         self.assertEqual(alone.code, 0)
         straight = self.exact_losses(alone, 0)
@@ -258,8 +266,8 @@ class Elastic(E2E):
             self.assertAlmostEqual(loss / straight[step], 1, delta=5e-3)
 
     def losses_by_checkpoint(self, command, before, after, first):
-        """Of `after` ranks from step `first` on, which `before` ranks took the
-        steps up to."""
+        """Returns the losses of `after` ranks from step `first` on, after
+        `before` ranks have done the earlier steps and saved a checkpoint."""
         kept = self.stage.path("kept")
         command = [*command, "--checkpoints", kept, "--save-every",
                    str(first - 1), "--keep-last", "1000"]
@@ -273,7 +281,7 @@ class Elastic(E2E):
         return self.exact_losses(left, 1, r"w0/0")
 
     def test_a_full_world_that_shrinks_trains_on_in_micro_batches(self):
-        # Two samples a rank in a world of four, and four in a world of two.
+        # Each rank has two samples in a world of four, four in a world of two.
         steps = 60
 
         def train(steps, batch, *flags):
@@ -292,7 +300,7 @@ class Elastic(E2E):
         limit = ["--memory-max", str(int(state + 1.2 * activations))]
         full = train(steps, 8, *limit)
 
-        # All four at once do not fit.
+        # Four samples at once do not fit into the limit.
         refused = self.stage.run(train(1, 4, *limit, "--micro-batch", "4"))
         self.assertNotEqual(refused.code, 0)
         refused.await_line("RESOURCE_EXHAUSTED")
@@ -319,7 +327,7 @@ class Elastic(E2E):
             self.losses_by_checkpoint(train(steps, 8), 4, 2, first), changed)
 
     def exact_losses(self, agent, generation, rank=r""):
-        """Of one generation, by step, all digits."""
+        """Returns the losses of one generation by step, with all digits."""
         found = {}
         for line in agent.out():
             if '{"step":' in line and re.search(rank, line):

@@ -9,7 +9,7 @@ ETCD = "/usr/bin/etcd"
 
 
 def free_ports(count):
-    """Ports that are free now; another process may take one first."""
+    """Returns ports that are free now; other processes may take them."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -26,7 +26,7 @@ def need_etcd():
 
 
 class Etcd:
-    """Members, each with a log of its own that tells which one leads."""
+    """An etcd whose members have their own logs, which show who leads."""
 
     def __init__(self, stage, names=("one", "two", "three"), scheme="http",
                  flags=()):
@@ -65,7 +65,7 @@ class Etcd:
         return False
 
     def leader(self):
-        """The member that leads, by its own log."""
+        """Returns the member that leads, by the members' logs."""
         def terms(member):
             found = [re.search(r"became leader at term (\d+)", line)
                      for line in member.err()]

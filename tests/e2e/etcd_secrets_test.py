@@ -1,4 +1,4 @@
-"""Daemons whose tokens lie in etcd, sealed."""
+"""Tests daemons that store their tokens encrypted in etcd."""
 import base64
 import json
 import os
@@ -14,7 +14,7 @@ from harness import E2E, Gate, ROLLCALL
 
 
 def coded(text):
-    """Text, as etcd's gateway expects bytes in JSON."""
+    """Encodes text for a bytes field in the JSON of etcd's gateway."""
     return base64.b64encode(text.encode()).decode()
 
 
@@ -50,7 +50,7 @@ class Closed(E2E):
         self.password = self.stage.secret_file("password", self.PASSWORD)
 
     def post(self, call, **what):
-        """A call of etcd by its JSON gateway."""
+        """Calls etcd through its JSON gateway."""
         context = ssl.create_default_context(cafile=self.pki.cert)
         context.load_cert_chain(*self.by_gateway)
         request = urllib.request.Request(
@@ -63,7 +63,7 @@ class Closed(E2E):
             return self.fail(f"{call}: {error.read()}")
 
     def values(self):
-        """All keys below the prefix with their values."""
+        """Returns all keys below the prefix and their values."""
         found = self.post("kv/range", key=coded("/rollcall/"),
                           range_end=coded("/rollcall0"))
         return {base64.b64decode(kv["key"]).decode():
@@ -93,7 +93,7 @@ class Closed(E2E):
                           ["--job", "j", "--nodes", "1"],
                           ["sh", "-c", f"echo up; cat {gate.path}"])
         agent.await_line(r"\] up")
-        # No value there can be read but one.
+        # All values except one are encrypted.
         values = self.values()
         self.assertLess({"/rollcall/t/jobs/j", "/rollcall/t/worker.token",
                          "/rollcall/t/admin.token", "/rollcall/t/leader",
@@ -129,7 +129,7 @@ class Closed(E2E):
             self.assertIn("etcdctl del", line)
             daemon.signal(signal.SIGKILL)
             daemon.wait()
-        # A token that no daemon has written is refused.
+        # A token that was not written by a daemon is refused.
         self.post("kv/put", key=coded("/rollcall/t/worker.token"),
                   value=coded("mine01." + 32 * "0"))
         daemon = self.daemon("last")
@@ -168,7 +168,7 @@ class Closed(E2E):
         def ids():
             return {wire.Join(self.kept_join(d.folder)).token_id
                     for d in (first, second)}
-        # Each daemon logs the new token once its file is written.
+        # A daemon logs the new token after it has written the token's file.
         self.stage.pump(lambda: len(ids()) == 1, "one token for both daemons")
         first.await_line("event=token_replaced role=worker")
         self.stage.pump(lambda: len(ids()) == 1 and before not in ids(),
@@ -176,7 +176,7 @@ class Closed(E2E):
 
 
 class WithoutASecret(E2E):
-    """Daemons that have nothing in common but their etcd."""
+    """Daemons that share only their etcd and its key file."""
 
     def setUp(self):
         super().setUp()
@@ -203,7 +203,7 @@ class WithoutASecret(E2E):
         daemons = [self.daemon("first"), self.daemon("second")]
         for daemon in daemons:
             self.assertEqual(os.stat(daemon.folder).st_mode & 0o777, 0o700)
-        # They share the tokens; each names its own endpoint.
+        # The daemons have the same tokens, but each writes its own endpoint.
         for role in ("worker", "admin"):
             one, other = (self.kept(daemon, role) for daemon in daemons)
             self.assertEqual(one.secret, other.secret)
@@ -212,7 +212,7 @@ class WithoutASecret(E2E):
                 self.assertEqual(join.endpoints, [f"127.0.0.1:{daemon.port}"])
         self.assertNotEqual(self.kept(daemons[0], "worker").secret,
                             self.kept(daemons[0], "admin").secret)
-        # A worker's token of either lets agents in; an admin's ends the job.
+        # Either worker token admits agents, and the admin token ends the job.
         gate = Gate(self.stage)
         agents = [self.join(self.kept(daemon, "worker").text(),
                             ["--job", "j", "--nodes", "2", "--name", f"n{i}"],

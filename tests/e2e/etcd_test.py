@@ -1,7 +1,7 @@
 """Three rollcalld that share their state in an etcd of three members.
 
-Real etcds, daemons and agents, all on loopback; SIGKILL kills them and SIGSTOP
-freezes them.
+The etcds, daemons and agents are real and run on loopback addresses. SIGKILL
+kills them and SIGSTOP freezes them.
 """
 import json
 import re
@@ -39,14 +39,14 @@ class Cluster(E2E):
         return len([line for line in daemon.err() if "event=leads" in line])
 
     def await_leader(self, daemons, but=0):
-        """Waits until one begins to lead, after `but` terms of all of them so
-        far; the one that has led most often."""
+        """Waits until one of these daemons begins to lead, after `but` terms of
+        all of them so far. Returns the one that has led most often."""
         self.stage.pump(lambda: sum(map(self.leads, daemons)) > but,
                         "a leader")
         return max(daemons, key=self.leads)
 
     def argv(self, command, endpoints=None, job="j"):
-        """A command of rollcall for a job of these daemons."""
+        """Returns a rollcall command for a job of these daemons."""
         return [ROLLCALL, *command, "--endpoint", endpoints or self.endpoints,
                 "--job", job, "--secret-file", self.secret]
 
@@ -56,7 +56,7 @@ class Cluster(E2E):
              name, "--hosts-file", self._hosts, "--", *command])
 
     def training(self, endpoints=None):
-        """A running world: its agents, and the gate that lets it end."""
+        """Starts a running world; returns its agents and its end's gate."""
         gate = Gate(self.stage)
         agents = [self.start_agent(
             name, ["sh", "-c", "echo up generation $ROLLCALL_GENERATION pid "
@@ -67,7 +67,7 @@ class Cluster(E2E):
         return agents, gate
 
     def assert_ends_as_it_began(self, agents, gate):
-        """No rank was started twice, and all agents exit 0."""
+        """Checks that no rank was started twice and that all agents exit 0."""
         gate.open()
         for agent in agents:
             self.assert_code(agent, 0)
@@ -75,7 +75,7 @@ class Cluster(E2E):
             self.assertEqual(len(ups), 1, self.stage.transcript())
 
     def ask(self, *endpoints):
-        """The job's state; asked again while no daemon leads."""
+        """Returns the job's state; asks again while no daemon leads."""
         for _ in range(100):
             asked = self.stage.run(
                 [*self.argv(["status"], ",".join(endpoints)), "--json"])
@@ -103,7 +103,7 @@ class Cluster(E2E):
         watch.await_line(r'"running"')
         left = list(self.daemons)
         leader = self.first
-        # Twice, until one daemon is left.
+        # The leader is killed twice, until one daemon is left.
         for times in (1, 2):
             leader.signal(signal.SIGKILL)
             leader.wait()
@@ -115,17 +115,17 @@ class Cluster(E2E):
             self.assertEqual(state["run"], run)
             self.assertEqual({n["state"] for n in state["nodes"]}, {"running"})
         self.assert_ends_as_it_began(agents, gate)
-        # The watch has followed the leaders.
+        # The watch has changed to each new leader.
         self.assert_code(watch, 0)
         self.assertEqual(json.loads(watch.out()[-1])["state"], "finished")
 
     def test_any_endpoint_leads_to_the_leader(self):
-        # An agent that knows only a standby is sent to the leader.
+        # An agent that knows only a standby is redirected to the leader.
         standbys = [d for d in self.daemons if d is not self.first]
         agents, gate = self.training(endpoints=standbys[0].at)
         for daemon in self.daemons:
             self.assert_generation(daemon.at)
-        # Also once the leader has gone, by a daemon that is left.
+        # After the leader has left, the others redirect to the new one.
         self.first.signal(signal.SIGTERM)
         self.assert_code(self.first, 0)
         self.await_leader(standbys)
@@ -138,7 +138,7 @@ class Cluster(E2E):
         agents, gate = self.training()
         self.etcd.leader().signal(signal.SIGKILL)
         # The world stays the same under the next leader. A new job needs
-        # writes, and so an etcd that has a leader again.
+        # writes, so it starts only when etcd has a leader again.
         self.assert_code(self.start_agent("m", ["true"], job="other"), 0)
         self.assert_ends_as_it_began(agents, gate)
 
@@ -149,7 +149,7 @@ class Cluster(E2E):
         for member in frozen:
             member.signal(signal.SIGSTOP)
         self.first.await_line(r"event=lost_leadership")
-        # No job can begin now; a job that runs goes on.
+        # No new job can start now, but a running job goes on.
         before = sum(map(self.leads, self.daemons))
         newcomer = self.start_agent("m", ["sh", "-c", "echo began"],
                                     job="late")
@@ -171,14 +171,14 @@ class Cluster(E2E):
         self.first.signal(signal.SIGSTOP)
         others = [d for d in self.daemons if d is not self.first]
         second = self.await_leader(others)
-        # A request waits for the frozen daemon.
+        # This request waits at the frozen daemon.
         asked = self.stage.start(
             [*self.argv(["status"], self.first.at), "--json"])
         self.first.signal(signal.SIGCONT)
         self.first.await_line(r"event=lost_leadership")
         self.first.await_line(
             f'event=stands_by leader="?{re.escape(second.at)}"?')
-        # It passes the new leader's answer on, or does not answer.
+        # The thawed daemon returns the new leader's answer, or none.
         asked.wait()
         if asked.code == 0:
             self.assertEqual(json.loads("\n".join(asked.out()))["generation"],
@@ -191,7 +191,8 @@ class Cluster(E2E):
 
     def test_a_leader_that_stays_frozen_is_left(self):
         agents, gate = self.training()
-        # Its kernel goes on acknowledging; it does not answer pings.
+        # The frozen daemon's kernel still acknowledges data, but the daemon
+        # answers no pings.
         self.first.signal(signal.SIGSTOP)
         self.await_back(agents)
         others = [d for d in self.daemons if d is not self.first]
@@ -212,7 +213,7 @@ class Cluster(E2E):
 
 
 class Flags(E2E):
-    """Flags that cannot work are refused at once, with or without an etcd."""
+    """Flags that cannot work are refused at once, even without an etcd."""
 
     def refused(self, flags, words, code):
         process = self.rollcalld(*flags)
@@ -229,12 +230,12 @@ class Flags(E2E):
                      ["--join-dir"], 2)
         self.refused(["--state", f"etcd://127.0.0.1:{port}", "--insecure",
                       "--advertise", "nonsense"], ["--advertise"], 2)
-        # Tokens without a secret lie in etcd, which does not answer.
+        # Without a secret, tokens are in etcd, which does not answer here.
         sealing = self.stage.secret_file("sealing", 64 * "7")
         here = ["--state", f"etcd://127.0.0.1:{port}"]
         sealed = [*here, "--insecure", "--etcd-key-file", sealing]
         self.refused(sealed, ["etcd"], 69)
-        # Flags that exclude each other, or lack another.
+        # Some flags exclude each other, others need another flag.
         away = ["--state", "etcd://127.0.0.1:1,192.0.2.1:1", "--insecure",
                 "--etcd-key-file", sealing]
         for words, says in (

@@ -1,7 +1,7 @@
-"""What a node says of its devices, by the command and on the wire.
+"""Tests what a node reports of its devices, by command and to the daemon.
 
 The machines are those of tests/facts, made below a folder; libibverbs and NVML
-are the fakes of tests/fakes. A node's devices reach its peers in the world
+are the fakes of tests/fakes. Other nodes see a node's devices in the world
 file.
 """
 import glob

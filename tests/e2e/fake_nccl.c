@@ -1,7 +1,6 @@
-// libfake_nccl.so: as much of NCCL as minting unique ids needs, for machines
-// without one. It connects nothing: a rank that used such an id would not
-// find a peer. The ids are random, as those of NCCL are, so that a test sees
-// whether all ranks got the same ones.
+// libfake_nccl.so: the part of NCCL that makes unique ids, for machines without
+// NCCL. It cannot connect ranks. The ids are random, like those of NCCL, so
+// that a test can check that all ranks got the same ones.
 #include <stddef.h>
 #include <sys/random.h>
 

@@ -1,4 +1,5 @@
-"""Worlds that may train on out of hearing, and those who wait for them."""
+"""Tests worlds that may still train while they are cut off, and the nodes that
+wait for them."""
 import json
 import os
 import signal
@@ -13,8 +14,8 @@ class Fence(Guarded):
     job = "fenced"
 
     def begin_behind(self):
-        """w1 and w2 run generation 1, behind somebody who can cut them off;
-        w3 and w4 are spares."""
+        """w1 and w2 run generation 1 behind a proxy that can cut them off; w3
+        and w4 are spares."""
         self.gate = Gate(self.stage)
         self.command = ["sh", "-c", "echo up-$RANK-g$ROLLCALL_GENERATION "
                         f"pid=$$; cat {self.gate.path}"]
@@ -43,7 +44,8 @@ class Fence(Guarded):
         os.rename(self.target + ".new", self.target)
 
     def cut(self):
-        """Their streams are reset, and whatever they dial hangs up."""
+        """The streams of w1 and w2 are reset, and the proxy closes new
+        connections."""
         os.unlink(self.target)
         self.between.process.signal(signal.SIGUSR1)
         state = self.await_status(self.text, lambda s: "fence_s" in s,
@@ -73,7 +75,7 @@ class Fence(Guarded):
         self.begin_behind()
         self.cut()
         self.let_through()
-        # The next world forms once w1 or w2 has stopped its ranks.
+        # The next world forms once w1 or w2 has stopped its rank.
         state = self.await_status(
             self.text, lambda s: s["state"] == "running", "the next world")
         self.assertEqual(state["generation"], 2)
@@ -84,7 +86,7 @@ class Fence(Guarded):
     def test_a_person_may_say_that_a_node_is_gone(self):
         self.begin_behind()
         self.cut()
-        # As where its machine has burnt down: nobody else can know.
+        # Only a person can know that w2's machine no longer exists.
         asked = self.rollcall("evict", "w2", "--job", self.job, "--json")
         self.assertEqual(asked.code, 0, asked.text())
         self.assertEqual(json.loads(asked.out()[0])["node"], "w2")
@@ -95,8 +97,9 @@ class Fence(Guarded):
         self.ends()
 
     def test_a_number_that_status_shows_opens_nothing(self):
-        """A worker with the member's name says that the member's ranks are
-        gone. It knows the incarnation, and not the nonce that it is made of."""
+        """A client with a worker's token and a member's name reports that the
+        member's ranks are gone. It has the incarnation from `status`, but not
+        the nonce that the incarnation is computed from."""
         self.begin_behind()
         self.cut()
         number = struct.pack("<Q", nodes_by_name(
@@ -111,15 +114,15 @@ class Fence(Guarded):
         self.assert_old_world_alone()
         stranger.close()
         self.let_through()
-        # Until w2 is back and has stopped its rank.
+        # The next world forms only after w2 is back and has stopped its rank.
         self.await_status(self.text, lambda s: s["state"] == "running",
                           "the next world")
         self.stage.await_gone(self.pids, "the ranks of generation 1")
         self.ends()
 
     def test_an_agent_that_ends_unheard_leaves_word_for_the_next(self):
-        """A service manager stops the agent and starts it again while it is
-        cut off."""
+        """While the agent is cut off, a service manager stops it and starts it
+        again."""
         self.begin_behind()
         self.cut()
         self.cut_off[0].signal(signal.SIGTERM)
@@ -132,8 +135,8 @@ class Fence(Guarded):
         self.ends()
 
     def test_a_person_evicts_the_former_agent_of_a_name_that_is_taken(self):
-        """Both members are cut off, and another machine, which cannot know what
-        became of them, joins with the name of one."""
+        """Both members are cut off, and another machine joins with the name of
+        one. It cannot know whether that member's ranks still run."""
         self.begin_behind()
         self.cut()
         elsewhere = self.stage.path("elsewhere")
@@ -149,9 +152,9 @@ class Fence(Guarded):
         self.assertEqual(json.loads(asked.out()[0]), {
             "job": self.job, "node": "w1", "evicted": False,
             "former_evicted": True})
-        # It has not been evicted: it is in the next world.
+        # The new w1 was not evicted: it is in the next world.
         again.await_line(r"up-\d-g2")
-        # The former one does not come back.
+        # The former w1 is not admitted again.
         self.let_through()
         self.stage.await_gone(self.pids, "the ranks of generation 1")
         self.cut_off[0].wait()
@@ -161,7 +164,7 @@ class Fence(Guarded):
 
     def test_an_agent_that_is_started_again_says_what_it_has_swept(self):
         """Both agents are killed, and a service manager starts one of them
-        again, with its token. The daemon learns from it alone that the ranks
+        again with its token. Only this agent tells the daemon that the ranks
         are gone."""
         self.begin_behind()
         for process in self.cut_off:

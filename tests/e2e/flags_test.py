@@ -1,10 +1,10 @@
-"""Wrong flags: exit 2, what was wrong, and the right spelling."""
+"""Wrong flags: exit code 2, the error, and the right spelling."""
 import os
 
 import harness
 from harness import E2E
 
-# argv, what the message must name.
+# (argv, text that the message must contain).
 WRONG = [
     (["lunch"], "launch"),
     (["launch", "--node", "3", "--", "true"], "--nodes"),

@@ -1,4 +1,4 @@
-"""Floods of connections, bytes and streams while a job runs."""
+"""Tests floods of connections, bytes and streams while a job runs."""
 import errno
 import os
 import resource
@@ -14,17 +14,18 @@ import wire
 from guarded import Guarded
 from wire import Stranger
 
-# What a daemon's memory may grow by in a flood: a fraction of it is what clients
-# may have queued (limits.h), the rest gRPC's memory and the heap's slack.
+# By how much a daemon's memory may grow in a flood. A part of this is data that
+# clients may have queued (limits.h), the rest is gRPC's memory and heap
+# overhead.
 GROWTH_MAX = 96 << 20
-# The daemon closes the connection at 4 MiB, once its watching thread runs: on a
-# busy machine it had read 27 MB by then. Its memory is what counts (GROWTH_MAX);
-# the whole message would be 1 GiB.
+# The daemon closes the connection at 4 MiB, but only when its watching thread
+# runs. On a busy machine it had read 27 MB by then. Its memory matters more
+# (GROWTH_MAX). The whole message would be 1 GiB.
 POURED_MAX = 64 << 20
 
 
 class Crowds(Guarded):
-    """The running job loses no node and no time, and a new node is admitted."""
+    """The job loses no node and no time, and a new node is admitted."""
 
     def setUp(self):
         super().setUp()
@@ -47,7 +48,7 @@ class Crowds(Guarded):
         return harness.resident_bytes(self.daemon_pid())
 
     def connect(self, count, sources):
-        """`count` connections, spread over as many loopback addresses."""
+        """Opens `count` connections from `sources` loopback addresses."""
         new = []
         for i in range(count):
             one = socket.socket()
@@ -61,7 +62,7 @@ class Crowds(Guarded):
         return new
 
     def say(self, connections, data):
-        """Sends `data()` on each, once it is connected."""
+        """Sends `data()` on each connection as soon as it is connected."""
         poll = select.poll()
         left = {one.fileno(): one for one in connections}
         for one in connections:
@@ -73,7 +74,7 @@ class Crowds(Guarded):
                 del left[fd]
 
     def await_hung_up(self, connections, deadline_s=harness.DEADLINE_S):
-        """Until the daemon has closed all of them."""
+        """Waits until the daemon has closed all these connections."""
         poll, left = select.poll(), {}
         for one in connections:
             left[one.fileno()] = one
@@ -94,13 +95,13 @@ class Crowds(Guarded):
                 del left[fd]
 
     def assert_undisturbed(self):
-        """No node is lost, the daemon hears all of them (without fakes), and it
-        admits a new one."""
+        """Checks that no node is lost, that the leases of all nodes except
+        fakes are renewed, and that the daemon admits a new node."""
         name = f"new{len(self.admitted)}"
         self.let_in([self.text], name=name)
         state = self.status(self.text)
         self.assertEqual((state["state"], state["generation"]), ("running", 1))
-        # Each has renewed its lease of 5 s.
+        # Each node has renewed its lease of 5 s.
         self.ask_until(
             lambda: all(node["lease_ms"] > 2500
                         for node in self.status(self.text)["nodes"]
@@ -109,7 +110,7 @@ class Crowds(Guarded):
         self.assertLess(self.memory() - self.memory_before, GROWTH_MAX)
 
     def counted(self):
-        """How many unauthenticated connections were closed, by reason."""
+        """Returns how many connections were closed, by reason."""
         return self.status(self.text)["unauthenticated"]
 
     def test_five_thousand_that_say_nothing(self):
@@ -123,7 +124,8 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_many_of_one_address(self):
-        # Connections of that address are closed for new ones, and no others.
+        # The daemon closes connections of that address to accept new ones from
+        # it; other addresses lose none.
         crowd = self.connect(3000, sources=1)
         self.assert_undisturbed()
         self.await_hung_up(crowd)
@@ -134,7 +136,7 @@ class Crowds(Guarded):
 
     def test_a_thousand_that_send_garbage(self):
         crowd = self.connect(1000, sources=4)
-        # No TLS record begins so.
+        # No TLS record starts with this byte.
         self.say(crowd, lambda: b"\x7f" + os.urandom(400))
         self.assert_undisturbed()
         self.await_hung_up(crowd)
@@ -142,7 +144,7 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_a_thousand_that_begin_well(self):
-        # A handshake's first bytes, and then garbage.
+        # The clients send the first bytes of a handshake, then garbage.
         crowd = self.connect(1000, sources=4)
         begin = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
         self.say(crowd, lambda: begin + os.urandom(506))
@@ -151,7 +153,8 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_many_of_one_address_that_stop_halfway(self):
-        # A handshake's first bytes, and no more. Other clients do not wait.
+        # The clients send the first bytes of a handshake and nothing more.
+        # Other clients must not wait for them.
         crowd = self.connect(3000, sources=1)
         self.say(crowd, lambda: b"\x16\x03\x01\x02\x00\x01")
         self.assert_undisturbed()
@@ -160,8 +163,8 @@ class Crowds(Guarded):
         self.goes_on()
 
     def pour(self, send, block, bytes_max=1 << 30):
-        """Sends `block` again and again until the daemon closes the connection,
-        `bytes_max` at most; how much was sent."""
+        """Sends `block` again and again until the daemon closes the connection
+        or `bytes_max` is reached; returns the number of bytes sent."""
         sent = 0
         while sent < bytes_max:
             try:
@@ -174,7 +177,7 @@ class Crowds(Guarded):
     def test_a_gigabyte_of_garbage(self):
         plain = Stranger(self.port)
         self.open.append(plain)
-        # What fits the two sockets' buffers, and no more.
+        # Only what fits into the buffers of the two sockets can be sent.
         self.assertLess(self.pour(plain.socket.sendall, b"\x7f" * (1 << 20)),
                         POURED_MAX)
         wrapped = self.dial().shake()
@@ -184,7 +187,7 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_a_message_of_a_gigabyte(self):
-        # From a client that does nothing else wrong.
+        # The client does nothing else wrong.
         caller = self.dial().open()
         size, block = 1 << 30, b"x" * Stranger.FRAME_MAX
         sent = caller.send(b"\0" + struct.pack(">I", size))
@@ -197,8 +200,8 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_a_compressed_message(self):
-        # 130 KB that would be 128 MiB: from a client without a credential, to
-        # each service, and from one with a viewer's token.
+        # 130 KB that unpack to 128 MiB are sent to each service by a client
+        # without a credential, and once with a viewer's token.
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         bomb = packer.compress(bytes(128 << 20)) + packer.flush()
         self.assertLess(len(bomb), 140 << 10)
@@ -219,7 +222,7 @@ class Crowds(Guarded):
     def test_a_viewers_message_of_a_gigabyte(self):
         viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
         caller = self.dial()
-        # First as a viewer would.
+        # The client first behaves as a proper viewer.
         caller.open("/rollcall.v1.Admin/Watch", viewer).say(b"")
         self.assertIsNotNone(caller.message())
         caller.call(3, "/rollcall.v1.Admin/Status", viewer)
@@ -232,18 +235,18 @@ class Crowds(Guarded):
         self.goes_on()
 
     def attend(self, name):
-        """An agent by hand that attends and sends nothing more by itself."""
+        """Attends as an agent that sends nothing more by itself."""
         agent = self.dial(deadline_s=harness.DEADLINE_S).open()
         agent.say(wire.hello(wire.Join(self.text), name))
         self.assertIsNotNone(agent.welcome(), agent.ended)
         return agent
 
     def pour_message(self, agent, stream, between=lambda: None):
-        """Begins a message of 4 GiB, with nothing else wrong, and calls
-        `between` after each frame. How much was sent when the daemon closed
-        the connection."""
+        """Starts a message of 4 GiB that is otherwise correct, and calls
+        `between` after each frame. Returns how many bytes were sent until the
+        daemon closed the connection."""
         block = b"x" * Stranger.FRAME_MAX
-        # A write after the end fails, even where credit is left.
+        # With sendall, a write fails after the end even if the window has room.
         agent.raw = agent.socket.sendall
         sent = agent.send(b"\0" + struct.pack(">I", 0xffffffff), stream)
         while sent < 1 << 30:
@@ -255,7 +258,7 @@ class Crowds(Guarded):
                 return sent
             if agent.ended == "closed":
                 return sent
-            agent.ended = None  # One of its streams may end.
+            agent.ended = None  # A single stream of the connection may end.
             sent += more
         return sent
 
@@ -284,25 +287,25 @@ class Crowds(Guarded):
                          struct.pack(">I", wire.CANCEL)) for i in range(1000))
         fake.raw(flood)
         self.assertIsNone(fake.rest())
-        # Not because its node was lost.
+        # The reason is not that the daemon lost the node.
         self.assertEqual(self.counted()["unknown"], 1)
         self.assert_undisturbed()
         self.goes_on()
 
     def test_an_evicted_agents_connection(self):
         fake = self.attend("fake")
-        # A call that it never ends, so that gRPC keeps the connection.
+        # A call that the agent never ends keeps gRPC's connection open.
         fake.call(3, "/rollcall.v1.Admin/Status")
         evicted = self.rollcall("evict", "fake", "--job", self.job)
         self.assertEqual(evicted.code, 0, evicted.text())
         self.assertEqual(fake.end(), wire.PERMISSION_DENIED)
-        # It answers pings, so that the daemon has no other reason to close it.
+        # It answers pings, so the daemon has no other reason to close.
         while fake._next() is not None:
             pass
         self.goes_on()
 
     def test_watches_of_one_viewer(self):
-        # One viewer cannot use all watches up.
+        # One viewer cannot use up all watches.
         viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
         for number in range(33):
             caller = self.dial().open("/rollcall.v1.Admin/Watch", viewer)
@@ -340,8 +343,9 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_streams_that_come_and_go(self):
-        # Opened and reset at once, as cheaply as HTTP/2 allows: the first
-        # request's headers are remembered, the others name them by number.
+        # Streams are opened and reset at once, as cheaply as HTTP/2 allows: the
+        # peer keeps the first request's headers in its table, and later
+        # requests refer to them by index.
         def remembered(name, value):
             return b"\x40" + wire.header(name, value)[1:]
         headers = wire.request("/rollcall.v1.Membership/Attend")
@@ -352,7 +356,7 @@ class Crowds(Guarded):
                        again if i else first)
             + wire.frame(wire.RST_STREAM, 0, 1 + 2 * i,
                          struct.pack(">I", wire.CANCEL))
-            for i in range(37000))  # A megabyte.
+            for i in range(37000))  # The flood is about one megabyte.
 
         def pour(caller):
             try:
@@ -371,7 +375,7 @@ class Crowds(Guarded):
         self.goes_on()
 
     def test_streams_that_say_nothing(self):
-        # Streams without a Hello are ended in time.
+        # The daemon ends streams without a Hello after a time limit.
         callers = [self.dial().open() for _ in range(100)]
         self.assert_undisturbed()
         for caller in callers:

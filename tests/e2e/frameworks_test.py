@@ -1,8 +1,9 @@
-"""Trainings that know no rollcall, with the current torch of PyPI: in torchrun's
-place, and by torchrun that meets by rollcall.
+"""Tests trainings that have no support for rollcall, with the current torch of
+PyPI: under rollcall in place of torchrun, and under torchrun with rollcall's
+rendezvous.
 
-In the virtual environment that `scripts/packages.sh pytorch` makes; without it
-these tests are skipped.
+Needs the virtual environment that `scripts/packages.sh pytorch` makes; the
+tests are skipped without it.
 """
 import os
 import re
@@ -29,8 +30,8 @@ class Frameworks(E2E):
         self.env = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
     def check(self, script, said, *arguments):
-        """Four ranks of two nodes print the line `said` with one result, the
-        same both ways."""
+        """Runs four ranks on two nodes in both ways. All ranks must print the
+        line `said` with the same result."""
         program = os.path.join(INTEROP, script)
         launcher = self.lab.start(1, [
             harness.ROLLCALL, "launch", "--no-hosts", "--local-workers", "1",
@@ -54,7 +55,7 @@ class Frameworks(E2E):
         self.assertEqual(first, second)
 
     def zero2(self, folder):
-        """Two nodes of two ranks; there is one restart for each kill."""
+        """Starts two nodes of two ranks, with one restart for each kill."""
         return self.lab.start(1, [
             harness.ROLLCALL, "launch", "--no-hosts", "--local-workers", "1",
             "--nproc-per-node", "2", "--max-restarts", "2", "--",
@@ -87,15 +88,15 @@ class Frameworks(E2E):
         self.assertEqual(self.results(said, killed), self.results(said, whole))
 
     def results(self, said, *processes):
-        """What the ranks print behind their number, once for each of them."""
+        """Returns the set of results that the ranks print, one each."""
         found = [m for process in processes
                  for m in re.finditer(said, process.text())]
         self.assertEqual(sorted(int(m[1]) for m in found), [0, 1, 2, 3])
         return {m[2] for m in found}
 
     def metadata(self):
-        """A folder with what pip would write of the package: torchrun finds it
-        by its entry point."""
+        """Makes a folder with the metadata that pip would write for the
+        package, so that torchrun finds its entry point; returns the folder."""
         folder = self.stage.path("site")
         about = os.path.join(folder, "rollcalld-0.dist-info")
         os.makedirs(about)

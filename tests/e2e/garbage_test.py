@@ -1,5 +1,5 @@
-"""What unauthenticated peers send to the port: the stream ends, the run goes
-on."""
+"""Tests what unauthenticated peers may send to the port: their stream ends, and
+the run goes on."""
 import os
 import signal
 import ssl
@@ -9,12 +9,12 @@ import wire
 from harness import E2E, Gate
 from wire import Stranger, hello
 
-# What may stand in a reason for ending a stream that broke the grammar.
+# The codes with which a stream ends that broke the grammar.
 REFUSED = {wire.INVALID_ARGUMENT, wire.RESOURCE_EXHAUSTED}
 
 
 class Garbage(E2E):
-    """Each test disturbs a run of two nodes that must not notice."""
+    """Each test disturbs a run of two nodes, which must not be affected."""
 
     def setUp(self):
         super().setUp()
@@ -32,7 +32,7 @@ class Garbage(E2E):
         self.strangers = []
 
     def stranger(self):
-        """Knows the daemon, and shakes hands before it says anything."""
+        """Opens a client that trusts the daemon and has shaken hands."""
         return self.nobody(wire.pinned(self.join_to.pin,
                                        self.join_to.port())).shake()
 
@@ -43,7 +43,8 @@ class Garbage(E2E):
         return stranger
 
     def goes_on(self):
-        """The run never noticed: one generation, the ranks end as they do."""
+        """Checks that the run was not affected: it has one generation, and its
+        ranks exit 0."""
         state = self.status(self.text)
         self.assertEqual(state["generation"], 1)
         self.assertEqual(state["state"], "running")
@@ -56,7 +57,7 @@ class Garbage(E2E):
         self.never_noticed()
 
     def never_noticed(self):
-        """At the run's end: no other generation, and no other daemon."""
+        """Checks that there was no other generation and no other daemon."""
         for process in (self.launcher, self.worker):
             self.assertIsNone(process.find(r"\bup-\d-g2"))
         self.assertIsNone(self.launcher.find("started again"),
@@ -68,7 +69,7 @@ class Garbage(E2E):
                      b"10.0.0.66 lab1 evil\nlab2 10.0.0.66\n", b""):
             for stranger in (self.nobody(), self.stranger()):
                 stranger.raw(data)
-                if data:  # Who says nothing at all may stay for a while.
+                if data:  # A silent client may stay for a while.
                     self.assertIsNone(stranger.rest())
         self.goes_on()
 
@@ -82,9 +83,9 @@ class Garbage(E2E):
                 hello[:100]):
             stranger = self.nobody()
             stranger.raw(data)
-            if data != hello[:100]:  # Half a handshake may become a whole one.
+            if data != hello[:100]:  # Half a handshake may still be completed.
                 self.assertIsNone(stranger.rest())
-        # Older than what is spoken here, and another protocol behind it.
+        # One client has only older TLS versions, one another protocol.
         older, other = wire.context(), wire.context()
         older.set_ciphers("ALL:@SECLEVEL=0")
         older.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
@@ -96,14 +97,14 @@ class Garbage(E2E):
         self.goes_on()
 
     def is_answered(self, trust):
-        """Whether a client that does TLS so hears anything in HTTP/2."""
+        """Whether a client with this TLS context gets HTTP/2 data."""
         try:
             return self.nobody(trust).shake().open().socket.recv(1) != b""
         except OSError:
             return False
 
     def client_hello(self):
-        """The first bytes of a proper client."""
+        """Returns the first bytes that a proper client sends."""
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = wire.context().wrap_bio(incoming, outgoing)
         with self.assertRaises(ssl.SSLWantReadError):
@@ -120,7 +121,7 @@ class Garbage(E2E):
                 + wire.frame(wire.HEADERS, 4, 1, b"\xff" * 64)):
             stranger = self.stranger()
             stranger.raw(data)
-            # Half a preface may still become a whole one.
+            # Half a preface may still be completed.
             if data != wire.PREFACE[:10]:
                 self.assertIsNone(stranger.rest())
         self.goes_on()
@@ -136,8 +137,8 @@ class Garbage(E2E):
         self.goes_on()
 
     def test_no_hello_ends_in_time(self):
-        # An open stream that says nothing is ended (hello_timeout, 10 s); an
-        # agent that was only slow dials again.
+        # The daemon ends an open stream on which no Hello comes (hello_timeout,
+        # 10 s). The code lets an agent that was only slow dial again.
         self.assertEqual(self.stranger().open().end(), wire.UNAVAILABLE)
         self.goes_on()
 
@@ -146,10 +147,10 @@ class Garbage(E2E):
             stranger = self.stranger().open()
             stranger.raw(wire.frame(wire.DATA, 0, 1, b"\0" + struct.pack(
                 ">I", size) + b"x" * 8000))
-            # The stream ends at once, or as one on which no Hello comes.
+            # The stream ends at once, or after hello_timeout without a Hello.
             self.assertIn(stranger.end(), {
                 wire.RESOURCE_EXHAUSTED, wire.UNAVAILABLE, "reset", "closed"})
-        # Within gRPC's bound, over that of facts.
+        # This message is below gRPC's limit, but above the limit of facts.
         self.assertIn(self.stranger().open().say(
             hello(self.join_to, "fat", facts=wire.field(
                 1, "x" * (65 << 10)))).end(), REFUSED)
@@ -165,7 +166,7 @@ class Garbage(E2E):
         for message in (empty, first, wire.prepared(1)):
             self.assertEqual(self.stranger().open().say(message).end(),
                              wire.INVALID_ARGUMENT)
-        # Hello twice on one stream.
+        # A second Hello on one stream is refused.
         twice = hello(self.join_to, "twice")
         stranger = self.stranger().open().say(twice)
         self.assertIsNotNone(stranger.welcome())
@@ -201,7 +202,7 @@ class Garbage(E2E):
             (dict(token=None), wire.UNAUTHENTICATED),
             (dict(token=wire.field(1, "zzzzzz") + wire.field(
                 2, join.secret)), wire.UNAUTHENTICATED),
-            # Who knows the token cannot take a living node's place.
+            # A client with the token cannot replace a live node.
             (dict(node="w1"), wire.ALREADY_EXISTS),
             (dict(run="0" * 32), wire.ABORTED),
         ]
@@ -234,11 +235,11 @@ class Garbage(E2E):
 
 
 class Logs(E2E):
-    """What does not parse costs no line in a log: anyone can send it."""
+    """Messages that cannot be parsed are not logged: anyone can send them."""
 
     def pour(self, join):
         for _ in range(30):
-            # protobuf has a line of its own for each of these.
+            # protobuf would log a line for each of these.
             stranger = Stranger(join.port(), trust=wire.pinned(
                 join.pin, join.port()))
             self.addCleanup(stranger.close)

@@ -1,6 +1,6 @@
 // gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES STEPS FOLDER: trains
-// the CPU model on random tokens, and writes to plain files what another
-// implementation needs to do the same and to compare.
+// the CPU model on random tokens. It writes to plain files what another
+// implementation needs to repeat the training and to compare the results.
 //
 //   tensors          one line each: name, then shape
 //   weights, trained before step 1 and after the last; floats, in that order
@@ -44,8 +44,8 @@ void Write(const std::string& path, const std::string& text) {
   if (!file.flush()) std::exit(1);
 }
 
-// Far from the initial weights: there biases are 0 and gains 1, which would
-// hide errors in their use.
+// Moves the weights away from their initial values. There, biases are 0 and
+// gains 1, which would hide errors in their use.
 absl::Status MoveWeights(Backend& backend) {
   std::vector<float> weights(backend.layout().size);
   absl::Status status =

@@ -1,7 +1,7 @@
-"""rollcall-train on a GPU, with NCCL. Skipped where there is no GPU.
+"""Tests rollcall-train on a GPU with NCCL. Skipped if there is no GPU.
 
-Ranks share one GPU: NCCL takes them for ranks of different machines, since each
-has an NCCL_HOSTID of its own, and connects them by sockets.
+The ranks share one GPU. Each has its own NCCL_HOSTID, so NCCL treats them as
+ranks of different machines and connects them by sockets.
 """
 import ctypes
 import os
@@ -18,7 +18,7 @@ APART = 'export NCCL_HOSTID="$ROLLCALL_NODE" NCCL_SOCKET_IFNAME==lo; ' \
 
 
 def gpus():
-    """How many GPUs the driver shows."""
+    """Returns the number of GPUs that the driver reports."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -30,7 +30,7 @@ def gpus():
 
 
 def apart(command):
-    """Each rank as if on a machine of its own."""
+    """Returns a command whose ranks seem to be on different machines."""
     return ["sh", "-c", APART, "sh", *command]
 
 
@@ -62,7 +62,7 @@ class Gpu(E2E):
         for agent in (*left, newcomer):
             agent.await_lines(r"\] step \d+ .* world 3 generation 3$", 5)
         self.assertEqual([self.ranks(agent) for agent in left], before)
-        # No step is lost, and none but the one in flight is repeated.
+        # No step is repeated; one may be missing if another rank completed it.
         steps = [int(m.group(1)) for line in launcher.out()
                  for m in [re.search(r"\] step (\d+) loss", line)] if m]
         for earlier, later in zip(steps, steps[1:]):
@@ -92,7 +92,7 @@ class Gpu(E2E):
                          r"are in use by other ranks")
 
     def test_a_newcomer_joins_those_who_train_on_cpus(self):
-        # They had no GPU left when they began; one is free now.
+        # When these ranks began, no GPU was left for them; one is free now.
         both = self.train()
         launcher = self.launch(
             ["--nodes", "2:3", "--name", "w0", "--nproc-per-node",

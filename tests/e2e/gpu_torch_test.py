@@ -1,7 +1,7 @@
-"""PyTorch's ranks on a GPU, over NCCL. Skipped where there is no GPU.
+"""Tests PyTorch ranks on a GPU over NCCL. Skipped if there is no GPU.
 
-Ranks share one GPU, as in gpu_test. ROLLCALL_TEST_TORCH_PYTHON has a torch with
-CUDA.
+The ranks share one GPU, as in gpu_test. ROLLCALL_TEST_TORCH_PYTHON is a Python
+with a torch with CUDA.
 """
 import unittest
 
@@ -11,8 +11,8 @@ from harness import E2E
 from rank_python_test import ENVIRONMENT
 from with_torch import PYTHON
 
-# Rank 1 does not come to the tenth sum of its first world. The others wait for it
-# on the GPU.
+# In its first world, rank 1 does not take part in the tenth all-reduce. The
+# others wait for it on the GPU.
 HANGS = """
 import os, sys, threading
 import torch, torch.distributed as dist
@@ -46,7 +46,7 @@ os._exit(0)
 @unittest.skipUnless(gpus(), "the driver shows no GPU")
 class Hangs(E2E):
     def hang(self, how):
-        """A job of three nodes that hangs once: its agents."""
+        """Runs a job of three nodes that hangs once; returns its agents."""
         command = apart([PYTHON, "-c", HANGS, how])
         launcher = self.launch(
             ["--hang-timeout", "5s", "--nodes", "3", "--name", "w0",
@@ -81,8 +81,8 @@ class Hangs(E2E):
 
 @unittest.skipUnless(gpus(), "the driver shows no GPU")
 class Elastic(rank_elastic_test.Elastic):
-    # NCCL's and CUDA's own grow by some 100 MiB with the first ten groups, and
-    # stay there.
+    # NCCL and CUDA themselves use some 100 MiB more after the first ten groups,
+    # and no more after that.
     growth_kib_max = {"agent": 4096, "rank": 262144}
 
     def setUp(self):

@@ -1,6 +1,7 @@
-"""A running job with a known state folder, which the tests try to disturb.
+"""A running job with a known state folder, for tests that try to disturb it.
 
-Its two nodes must not notice: one generation, and ranks that end as they do.
+Its two nodes must not be affected: there is one generation, and the ranks exit
+0.
 """
 import json
 import os
@@ -25,8 +26,8 @@ class Guarded(E2E):
         self.admitted = []
 
     def begin(self, flags=(), env=None):
-        """The launcher and one worker, `w1`, in generation 1. A node that joins
-        later becomes a spare."""
+        """Starts the launcher and one worker, `w1`, in generation 1. A node
+        that joins later becomes a spare."""
         self.gate = Gate(self.stage)
         self.command = ["sh", "-c", f"echo up-$RANK-g$ROLLCALL_GENERATION; "
                         f"cat {self.gate.path}"]
@@ -43,7 +44,7 @@ class Guarded(E2E):
         return self.text
 
     def goes_on(self):
-        """The job never noticed, and now it ends."""
+        """Checks that the job was not affected, then lets it end."""
         state = self.status(self.text)
         self.assertEqual((state["state"], state["generation"]), ("running", 1))
         nodes = nodes_by_name(state)
@@ -60,11 +61,12 @@ class Guarded(E2E):
             self.assertIsNone(process.find(r"\bup-\d-g2"))
         self.assertIsNone(self.launcher.find("started again"))
 
-    # --- What tests do --------------------------------------------------------
+    # --- Clients that tests start ---------------------------------------------
 
     def stranger(self, where, flags=(), name="stranger", env=None):
-        """An agent that joins later: its rank would leave a file, and it has a
-        hosts file of its own. `where`: the arguments that name the job."""
+        """Starts an agent that joins later. If its rank ran, it would create a
+        file; the agent has its own hosts file. `where`: the arguments that name
+        the job."""
         hosts = self.stage.path(f"hosts-of-{name}")
         with open(hosts, "wb") as f:
             f.write(b"127.0.0.1 localhost\n# theirs\n")
@@ -75,7 +77,8 @@ class Guarded(E2E):
             env)
 
     def assert_refused(self, process, why, name="stranger"):
-        """Exit 77, the reason on stderr, nothing changed and nothing ran."""
+        """Checks for exit code 77 and the reason on stderr, and that nothing
+        changed or ran."""
         self.assert_code(process, REFUSED)
         self.assertRegex("\n".join(process.err()), why)
         self.assertFalse(os.path.exists(self.stage.path(f"ran-{name}")))
@@ -83,19 +86,19 @@ class Guarded(E2E):
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# theirs\n")
 
     def assert_let_in(self, name="stranger"):
-        """It becomes a spare of the running job: the control."""
+        """Control: the agent becomes a spare of the running job."""
         return self.await_status(
             self.text, lambda s: nodes_by_name(s).get(name, {}).get("state")
             == "spare", f"{name} as a spare")
 
     def let_in(self, where, flags=(), name="stranger", env=None):
-        """Such an agent as a spare; it must exit 0 when the job ends."""
+        """Starts such an agent as a spare; it must exit 0 when the job ends."""
         self.admitted.append(self.stranger(where, flags, name, env))
         self.assert_let_in(name)
         return self.admitted[-1]
 
     def world(self):
-        """All of the job that must not change."""
+        """Returns the state of the job that must not change."""
         state = self.status(self.text)
         with open(self._hosts, "rb") as f:
             hosts = f.read()
@@ -106,18 +109,19 @@ class Guarded(E2E):
             "missing")}, nodes=nodes, hosts=hosts)
 
     def refused(self, code):
-        """How often the daemon has refused a client for that, by `status`."""
+        """Returns how often the daemon has refused a client with that code,
+        from `status`."""
         return self.status(self.text)["refused"].get(code, 0)
 
     def denied(self, code, log=None):
-        """The daemon's lines about that."""
+        """Returns the daemon's log lines about refusals with that code."""
         with open(log or os.path.join(self.state_dir, "daemon.log"),
                   encoding="utf-8") as f:
             return [line for line in f
                     if re.search(rf"\bevent=denied code={code}\b", line)]
 
     def assert_counted_once(self, code, *words):
-        """One line, and one in `status --json`."""
+        """Checks for one refusal in the log and one in `status --json`."""
         lines = self.denied(code)
         self.assertEqual(len(lines), 1, lines)
         for word in words:
@@ -128,14 +132,14 @@ class Guarded(E2E):
         return self.stage.run([harness.ROLLCALL, *words], env)
 
     def token(self, *flags):
-        """`token create`: {id, role, job, join}."""
+        """Runs `token create`; returns {id, role, job, join}."""
         made = self.rollcall("token", "create", "--job", self.job, "--json",
                              *flags)
         self.assertEqual(made.code, 0, made.text())
         return json.loads(made.out()[0])
 
     def tokens(self):
-        """What `token list` says of each, by id."""
+        """Returns the entries of `token list` by id."""
         listed = self.rollcall("token", "list", "--job", self.job, "--json")
         self.assertEqual(listed.code, 0, listed.text())
         return {t["id"]: t for t in json.loads(listed.out()[0])["tokens"]}
@@ -144,14 +148,15 @@ class Guarded(E2E):
         return {i: token["state"] for i, token in self.tokens().items()}
 
     def ask_until(self, condition, what):
-        """Asks again and again: for a change without an event, as of time."""
+        """Polls a condition that changes without an event."""
         until = time.monotonic() + harness.DEADLINE_S
         while not condition():
             if time.monotonic() > until:
                 self.stage.fail(f"asked until the deadline for {what}")
 
     def await_expired(self, token_id):
-        # Its end is no event, but its time is known: it is awaited first.
+        # The expiry causes no event, but its time is known, so the test first
+        # waits for that time.
         left_s = self.tokens()[token_id]["expires_at"] - time.time()
         until = time.monotonic() + left_s
         self.stage.pump(lambda: time.monotonic() >= until, "a token's end",
@@ -163,7 +168,7 @@ class Guarded(E2E):
         return self.rollcall("token", "secret").out()[0]
 
     def dial(self, text=None, **settings):
-        """A client by hand that trusts the daemon of a join string."""
+        """Opens a test client that trusts the daemon of a join string."""
         join = wire.Join(text or self.text)
         client = wire.Stranger(join.port(), trust=wire.pinned(
             join.pin, join.port()), **settings)
@@ -174,7 +179,7 @@ class Guarded(E2E):
         return Proxy(self.stage, f"127.0.0.1:{port}", name, certificate)
 
     def restart_daemon(self):
-        """Kills the daemon; returns when the next one answers."""
+        """Kills the daemon; returns when the new one answers."""
         os.kill(self.daemon_pid(), signal.SIGKILL)
         self.launcher.await_line("started again")
 

@@ -1,4 +1,4 @@
-"""Ranks that live and stand still: found, named, and the job goes on."""
+"""Ranks that run without progress are found and named; the job goes on."""
 import glob
 import json
 import os
@@ -18,12 +18,13 @@ TRAIN = os.path.join(harness.BIN, "rollcall-train")
 MODEL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 # A frame of a stack as eu-stack and gdb print it: its number, its address and
-# the function, which is in group 1.
+# the function; group 1 is the function.
 FRAME = r"#\d+\s+(?:0x[0-9a-f]+\s+)(?:in )?(\S+)"
-# Where a rank of rollcall-train may stand: it computes, or waits for a peer.
+# A function where a rank of rollcall-train may be: in a computation or in a
+# wait for a peer.
 TRAINER = re.compile(r"^(rollcall|gloo)::")
-# Counts three steps in its progress file; in the first world it then stands
-# still for good.
+# Counts three steps in the progress file. In the first world the process then
+# hangs forever.
 PLAIN = """
 import os, signal, sys
 def stands_still():
@@ -39,8 +40,8 @@ print("up", os.getpid(), flush=True)
 if first:
     stands_still()
 """
-# These ranks publish one step in the first world. But for that all stand still,
-# as in an import that never ends.
+# In the first world, the ranks in %s publish one step. All ranks hang
+# otherwise, as in an import that never ends.
 STARTS_OF = """
 import os, signal
 if os.environ["RANK"] in "%s" and os.environ["ROLLCALL_GENERATION"] == "1":
@@ -51,7 +52,7 @@ while True:
     signal.pause()
 """
 STARTS, ONE_STARTS = STARTS_OF % "01", STARTS_OF % "0"
-# The same, and never publishes.
+# These ranks hang, too, but publish no step in any world.
 PLAIN_STARTS = """
 import os, signal
 print("up", os.getpid(), flush=True)
@@ -60,7 +61,7 @@ while True:
 """
 
 
-# Three steps in the first world; then all stand still.
+# All ranks do three steps in the first world, then hang.
 IN_NCCL = """
 import os, signal
 if os.environ["ROLLCALL_GENERATION"] == "1":
@@ -76,8 +77,9 @@ if os.environ["ROLLCALL_GENERATION"] == "1":
 
 
 class Ras(socketserver.ThreadingTCPServer):
-    """NCCL's RAS service of a job of two ranks: a stand-in, as seen from NCCL
-    2.28.9 (tests/recorded). `begun`: by pid, once that is known."""
+    """Imitates NCCL's RAS service for a job of two ranks, with the answers of
+    NCCL 2.28.9 (tests/recorded). `begun`: begun collectives by pid, valid once
+    `known` is set."""
     daemon_threads = True
 
     def __init__(self, test):
@@ -114,7 +116,7 @@ class RasConnection(socketserver.StreamRequestHandler):
 
 
 def state_of(pid):
-    """Of /proc/PID/stat; None: gone."""
+    """Returns the state in /proc/PID/stat; None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
             return f.read().rpartition(") ")[2][0]
@@ -124,7 +126,8 @@ def state_of(pid):
 
 class Hang(E2E):
     def gather(self, flags):
-        """Three nodes that train, by name."""
+        """Starts three nodes that train; their agents, by name, are in
+        self.agents."""
         command = [TRAIN, "--data", *TEXT, "--steps", "1000000", *MODEL]
         launcher = self.launch(["--nodes", "3", "--name", "w0", *flags],
                                command)
@@ -143,7 +146,7 @@ class Hang(E2E):
         return pid
 
     def await_frame(self, agent, function):
-        """A frame of a real stack in the agent's log, of such a function."""
+        """Waits for a stack frame with such a function in the agent's log."""
         def found():
             return [m[1] for line in agent.err()
                     for m in [re.search(FRAME, line)]
@@ -170,21 +173,22 @@ class Hang(E2E):
             self.assertEqual(after[name], before[name], name)
         self.assertNotEqual(after["w1"], before["w1"])
         self.assertIsNone(state_of(before["w1"]), "the stopped one is gone")
-        # It is named, with what is wrong with it; nobody else is.
+        # The root cause names only the stopped rank, and the reason.
         state = self.status(self.join_text)
         cause = state["root_cause"]
         self.assertEqual((cause["node"], cause["code"]),
                          ("w1", "hang"), cause)
         self.assertIn("it is stopped", cause["detail"])
-        # Stacks of all of them are in their logs, the stopped one's too.
+        # The agents' logs have stacks of all ranks, also of the stopped one.
         for name, agent in self.agents.items():
             agent.await_line(r"local rank 0 makes no progress", "err")
             agent.await_line(
                 rf"process {before[name]} \(rollcall-train\) .* threads:",
                 "err")
             self.await_frame(agent, TRAINER)
-        # No step is lost: who lived on repeats the one in flight at most, or,
-        # if the other one had completed it, goes on from the other's state.
+        # No step is lost. A surviving rank repeats at most the step that was in
+        # progress; or, if the other survivor had completed it, continues from
+        # the other's state.
         done = set()
         for name in ("w0", "w2"):
             steps = [int(m[3]) for line in self.agents[name].out()
@@ -225,7 +229,8 @@ class Hang(E2E):
         ras.known.set()
         for agent in (launcher, worker):
             self.assert_code(agent, 0)
-        # The launcher may see the next generation first.
+        # The launcher may log the next generation first, so this line is taken
+        # from the worker.
         worker.await_line("rank 0 on w0 made no progress: it has begun fewer "
                           "collectives of NCCL than others", "err")
         self.assertIn("NCCL: 4 collectives begun in communicator "
@@ -235,13 +240,14 @@ class Hang(E2E):
                       "4", worker.text())
 
     def up(self, agent, count=1):
-        """The processes of the ranks that this agent has started so far."""
+        """Returns the pids of the ranks that this agent has started so far."""
         agent.await_lines(r"\] up \d+$", count)
         return [int(m[1]) for line in agent.out()
                 for m in [re.search(r"\] up (\d+)$", line)] if m]
 
     def two_that_start(self, command, flags=()):
-        """A job of two nodes; the launcher, the other agent, and how to ask."""
+        """Starts a job of two nodes; returns the launcher, the other agent and
+        the join string."""
         launcher = self.launch(["--nodes", "2", "--name", "w0",
                                 "--start-timeout", "2s", *flags],
                                ["python3", "-c", command])
@@ -251,12 +257,12 @@ class Hang(E2E):
         return launcher, worker, join_text
 
     def run_one_whose_ranks_never_start(self):
-        """Its second world hangs before any rank of it has published a step."""
+        """The job's second world hangs before any rank publishes a step."""
         launcher, worker, join_text = self.two_that_start(
             STARTS, ["--max-restarts", "1"])
         [first] = self.up(launcher)
         self.up(worker)
-        # It is known that ranks of both nodes publish steps.
+        # The daemon knows now that ranks of both nodes publish steps.
         self.await_status(
             join_text, lambda s: all(n["step"] > 0 for n in s["nodes"]),
             "a step of each node")
@@ -282,8 +288,8 @@ class Hang(E2E):
     def test_plain_commands_that_never_link_are_left_alone(self):
         launcher, worker, join_text = self.two_that_start(PLAIN_STARTS)
         pids = [self.up(launcher)[0], self.up(worker)[0]]
-        # When a later one has been judged by the same limit, this one could
-        # have been.
+        # A job that started later is judged by the same limit. Once it is, this
+        # job would have been judged, too.
         self.run_one_whose_ranks_never_start()
         for pid in pids:
             self.assertEqual(state_of(pid), "S")
@@ -301,7 +307,7 @@ class Hang(E2E):
             "a step of the first world")
         os.kill(first, signal.SIGKILL)
         pids = [self.up(launcher, 2)[1], self.up(worker, 2)[1]]
-        # As above.
+        # It is judged after the ranks above would have been.
         self.run_one_whose_ranks_never_start()
         for pid in pids:
             self.assertEqual(state_of(pid), "S")
@@ -312,13 +318,13 @@ class Hang(E2E):
         self.end(launcher)
 
     def test_without_a_limit_nobody_is_watched(self):
-        # That `never` is no default of some minutes is in cli_test and in
-        # AgentHang.NobodyIsWatchedWithoutALimit.
+        # cli_test and AgentHang.NobodyIsWatchedWithoutALimit check that `never`
+        # does not mean a default of some minutes.
         launcher = self.gather(["--hang-timeout", "never"])
         stopped = self.rank_of("w1")
         os.kill(stopped, signal.SIGSTOP)
-        # Another job with a limit, whose rank stands still from now on: when
-        # that one has been judged, this one could have been.
+        # A second job has a limit, and its rank hangs from now on. Once it is
+        # judged, this job would have been judged, too, if it had a limit.
         judged = self.launch(
             ["--hang-timeout", "2s", "--name", "other", "--max-restarts", "1"],
             ["python3", "-c", PLAIN])

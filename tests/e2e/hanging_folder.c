@@ -1,6 +1,6 @@
-// A file system that does not answer, as a network file system whose server is
-// gone: preloaded into a program, it lets statvfs wait for ever for paths that
-// begin with HANGING_FOLDER.
+// Imitates a file system that does not answer, such as a network file system
+// whose server is gone. Preloaded into a program, it makes statvfs wait forever
+// for paths that begin with HANGING_FOLDER.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-"""What every end-to-end test stands on: E2E, a test with a stage.
+"""The base of every end-to-end test: E2E, a test with a stage.
 
-Tests take the names of stage, lab, proc and paths from here as well.
+Tests also import the names of stage, lab, proc and paths from here.
 """
 import json
 import os
@@ -14,20 +14,20 @@ from paths import BIN, LAB, PROJECT, ROLLCALL, TORCH_VENV
 from proc import command_line, descendants, resident_bytes, start_ticks
 from stage import DEADLINE_S, Gate, Stage
 
-# A whole test; below ctest's own limit, so that the clean-up always runs.
+# A test's time limit; below ctest's, so that the clean-up always runs.
 TEST_S = int(os.environ.get("ROLLCALL_TEST_S", "280"))
 
 JOIN_STRING = re.compile(r"rc1\.[A-Za-z0-9_-]+")
 
 
 def take_port(port):
-    """A socket that listens on a port that the test knows already."""
+    """Returns a socket that listens on this port."""
     return socket.create_server(("", port), family=socket.AF_INET6,
                                 dualstack_ipv6=True)
 
 
 def lock_name(hosts_file):
-    """The name of the lock of a hosts file (edit_file.h)."""
+    """Returns the name of the lock file of a hosts file (edit_file.h)."""
     number = 0xcbf29ce484222325
     for byte in hosts_file.encode():
         number = (number ^ byte) * 0x100000001b3 % (1 << 64)
@@ -35,9 +35,10 @@ def lock_name(hosts_file):
 
 
 def forget_lock(hosts_file):
-    """Removes the lock of a hosts file that a test made and has removed.
+    """Removes the lock file of a hosts file that a test has made and removed.
 
-    Agents leave it: removing a lock that another one may wait for is a race.
+    Agents leave the lock file, since removing a lock file that another agent
+    may wait for is a race.
     """
     user = os.geteuid()
     for folder in ("/run/rollcall", f"/run/lock/rollcall-{user}",
@@ -49,9 +50,9 @@ def forget_lock(hosts_file):
 
 
 class E2E(unittest.TestCase):
-    """A test with a stage of its own, which is ended in every case."""
+    """A test with its own stage, which is always ended."""
 
-    # Tests whose subject is that something stays behind turn this off.
+    # Tests that leave a process behind on purpose turn this off.
     checks_orphans = True
 
     def setUp(self):
@@ -97,7 +98,7 @@ class E2E(unittest.TestCase):
                                  "127.0.0.1:0", *flags], env)
 
     def kept_join(self, folder, role="worker"):
-        """The join string in the folder of a daemon."""
+        """Returns the join string in a daemon's folder."""
         with open(os.path.join(folder, f"{role}.join"), encoding="ascii") as f:
             return f.read().strip()
 
@@ -105,24 +106,25 @@ class E2E(unittest.TestCase):
         return launcher.await_line(JOIN_STRING.pattern)[0]
 
     def status(self, *where):
-        """`status --json`, asked once."""
+        """Returns `status --json`, asked once."""
         asked = self.stage.run([ROLLCALL, "status", *where, "--json"])
         self.assertEqual(asked.code, 0, self.stage.transcript())
         return json.loads("\n".join(asked.out()))
 
     def await_status(self, join_string, condition, what,
                      deadline_s=DEADLINE_S):
-        """The first state, now or later, for which condition(state) holds."""
+        """Returns the first state, now or later, with condition(state)."""
         return self.await_watched(
             [ROLLCALL, "status", join_string], condition, what, deadline_s,
             watches=1)
 
     def await_watched(self, status, condition, what, deadline_s=DEADLINE_S,
                       watches=1000, start=None):
-        """The first state with condition(state) of `status --json --watch`.
+        """Returns the first state of `status --json --watch` for which
+        condition(state) holds.
 
-        A daemon that does not listen yet ends it at once, and no event tells
-        when it listens: it is started up to `watches` times.
+        If a daemon does not listen yet, the watch ends at once, and no event
+        tells when it listens. So the watch is started up to `watches` times.
         """
         for _ in range(watches):
             watch = (start or self.stage.start)([*status, "--json", "--watch"])

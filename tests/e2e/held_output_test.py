@@ -1,4 +1,4 @@
-"""stdout and stderr that are not read: Ctrl-S, or a full pipe."""
+"""stdout and stderr that nothing reads, after Ctrl-S or with a full pipe."""
 import json
 import os
 import signal
@@ -33,7 +33,7 @@ class NobodyReads(E2E):
              *self.command])
 
     def await_up(self, ranks):
-        """Blocks until so many ranks are up, all in generation 1."""
+        """Waits until that many ranks are up, all in generation 1."""
         said = ""
         while len(said.split()) < ranks:
             with open(self.up, encoding="ascii") as f:

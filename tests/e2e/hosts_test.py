@@ -1,4 +1,4 @@
-"""Four lab hosts: names, addresses and /etc/hosts, as on real machines."""
+"""Names, addresses and /etc/hosts on four lab hosts, as on real machines."""
 import json
 import os
 import signal
@@ -8,8 +8,9 @@ import harness
 import wire
 from harness import E2E, Gate, Lab
 
-# Listens until every address in its arguments has knocked, then goes away:
-# what a worker finds that is there before its launcher.
+# Listens until every address in its arguments has connected, then exits. A
+# worker that starts before its launcher thus connects to something that is not
+# a daemon.
 DOORMAN = """
 import socket, sys
 door = socket.socket(); door.bind(("0.0.0.0", 0)); door.listen()
@@ -29,7 +30,7 @@ class Hosts(E2E):
     job = "lab"
 
     def gather(self, lab, gate, flags=(), nodes=None):
-        """All hosts attend: the workers first, the launcher on lab1 last."""
+        """Starts the workers first, the launcher on lab1 last; all attend."""
         doorman = lab.start(1, [sys.executable, "-c", DOORMAN, *(
             f"10.77.0.{host}" for host in range(2, lab.hosts + 1))])
         port = doorman.await_line(r"port (\d+)")[1]
@@ -43,7 +44,7 @@ class Hosts(E2E):
         started = {}
         for host in range(2, lab.hosts + 1):
             started[host] = lab.start(host, join)
-        # Each has knocked, and found no daemon.
+        # Each worker has connected, and found no daemon.
         self.assert_code(doorman, 0)
         started[1] = lab.start(1, launch)
         return [started[host] for host in range(1, lab.hosts + 1)]
@@ -63,7 +64,7 @@ class Hosts(E2E):
         return {line.split()[0] for line in found.out()}
 
     def check_names(self, lab):
-        """Every host finds every host, itself included."""
+        """Checks that every host resolves every host's name, its own too."""
         for host in range(1, lab.hosts + 1):
             for other in range(1, lab.hosts + 1):
                 node = f"node-{other - 1}.{self.job}.rollcall"
@@ -71,8 +72,9 @@ class Hosts(E2E):
                                  {f"10.77.0.{other}"})
                 got = self.address_of(lab, host, f"lab{other}")
                 if other == host:
-                    # Its own line says 127.0.1.1, and is kept: a resolver that
-                    # merges all lines of a name (`multi on`) gives both.
+                    # The host's own line has 127.0.1.1 and is kept. A resolver
+                    # that merges all lines of a name (`multi on`) returns both
+                    # addresses.
                     got.discard("127.0.1.1")
                 self.assertEqual(got, {f"10.77.0.{other}"})
                 first = lab.run(host, ["getent", "hosts", f"lab{other}"])
@@ -91,7 +93,7 @@ class Hosts(E2E):
         self.check_names(lab)
         for host in range(1, 5):
             now = lab.read_hosts(host)
-            # The block stands first; all else is kept to the byte.
+            # The block is at the beginning; the rest of the file is unchanged.
             self.assertTrue(now.endswith(before[host - 1]), now)
             self.assertGreater(len(now), len(before[host - 1]))
         self.end(gate, processes)
@@ -161,8 +163,8 @@ class Hosts(E2E):
                                "-c", SHOW + f"cat {gate.path}"])
         self.worlds([launcher, worker])
         during = [lab.read_hosts(h) for h in range(1, 4)]
-        # From a third host: lines as gather_hosts.sh would have believed
-        # them, and a proper agent that has another job's token.
+        # A third host sends lines that gather_hosts.sh would have accepted, and
+        # runs a proper agent with a forged token.
         forged = wire.Join(text)
         forged.secret = bytes(16)
         stranger = lab.run(3, [sys.executable, "-c", (
@@ -183,8 +185,8 @@ class Hosts(E2E):
         self.assertEqual([lab.read_hosts(h) for h in range(1, 4)], before)
 
     def forge(self, lab, text, node, address):
-        """On lab2: a worker of one rank that says this name and address, and
-        prepares. What it stands for lives until the lab ends."""
+        """Starts a client on lab2 that attends as a worker of one rank with
+        this name and address, and prepares. It runs until the lab ends."""
         return lab.start(2, [sys.executable, "-c", (
             "import sys; sys.path.insert(0, %r); import wire\n"
             "j = wire.Join(%r)\n"
@@ -200,12 +202,13 @@ class Hosts(E2E):
             "    message = s.message()\n"
             "    if message is None: break\n"
             "    for number, value in wire.fields(message):\n"
-            "        if number == 4:\n"  # A Proposal.
+            "        if number == 4:\n"  # The number of Proposal.
             "            s.say(wire.prepared(dict(wire.fields(value))[1]))\n"
         ) % (os.path.dirname(os.path.abspath(__file__)), text, address, node)])
 
     def test_a_workers_name_of_several_labels_is_written_only_if_listed(self):
-        # Its own address, since no other gets into a world.
+        # The name comes with the worker's own address, since the daemon accepts
+        # no other address into a world.
         name, address = "archive.internal.example.com", "10.77.0.2"
         for flags in [], ["--hosts-names", name]:
             lab = Lab(self.stage, 2)
@@ -258,7 +261,7 @@ class Hosts(E2E):
         nsswitch = self.stage.path("nsswitch")
         with open(nsswitch, "w", encoding="ascii") as f:
             f.write("passwd: files\nhosts: files dns\n")
-        # No name server: each lookup by DNS fails for now.
+        # There is no name server, so DNS lookups fail with a temporary error.
         for host in (1, 2):
             self.assertEqual(lab.run(host, [
                 "mount", "--bind", nsswitch, "/etc/nsswitch.conf"]).code, 0)
@@ -286,7 +289,7 @@ class Hosts(E2E):
         self.end(gate, processes)
 
     def test_locks_that_others_made_beforehand(self):
-        """Links in the folders that every user may write to."""
+        """Other users left links with the lock's name in shared folders."""
         lab = Lab(self.stage, 2)
         name = harness.lock_name("/etc/hosts")
         for folder in ("/run/lock", "/tmp"):
@@ -316,7 +319,7 @@ class Hosts(E2E):
         self.assertEqual(lab.read_hosts(2), before[1])
 
     def test_a_killed_agents_block_goes_without_another_agent(self):
-        """Its guard takes it out, also of a hosts file that is a mount."""
+        """Its guard removes it, also from a hosts file that is a mount."""
         lab = Lab(self.stage, 2)
         before = lab.read_hosts(2)
         gate = Gate(self.stage)
@@ -371,7 +374,7 @@ class Hosts(E2E):
         gate = Gate(self.stage)
         processes = self.gather(lab, gate, nodes="2:3")
         self.worlds(processes)
-        # No FIN, no reset: only the lease can tell.
+        # The cut sends no FIN or RST, so only the lease shows the loss.
         lab.fault("cut", 3)
         for process in processes[:2]:
             _, second = process.await_lines(r"\] world (\{.*\})$", 2)
@@ -383,8 +386,8 @@ class Hosts(E2E):
         self.assertEqual(lab.read_hosts(1), before)
 
     def cut_while_gathering(self, until):
-        """lab2 says Hello and falls silent; lab3 makes the job whole; the cut
-        heals once until(state) holds: all three run in one world."""
+        """lab2 says Hello and is cut off, then lab3 completes the job. The cut
+        heals once until(state) holds. Then all three run in one world."""
         lab = Lab(self.stage, 3)
         before = [lab.read_hosts(h) for h in range(1, 4)]
         gate = Gate(self.stage)

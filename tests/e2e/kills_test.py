@@ -1,8 +1,8 @@
 """54 random kills of ranks, agents and whole nodes over one training.
 
-As often as OPT-175B's training was restarted because of its machines (the
-logbook of that run). ROLLCALL_KILLS and ROLLCALL_TEST_SEED change how many and
-which.
+The training of OPT-175B was restarted that often because of failed machines
+(see that run's logbook). ROLLCALL_KILLS changes how many kills there are, and
+ROLLCALL_TEST_SEED changes the victims.
 """
 import json
 import os
@@ -18,7 +18,7 @@ from harness import E2E, command_line, descendants
 
 KILLS = int(os.environ.get("ROLLCALL_KILLS", "54"))
 SEED = int(os.environ.get("ROLLCALL_TEST_SEED", "7"))
-# A test ends itself after TEST_S.
+# The harness ends a test after TEST_S.
 if KILLS > 54:
     harness.TEST_S = KILLS * 8
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
@@ -38,7 +38,8 @@ class Kills(E2E):
             "12", "--log-every", "1", "--log-all-ranks", "--lr", "1e-3",
             "--checkpoints",
             self.stage.path("checkpoints"), "--save-every", "200"]
-        # Kills come faster than progress is seen, which would refill it.
+        # The budget covers all kills, since they come faster than progress is
+        # recognized, which would refill it.
         launcher = self.launch(["--nodes", "2:4", "--max-restarts",
                                 str(KILLS), "--name", "w0"], self.command)
         self.join_line = self.join_string(launcher)
@@ -54,10 +55,10 @@ class Kills(E2E):
             self.lives_on(chance.uniform(0, 1.5))
             done.append(self.kill_one(chance))
         print("; ".join(done), file=sys.stderr)
-        # One that comes after the end would wait for the next run.
+        # An agent that attends after the job's end would wait for the next run.
         while not self.all_attend():
             self.lives_on(0.1)
-        # What is left ends when it is told to, all at one step.
+        # The remaining ranks end when they are told to, all at the same step.
         launcher.signal(signal.SIGUSR1)
         self.assert_code(launcher, 75)
         for agent in self.agents.values():
@@ -73,8 +74,8 @@ class Kills(E2E):
                                       self.command)
 
     def all_attend(self):
-        """An agent that was restarted may attend once its name is free: its
-        predecessor may come back until it is lost."""
+        """Returns whether all agents attend. A restarted agent attends once its
+        name is free: until its predecessor is lost, that one may come back."""
         asked = self.stage.run([harness.ROLLCALL, "status", self.join_line,
                                 "--json"])
         self.assert_code(asked, 0)
@@ -91,19 +92,19 @@ class Kills(E2E):
                       if command_line(p)[:1] == [TRAIN])
 
     def kill_one(self, chance):
-        """One rank, one agent, or all processes of one node; what it was."""
+        """Kills a rank, an agent, or all processes of a node; returns which."""
         names = sorted(self.agents)
         what = chance.choice(["rank", "agent", "node"])
         if what == "rank":
-            # Blamed twice in a row it would lose its seat, and it is w0's steps
-            # that are awaited.
+            # w0 is not chosen a second time: blamed twice in a row it would
+            # lose its seat, and the test waits for w0's steps.
             name = chance.choice([n for n in names if self.ranks(n)
                                   and not (n == "w0" and self.w0_blamed)])
             self.w0_blamed = self.w0_blamed or name == "w0"
             os.kill(self.ranks(name)[0], signal.SIGKILL)
         else:
-            # One that has no seat, since it was lost too often, makes no
-            # next world.
+            # A node without ranks has no seat, since it was lost too often; its
+            # loss would not lead to a new world.
             name = chance.choice([n for n in names[1:] if self.ranks(n)])
             agent = self.agents[name]
             doomed = [agent.pid] + (descendants(agent.pid)
@@ -133,7 +134,7 @@ class Kills(E2E):
         self.assertIsNone(w0.code, self.stage.transcript())
 
     def memory(self):
-        """Of the daemon and of w0's agent, which live all the while."""
+        """The memory of the daemon and of w0's agent, which never restart."""
         w0 = self.agents["w0"].pid
         found = {"agent" if command_line(pid)[1:2] == ["agent"]
                  else "daemon": harness.resident_bytes(pid) >> 10
@@ -143,7 +144,8 @@ class Kills(E2E):
         return found
 
     def assert_steps_never_go_back(self):
-        """But to the one in flight, which some had done and others not."""
+        """Checks that no step repeats except the one in progress, which only
+        some ranks had completed."""
         lines = sorted(((at, text) for agent in self.stage.processes
                         for at, stream, text in agent.lines
                         if stream == "out"), key=lambda line: line[0])

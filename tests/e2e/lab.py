@@ -1,4 +1,4 @@
-"""Several hosts on this machine, each in namespaces of its own."""
+"""Several hosts on this machine, each in its own namespaces."""
 import os
 import signal
 import subprocess
@@ -10,7 +10,7 @@ from stage import DEADLINE_S
 
 
 class Lab:
-    """N hosts; see scripts/lab.sh."""
+    """A lab of N hosts; see scripts/lab.sh."""
 
     def __init__(self, stage, hosts, **settings):
         self.stage = stage
@@ -43,7 +43,7 @@ class Lab:
 
     def start(self, host, argv, env=None):
         env = dict(self._env, **(env or {}))
-        # Own folders: hosts share nothing but what the test shares.
+        # Each host has its own folders, so hosts share only the test's.
         env.setdefault("XDG_RUNTIME_DIR", None)
         env.setdefault("XDG_STATE_HOME", self.stage.path(f"state{host}"))
         env.setdefault("HOME", self.stage.path(f"home{host}"))
@@ -62,7 +62,7 @@ class Lab:
             return f.read()
 
     def processes(self, host):
-        """What runs there, without the host's own first process."""
+        """Returns the host's processes, without its first process."""
         first = int(self._ask("pid", host))
         space = os.readlink(f"/proc/{first}/ns/pid")
         found = []
@@ -78,8 +78,8 @@ class Lab:
         return found
 
     def kill_processes(self, host):
-        """As a container runtime ends a container: all of them, also one that
-        another started while the first were killed."""
+        """Kills all processes of the host, as a container runtime ends a
+        container; also those that were started while the first were killed."""
         while pids := self.processes(host):
             for pid in pids:
                 try:
@@ -91,14 +91,14 @@ class Lab:
         self._ask("fault", *words)
 
     def cut_between(self, some, others):
-        """No frame passes between these and those, either way."""
+        """Drops all frames between these and those hosts, both ways."""
         for one in some:
             for other in others:
                 self.fault("cut", one, other)
                 self.fault("cut", other, one)
 
     def do(self, what, host):
-        """`kill`, `power`, `boot`, `freeze` or `thaw`."""
+        """`what` is `kill`, `power`, `boot`, `freeze` or `thaw`."""
         self._ask(what, host)
 
     def down(self):

@@ -1,4 +1,4 @@
-"""The lab itself: it stands, its hosts are apart, and it leaves nothing."""
+"""The lab itself: its hosts start, are separate, and leave nothing behind."""
 import os
 import signal
 import subprocess
@@ -40,12 +40,12 @@ class TheLab(E2E):
         folder = os.path.dirname(os.path.dirname(lab.hosts_file(1)))
         inside = lab.start(1, ["sh", "-c", "setsid sleep infinity & echo up;"
                                " exec cat"])
-        # Before, it is not in the host: lab.sh still looks for the host.
+        # Before this line, the process is not in the host yet.
         inside.await_line("^up$")
         lab.down()
         self.assertFalse(os.path.exists(folder))
         self.assert_no_orphans()
-        lab.down()  # Again: nothing to do, and no failure.
+        lab.down()  # A second call has nothing to do and does not fail.
 
     def test_down_ends_a_host_of_a_process_without_its_parent(self):
         lab = Lab(self.stage, 1)
@@ -92,7 +92,7 @@ class TheLab(E2E):
         told.wait()
         self.assertEqual(self.connects(lab, 1, 2, 1), SILENT)
         lab.do("boot", 2)
-        # At once: no peer holds an older address of it.
+        # The host answers at once, since it keeps its MAC address.
         self.assertEqual(self.connects(lab, 1, 2), REFUSED)
         self.assertEqual(lab.run(2, mac).out(), address)
         self.assertNotIn(before, lab.run(
@@ -112,7 +112,7 @@ class TheLab(E2E):
             lab.do("thaw", 2)
             host.await_line("two")
         self.assert_code(host, 0)
-        # Nor does being frozen keep it from ending.
+        # A frozen host can be killed, too.
         lab.do("freeze", 2)
         lab.do("kill", 2)
         lab.do("boot", 2)
@@ -125,8 +125,8 @@ class TheLab(E2E):
         return path
 
     def connects(self, lab, host, other, patience_s=30):
-        """What a connection to a port that nobody serves ends with; where
-        silence is expected, after a short patience."""
+        """Connects to a port without a listener; returns the error's name. If
+        no answer is expected, `patience_s` is short."""
         return lab.run(host, [
             "python3", "-c", "import socket\ntry:\n socket.create_connection("
             f"('10.77.0.{other}', 9), {patience_s})\nexcept OSError as e:\n"

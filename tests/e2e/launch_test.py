@@ -51,8 +51,8 @@ class Command(E2E):
         self.assertIn("ran-0", ran[0])
 
     def test_nproc_auto_is_a_rank_a_gpu(self):
-        # The driver's list of GPUs, as CountGpuDevices reads it, in a host of
-        # its own: 3 GPUs there, whatever this machine has.
+        # The host has its own copy of the driver's list of GPUs, which
+        # CountGpuDevices reads. It has 3 GPUs, independent of this machine.
         lab = Lab(self.stage, 1)
         command = [harness.ROLLCALL, "launch", "--no-hosts",
                    "--nproc-per-node", "auto", "--", "sh", "-c",
@@ -74,7 +74,7 @@ class Command(E2E):
                                         for i in range(ranks)])
 
     def test_the_known_port_of_a_shared_secret(self):
-        # On hosts of their own, where no other process has that port.
+        # On hosts of their own no other process uses that port.
         lab = Lab(self.stage, 2)
         flags = ["--job", "known", "--secret-file",
                  self.stage.secret_file("secret")]
@@ -120,7 +120,7 @@ class Command(E2E):
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         self.assertEqual(kept(), printed)
         until = time.monotonic() + harness.DEADLINE_S
-        # No event tells when it is; each string opens the job meanwhile.
+        # No event tells when the file changes; each string works meanwhile.
         while kept() == printed:
             self.status(kept())
             self.assertLess(time.monotonic(), until)
@@ -151,11 +151,11 @@ class Failure(E2E):
             ["sh", "-c", "echo before-$RANK; test $RANK != 2 || "
              "{ echo the-reason >&2; exit 3; }; cat /dev/null"])
         self.assert_code(launcher, 3)
-        # What is no rank's output is the launcher's own.
+        # Lines without a rank's prefix are the launcher's own.
         summary = [text for text in launcher.err() if not text.startswith("[")]
         self.assertRegex(summary[0], r"\brank 2 on local-2\b.*\bcode 3\b")
         self.assertRegex(summary[1], r"^ *\| the-reason$")
-        # The ranks' output came before it.
+        # The ranks' output was printed before the summary.
         self.assertLess(launcher.err().index("[local-2/2] the-reason"),
                         launcher.err().index(summary[0]))
         self.assertEqual([t for t in launcher.out()
@@ -186,7 +186,8 @@ class Failure(E2E):
         self.assertIsNotNone(launcher.find("g2-restarts1"))
 
     def test_the_budget_ends(self):
-        # One rank: a second one may be stopped before it prints anything.
+        # The job has one rank, since a second one might be stopped before it
+        # prints anything.
         launcher = self.launch(
             ["--max-restarts", "2"],
             ["sh", "-c", "echo run-g$ROLLCALL_GENERATION; exit 6"])
@@ -196,7 +197,7 @@ class Failure(E2E):
         self.assertEqual(ran, ["g1", "g2", "g3"])
 
     def test_a_command_that_is_not_there(self):
-        # The job ends at once, without a restart, although some are left.
+        # The job ends at once without a restart, although restarts are left.
         launcher = self.launch(["--max-restarts", "3"], ["/no/such/command"])
         self.assert_code(launcher, 127)
         tried = [t for t in launcher.err() if t.startswith("[") and
@@ -229,7 +230,7 @@ class Failure(E2E):
         os.rename(folder, folder + ".gone")
         with open(folder, "w", encoding="ascii") as f:
             f.write("in the way")
-        # The world ends; w2 cannot start its rank in the next one.
+        # The world ends, and w2 cannot start its rank in the next one.
         os.kill(int(pids[0]), signal.SIGKILL)
         w1.await_line("rank 2 on w2 exited with code 71")
         w2.await_line("its checks failed: run-folder")
@@ -256,7 +257,7 @@ class Failure(E2E):
             launcher = self.launch(["--nodes", "2"], ["true"])
             self.join_string(launcher)
             launcher.signal(number)
-            # There are no ranks, which would get a grace period of 15 s.
+            # There are no ranks, so nothing waits for the grace period of 15 s.
             self.assert_code(launcher, code, deadline_s=14)
 
     def test_stop_from_anywhere(self):

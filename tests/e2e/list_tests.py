@@ -1,7 +1,7 @@
-"""Prints module.Class.test, one a line, of every *_test.py beside this file.
+"""Prints the name module.Class.test of each test in the *_test.py files here.
 
-Reads the source instead of importing it, since CMake asks before anything is
-built.
+It parses the source instead of importing it, since CMake runs it before
+anything is built.
 """
 import ast
 import glob

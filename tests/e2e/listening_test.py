@@ -11,8 +11,8 @@ from harness import Gate, Lab
 
 
 def sockets_of(pid):
-    """{(protocol, address, port)} of what a process listens on (TCP) or has
-    bound (UDP)."""
+    """Returns {(protocol, address, port)} of the sockets on which a process
+    listens (TCP) or that it has bound (UDP)."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -40,11 +40,11 @@ def sockets_of(pid):
 
 
 class Listening(Guarded):
-    # NCCL's own bootstrap listens where a real one mints the ids.
+    # With a real NCCL, its bootstrap would also listen where the ids are made.
     NO_NCCL = ["--nccl-lib", os.path.join(harness.BIN, "libfake_nccl.so")]
 
     def ours(self):
-        """pid -> what it listens on, of all processes that the test started."""
+        """Maps each pid that the test started to its listening sockets."""
         return {pid: sockets_of(pid)
                 for pid in harness.descendants(os.getpid())
                 if harness.command_line(pid)[:1] != [sys.executable]}
@@ -56,9 +56,9 @@ class Listening(Guarded):
         daemon = self.daemon_pid()
         self.assertEqual(listening.pop(daemon),
                          {(p, a, port) for p, a in expected})
-        # Launcher, agents, guards and ranks: node rank 0 holds MASTER_PORT
-        # until its rank starts, and the ranks of this test open no port. Each
-        # agent answers probes on a port.
+        # The other processes are launcher, agents, guards and ranks. Node rank
+        # 0 holds MASTER_PORT only until its rank starts, and the ranks of this
+        # test open no port. Each agent has a port on which it answers probes.
         self.assertGreaterEqual(len(listening), 5)
         for pid, sockets in listening.items():
             if not sockets:
@@ -81,7 +81,7 @@ class Listening(Guarded):
         self.check("0.0.0.0:0", {("tcp", "0.0.0.0")})
 
     def test_what_the_test_itself_sees(self):
-        # The control: sockets_of finds a listener.
+        # Control: sockets_of finds sockets of this process.
         with socket.create_server(("127.0.0.1", 0)) as tcp, \
                 socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as udp:
             udp.bind(("::1", 0))
@@ -107,7 +107,7 @@ class Listening(Guarded):
             found = set()
             for pid in lab.processes(host):
                 found |= sockets_of(pid)
-            # The agent answers probes.
+            # This is the agent's port for probes.
             [probes] = [s for s in found if s[:2] == ("tcp6", "::")]
             self.assertEqual(found - {probes}, expected, f"lab{host}")
         for address in ("127.0.0.1", "fd77::1"):

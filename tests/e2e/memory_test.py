@@ -1,7 +1,7 @@
-"""What a rank can read of its agent and daemon, and what an agent keeps.
+"""Tests what a rank can read of its agent and daemon, and what an agent keeps.
 
-Ranks run as their agent's user. Some of this needs root, to read any memory at
-all, and to become another user.
+Ranks run as their agent's user. Some tests need root, to read any process's
+memory and to become another user.
 """
 import json
 import os
@@ -15,11 +15,11 @@ from guarded import Guarded
 from secrets_test import forms
 
 NOBODY = 65534
-# One that every user may run.
+# An interpreter that every user may run.
 PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
 
-# A rank that looks at the processes given to it as `name=pid`, its parent, and a
-# child of its own, whose memory is its to read: the control.
+# A rank that tries to read the processes that it gets as `name=pid`, its
+# parent, and a child of its own. Control: it may read the child's memory.
 LOOK = """
 import ctypes, os, resource, subprocess, sys
 def reads(path):
@@ -55,7 +55,7 @@ print("looked", flush=True)
 
 
 def memory(pid):
-    """All that can be read of a process's memory, map by map."""
+    """Yields all readable memory of a process, map by map."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, \
             open(f"/proc/{pid}/mem", "rb", 0) as f:
         for line in maps:
@@ -80,7 +80,7 @@ def memory(pid):
 
 
 def holds(pid, words):
-    """Those of `words` (bytes) that stand in its memory."""
+    """Returns those of `words` (bytes) that are in the process's memory."""
     found = set()
     for part in memory(pid):
         found.update(w for w in words if w in part)
@@ -90,7 +90,7 @@ def holds(pid, words):
 @unittest.skipUnless(os.geteuid() == 0, "needs root")
 class Memory(Guarded):
     def processes(self, word):
-        """Those of `rollcall WORD`."""
+        """Returns the pids of `rollcall WORD`."""
         return [pid for pid in harness.descendants(os.getpid())
                 if harness.command_line(pid)[1:2] == [word]]
 
@@ -111,8 +111,8 @@ class Memory(Guarded):
                  ])]
         for name in ("by-file", "by-env", "by-stdin"):
             self.assert_let_in(name)
-        # The control: the same search finds it where it is kept, and finds in
-        # an agent what must be there.
+        # Control: the same search finds the secret in the daemon, which keeps
+        # it, and finds the job's name in an agent.
         self.assertTrue(holds(self.daemon_pid(), written))
         agents = self.processes("join") + self.processes("agent")
         self.assertEqual(len(agents), 5)
@@ -127,13 +127,14 @@ class Memory(Guarded):
             self.assert_code(spare, 0)
 
     def look(self, user):
-        """What a rank saw: "NAME PART" -> how it went; and its other lines."""
+        """Runs a rank that tries to read other processes; returns {"NAME PART":
+        result} and the launcher."""
         folder = self.stage.path("private")
         os.mkdir(folder, 0o700)
         os.chown(folder, user, user)
         with open(os.path.join(folder, "look.py"), "w", encoding="ascii") as f:
             f.write(LOOK)
-        # The clone may lie where this user may not look, as below /root.
+        # This user may not be able to read the clone, as below /root.
         rollcall = shutil.copy(harness.ROLLCALL, folder)
         fifo = os.path.join(folder, "daemon")
         os.mkfifo(fifo)
@@ -180,6 +181,7 @@ class Memory(Guarded):
         self.assertEqual(len(self.limits), 3)
         for limits in self.limits:
             self.assertRegex(limits, r"Max core file size +0 +8192")
-        # A rank itself has the defaults, and the limit of whoever launched.
+        # The rank has the default for "dumpable", and the core limit of the
+        # process that launched.
         self.assertTrue(launcher.find(r"dumpable 1$"))
         self.assertTrue(launcher.find(r"core \(4096, 8192\)$"))

@@ -1,17 +1,18 @@
-"""What the outage tests train: a rank that needs all others for every step.
+"""The training of the outage tests: a rank that needs all others for each step.
 
     mesh.py LEDGER STOP [PATIENCE_S]
 
-A plain command, as anybody's trainer is. Each rank is connected with each; a
-step is a number sent to all and got from all, twice: nobody takes a step that
-somebody has not begun. What it has done stands in a file of its node in the
-folder LEDGER, a line a step: generation, world size, step, CLOCK_MONOTONIC in
-nanoseconds, which all lab hosts share. A generation goes on after the last
-step that rank 0 of the one before wrote down. All exit 0 after the first step
-at which rank 0 finds the file STOP. A broken connection is an error, as in any
-collective; a silent peer is one after PATIENCE_S, or waited for.
+It is a plain command, like any user's trainer. Each rank has a connection to
+every other. In a step, each rank sends a number to all others and receives one
+from each, twice, so no rank completes a step that another has not begun. The
+steps that a rank has done are in its node's file in the folder LEDGER, a line a
+step: generation, world size, step, CLOCK_MONOTONIC in nanoseconds, which all
+lab hosts share. A generation continues after the last step that rank 0 of the
+previous one has written. All ranks exit 0 after the first step at which rank 0
+finds the file STOP. A broken connection is an error, as in any collective. A
+silent peer is an error after PATIENCE_S; without PATIENCE_S the rank waits.
 
-Only for hosts of their own: every rank listens on MASTER_PORT.
+Each rank listens on MASTER_PORT, so each needs a host of its own.
 """
 import json
 import os
@@ -23,12 +24,12 @@ import time
 
 PACE_S = 0.03
 PATIENCE_S = float(sys.argv[3]) if len(sys.argv) > 3 else None
-TCP_RTO_MAX_MS = 44  # Linux 6.15: a healed cut is noticed within a second.
+TCP_RTO_MAX_MS = 44  # From Linux 6.15 on; resends within 1 s.
 
 
 def resends_soon(connection):
-    # However long a cut lasts; or as many tries as there are would be over
-    # the sooner.
+    # The kernel tries again for ten minutes. Otherwise its number of tries
+    # would be used up sooner, because they come more often.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT,
                           10 * 60 * 1000)
     try:
@@ -41,7 +42,7 @@ def resends_soon(connection):
 
 
 def dial(address, door):
-    """A peer may start later than we do; meanwhile another may call."""
+    """Dials a peer, which may start later; others may dial us meanwhile."""
     while True:
         try:
             return resends_soon(socket.create_connection(
@@ -53,7 +54,7 @@ def dial(address, door):
 
 
 def connect(rank, world):
-    """A connection to each other rank, by rank."""
+    """Returns a connection to each other rank, by rank."""
     addresses = [n["address"] for n in world["nodes"]]
     port = world["master_port"]
     door = socket.create_server((addresses[rank], port))
@@ -78,7 +79,7 @@ def take(peer, count):
 
 
 def exchange(peers, value):
-    """What each rank has sent, by rank."""
+    """Returns the value that each rank has sent, by rank."""
     try:
         for peer in peers.values():
             peer.sendall(struct.pack("<q", value))
@@ -115,7 +116,7 @@ def main():
                 .values()])
     ends = False
     while not ends:
-        # It computes, until the first of all is done.
+        # Stands for a computation; a faster peer ends it early.
         select.select(list(peers.values()), [], [], PACE_S)
         step += 1
         ends = rank == 0 and os.path.exists(stop)

@@ -1,5 +1,5 @@
-"""The network plan, on hosts that differ: which address, which RDMA ports, and
-what is said where nothing fits."""
+"""Tests the network plan on hosts that differ: which address and which RDMA
+ports it has, and what is reported if none fits."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import wire
 from harness import E2E, PROJECT, Gate, Lab
 
 VERBS = os.path.join(harness.BIN, "fakes", "libibverbs.so.1")
-# The fake library's word counts, as libibverbs' does.
+# The fake library counts the port as down, as libibverbs does.
 ONE_DOWN = ["env", "FAKE_VERBS=down=mlx5_5"]
 CLOCK = os.path.join(harness.BIN, "libskewed_clock.so")
 
@@ -23,8 +23,8 @@ SHOW = ("python3 -c 'import json, os; print(\"world\", json.dumps(json.load("
 class Network(E2E):
     def begin(self, lab, flags=(), join_flags=(), listen="0.0.0.0:0",
               before=(), at=None):
-        """The launcher on lab1 and a worker on each other host, which joins
-        at what the join string says, or at the address `at`."""
+        """Starts the launcher on lab1 and a worker on each other host. The
+        workers use the join string's endpoints, or the address `at`."""
         self.gate = Gate(self.stage)
         command = ["sh", "-c", SHOW + f"cat {self.gate.path}"]
         self.launcher = lab.start(1, [
@@ -41,7 +41,7 @@ class Network(E2E):
             for host in range(2, lab.hosts + 1)]
 
     def ask_status(self, lab, condition, what, *flags):
-        """The first state for which condition(state) holds."""
+        """Returns the first state for which condition(state) holds."""
         until = time.monotonic() + harness.DEADLINE_S
         while time.monotonic() < until:
             asked = lab.run(1, [harness.ROLLCALL, "status", self.text,
@@ -74,15 +74,15 @@ class Network(E2E):
         return ["--sysroot", root, "--verbs-lib", VERBS]
 
     def test_a_network_that_only_some_reach(self):
-        """Each host has a docker0 with one address for all, and an interface
-        that leads nowhere."""
+        """Each host has a docker0 with the same address, and an interface
+        without a peer."""
         lab = Lab(self.stage, 3, docker=1)
         for host in (1, 2, 3):
             made = lab.run(host, ["sh", "-c", (
                 "ip link add lost0 type veth peer name lost1 && "
                 "ip link set lost0 up && ip link set lost1 up && "
                 f"ip addr add 10.66.0.{host}/24 dev lost0 && "
-                # No bridge by its name, and the same address everywhere.
+                # It is not named like a bridge, and all hosts have its address.
                 "ip link add same0 type veth peer name same1 && "
                 "ip link set same0 up && ip link set same1 up && "
                 "ip addr add 10.55.0.1/24 dev same0")])
@@ -98,7 +98,7 @@ class Network(E2E):
                 self.assertEqual(set(node["addresses"]),
                                  {f"10.77.0.{host}", f"fd77::{host}"})
             self.assertEqual(self.plan(process)["NCCL_SOCKET_IFNAME"], "=eth0")
-        # Each host is told which of its interfaces serve nobody.
+        # Each host is told which of its interfaces no peer can reach.
         state = self.ask_status(lab, lambda s: s["state"] == "running",
                                 "a world that runs")
         for node in state["nodes"]:
@@ -113,9 +113,9 @@ class Network(E2E):
         self.ends()
 
     def test_a_launcher_with_more_addresses_than_are_probed(self):
-        """Others connect to the one that the daemon was joined at."""
+        """Other hosts connect to the address that they joined at."""
         lab = Lab(self.stage, 3)
-        # The only one that others reach comes last, and nothing else says so.
+        # The only reachable address comes last; only the join shows it.
         addresses = [f"10.201.{i}.1" for i in range(1, 9)] + ["10.77.0.1"]
         made = lab.run(1, ["sh", "-c", " && ".join(
             ["ip addr del 10.77.0.1/24 dev eth0"] +
@@ -136,11 +136,11 @@ class Network(E2E):
                          r"lab[23] cannot reach lab[23] at 10\.77\.0\.[23]")
 
     def test_a_newcomer_that_cannot_be_reached(self):
-        """It ends no world. Once it can be reached, it is taken in."""
+        """The newcomer ends no world. Once it is reachable, it gets a seat."""
         lab = Lab(self.stage, 3)
         lab.cut_between([2], [3])
         self.begin(lab, ["--nodes", "2:3", "--ping-interval", "2s"])
-        # Whoever of lab2 and lab3 came first.
+        # The spare is the one of lab2 and lab3 that came later.
         state = self.ask_status(
             lab, lambda s: s["state"] == "running" and any(
                 "cannot reach" in n["reason"] for n in s["nodes"]),
@@ -157,7 +157,7 @@ class Network(E2E):
         self.ends()
 
     def test_a_node_that_gets_another_address(self):
-        """Its agent lives on, and the next world has the new one."""
+        """Its agent keeps running; the next world has the new address."""
         lab = Lab(self.stage, 2)
         self.begin(lab, ["--nodes", "2"])
         self.assertEqual([n["address"] for n in
@@ -196,7 +196,7 @@ class Network(E2E):
         table = lab.run(1, [harness.ROLLCALL, "status", self.text, "--pings"])
         self.assertRegex(table.text(), r"\n1 +lab2 +[0-9.]+ +- +none\n")
         self.assertRegex(table.text(), r"lab3 does not reach lab2 \(")
-        # Nobody was disturbed.
+        # The cut between two nodes did not disturb the world.
         state = self.ask_status(lab, lambda s: True, "the state")
         self.assertEqual((state["state"], state["generation"]),
                          ("running", 1))
@@ -247,8 +247,8 @@ class Network(E2E):
         self.ends()
 
     def test_what_is_wrong_with_a_node_is_named(self):
-        """A small /dev/shm, little memory to lock and a wrong clock, each made
-        for real on lab2."""
+        """lab2 really has a small /dev/shm, a low limit of locked memory and a
+        wrong clock."""
         lab = Lab(self.stage, 2)
         self.assert_code(lab.run(
             2, ["mount", "-o", "remount,size=16m", "/dev/shm"]), 0)
@@ -256,7 +256,7 @@ class Network(E2E):
                          *self.machine("dgx_h100")],
                    self.machine("dgx_h100"),
                    before=["prlimit", "--memlock=65536",
-                           # The limit would not bind it.
+                           # With CAP_IPC_LOCK the limit would not apply.
                            "setpriv", "--bounding-set=-ipc_lock", "env",
                            f"LD_PRELOAD={CLOCK}", "SKEW_S=40"])
         state = self.ask_status(

@@ -1,4 +1,5 @@
-"""A user whose home cannot be written, as in containers with a random one."""
+"""Tests a user whose home folder cannot be written, as in containers with a
+random user id."""
 import json
 import os
 import shutil
@@ -49,7 +50,7 @@ class NoHome(E2E):
         os.chown(home, self.user, self.user)
         launcher = self.run_job()
         launcher.await_line(r"\] up$")
-        # One line, with both folders, the reason, and the consequence.
+        # One line has both folders, the reason, and the consequence.
         told = [line for line in launcher.err() if "state is kept in" in line]
         self.assertEqual(len(told), 1)
         self.assertRegex(told[0], rf"{self.root}/homeless and not below "
@@ -58,7 +59,7 @@ class NoHome(E2E):
         status = os.stat(self.root)
         self.assertEqual((status.st_uid, stat.S_IMODE(status.st_mode)),
                          (self.user, 0o700))
-        # By its name and without; also with a home that exists by now.
+        # The job is found with and without its name, also if the home exists.
         for words in (["--job", "homeless"], []):
             for at in ("/nonexistent", home):
                 asked = self.ask(["status", *words, "--json"], at)
@@ -66,7 +67,7 @@ class NoHome(E2E):
                 self.assertEqual(json.loads("\n".join(asked.out()))["job"],
                                  "homeless")
         self.assert_code(self.ask(["token", "list", "--job", "homeless"]), 0)
-        # A second launcher finds the first one, and after its death its run.
+        # A second launcher finds the first one and, after its death, its run.
         second = self.run_job(home)
         self.assert_code(second, 69)
         self.assertRegex(second.text(),

@@ -1,11 +1,11 @@
-"""Descendants of ranks that neither session, marker nor cgroup gives away."""
+"""Tests descendants of ranks that no session, marker or cgroup identifies."""
 import harness
 from harness import E2E, Gate, Lab
 
-# A launcher (as torchrun) whose worker leads its own session and has nothing
-# left in its environment; rank 1 of generation 1 is killed and leaves it behind.
-# Both hosts share the files.
-# Arguments: a gate, and where the workers' numbers are written.
+# A launcher (like torchrun) whose worker leads its own session and has an empty
+# environment. Rank 1 of generation 1 is killed and leaves its worker behind.
+# Both hosts share the files. Arguments: a gate, and the prefix of the files
+# with the workers' pids.
 RANK = """
 setsid env -i sh -c 'echo $$ > $0; exec cat $1' \
     $2.$ROLLCALL_GENERATION.$RANK.new $1 &
@@ -22,7 +22,7 @@ cat $1
 
 class Orphans(E2E):
     def begin(self):
-        """A job on two hosts, where no cgroup can be made; generation 2."""
+        """Starts a job on two hosts without cgroups, up to generation 2."""
         self.lab = Lab(self.stage, 2)
         self.gate, self.word = Gate(self.stage), self.stage.path("worker")
         command = ["sh", "-c", RANK, "rank", self.gate.path, self.word]
@@ -35,14 +35,14 @@ class Orphans(E2E):
             process.await_line(r"up g2 rank\d")
 
     def lives(self, host, generation, rank):
-        """Whether that worker is there, even as a zombie."""
+        """Returns whether that worker exists, even as a zombie."""
         with open(f"{self.word}.{generation}.{rank}", encoding="ascii") as f:
             pid = int(f.read())
         return self.lab.run(host, ["sh", "-c", f"kill -0 {pid}"]).code == 0
 
     def test_a_worker_that_lost_its_rank_ends_before_the_next_generation(self):
         self.begin()
-        # rank 0 is on host 1.
+        # Rank 0 is on host 1.
         for rank in (0, 1):
             self.assertFalse(self.lives(rank + 1, 1, rank), f"rank {rank}")
             self.assertTrue(self.lives(rank + 1, 2, rank), f"rank {rank}")

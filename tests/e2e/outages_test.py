@@ -1,4 +1,4 @@
-"""Hosts that fall silent in every way a host can, while a training runs."""
+"""Tests hosts that stop answering in different ways while a training runs."""
 import re
 
 from harness import nodes_by_name
@@ -7,13 +7,13 @@ from training import Training
 
 class Outages(Training):
     def begin_with_a_spare(self, flags=()):
-        """lab1 to lab3 in generation 1; lab4 waits for a seat."""
+        """Starts lab1 to lab3 in generation 1; lab4 waits for a seat."""
         self.begin([1, 2, 3], ["--nodes", "3", *flags])
         self.attend(4)
         self.await_state(self.node_is(4, "spare"), "lab4 as a spare")
 
     def assert_found_by_the_lease(self, silent, members):
-        """Generation 2 without `silent`, which the lease has given away."""
+        """Checks that `silent` was lost by its lease in generation 2."""
         state = self.await_state(
             lambda s: s["state"] == "running" and s["generation"] == 2,
             "generation 2")
@@ -32,7 +32,7 @@ class Outages(Training):
         self.begin_with_a_spare()
         self.lab.do("power", 2)
         self.assert_found_by_the_lease(2, [1, 3, 4])
-        # It comes back, and finds its seat taken.
+        # The host comes back, but its seat is taken.
         self.lab.do("boot", 2)
         self.attend(2)
         self.await_state(self.node_is(2, "spare"), "lab2 as a spare")
@@ -46,7 +46,7 @@ class Outages(Training):
         self.lab.do("freeze", 2)
         self.assert_found_by_the_lease(2, [1, 3, 4])
         self.lab.do("thaw", 2)
-        # It finds itself lost, and its rank out of date.
+        # Its agent learns that it was declared lost, and stops its rank.
         self.stage.await_gone(old, "the frozen host's rank")
         self.await_state(self.node_is(2, "spare"), "lab2 as a spare")
         self.end([1, 3, 4, 2])
@@ -55,7 +55,7 @@ class Outages(Training):
 
     def test_one_hears_and_is_not_heard(self):
         self.begin_with_a_spare()
-        # lab2 hears everybody, and nobody hears lab2.
+        # lab2 receives from all hosts, but nothing from lab2 arrives.
         for other in (1, 3, 4):
             self.lab.fault("cut", 2, other)
         self.assert_found_by_the_lease(2, [1, 3, 4])
@@ -66,7 +66,7 @@ class Outages(Training):
 
     def test_one_is_heard_and_hears_nothing(self):
         self.begin_with_a_spare()
-        # lab2's kernel says no more than fits without an answer.
+        # Without acknowledgements, lab2 can only send what its windows allow.
         for other in (1, 3, 4):
             self.lab.fault("cut", other, 2)
         self.assert_found_by_the_lease(2, [1, 3, 4])
@@ -80,8 +80,9 @@ class Outages(Training):
         self.attend(5)
         self.await_state(self.node_is(5, "spare"), "lab5 as a spare")
         self.lab.cut_between([2], [3])
-        # The daemon hears all of them, so nobody is lost; the ranks wait. A
-        # spare that falls silent now shows when a lease is over.
+        # The daemon gets heartbeats of all members, so none is lost; the ranks
+        # wait. The end of the lease of a spare that is cut off now shows that a
+        # whole lease has passed.
         self.lab.fault("cut", 5)
         self.await_state(lambda s: nodes_by_name(s).get("lab5", {}).get(
             "state") in (None, "lost"), "the end of lab5's lease")

@@ -1,4 +1,4 @@
-"""Mutual TLS with certificates of the user's own PKI."""
+"""Tests mutual TLS with certificates from a user's own PKI."""
 import os
 import signal
 import ssl
@@ -23,7 +23,7 @@ class OwnPki(Guarded):
                 certificate[0], "--tls-key", certificate[1]]
 
     def join(self, join_string, flags, command, env=None):
-        """The worker of the job: with a certificate of its own."""
+        """Joins a worker that has its own certificate."""
         own = self.flags(self.ours.issue("w1"))
         return super().join(join_string, [*flags, *own], command, env)
 
@@ -39,7 +39,7 @@ class OwnPki(Guarded):
             name, {}).get("state") == "spare", f"{name} as a spare")
 
     def client(self, certificate):
-        """Whether the daemon welcomes a client by hand with that certificate.
+        """Whether the daemon welcomes a client with that certificate.
         """
         with open(self.ours.cert, encoding="ascii") as f:
             trust = wire.context(f.read(), *(certificate or ()))
@@ -71,7 +71,7 @@ class OwnPki(Guarded):
         self.begin_with_pki()
         before = self.world()
         foreign = pki.Authority(self.folder, "foreign", "Example CA")
-        # Clients with the token, and without a certificate of this CA.
+        # These clients have the token, but no valid certificate of this CA.
         self.assertFalse(self.client(None))
         self.assertFalse(self.client(foreign.issue("client")))
         self.assertFalse(self.client(self.ours.issue("late", days=-1)))
@@ -104,7 +104,7 @@ class OwnPki(Guarded):
         flags = ["--job", "named", "--nodes", "1",
                  *self.flags(self.ours.issue("c"))]
         join.endpoints = [f"127.0.0.1:{join.port()}"]
-        # Issued by the right CA, for another name.
+        # The certificate is from the right CA, but has another name.
         self.assert_refused(self.stranger([join.text()], flags),
                             "nothing was sent to it")
         named = self.stranger(

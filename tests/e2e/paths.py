@@ -1,4 +1,4 @@
-"""Where the tree and its binaries are."""
+"""The paths of the tree and of its binaries."""
 import os
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -6,11 +6,11 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
 BIN = os.path.abspath(os.environ.get(
     "ROLLCALL_BIN", os.path.join(PROJECT, "build", "dev", "bin")))
 ROLLCALL = os.path.join(BIN, "rollcall")
-# What `scripts/packages.sh torch` makes.
+# The virtual environment that `scripts/packages.sh torch` makes.
 TORCH_VENV = os.environ.get("ROLLCALL_TORCH_VENV", os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
     "rollcall", "torch"))
-# What `scripts/packages.sh pytorch` makes.
+# The virtual environment that `scripts/packages.sh pytorch` makes.
 PYTORCH_VENV = os.environ.get("ROLLCALL_PYTORCH_VENV", os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
     "rollcall", "pytorch"))

@@ -1,4 +1,4 @@
-"""Certificates of the tests' own making, by the `openssl` command."""
+"""Makes certificates for tests with the `openssl` command."""
 import subprocess
 
 
@@ -8,7 +8,7 @@ def openssl(*words):
 
 
 class Authority:
-    """A CA; its files stand in `folder` under its name."""
+    """A CA; its files are in `folder` and have its name."""
 
     def __init__(self, folder, name, subject="rollcall CA"):
         self.folder, self.name, self.count = folder, name, 0
@@ -19,8 +19,9 @@ class Authority:
 
     def issue(self, name, names="IP:127.0.0.1,DNS:localhost", days=2,
               subject="CN"):
-        """(certificate, key) with `name` as its subject: PEM files. The
-        certificate's file holds the CA's as well, as daemons show them."""
+        """Returns (certificate file, key file), in PEM, with `name` as subject.
+        The certificate's file also has the CA's certificate, as daemons send
+        it."""
         self.count += 1
         at = f"{self.folder}/{name}-by-{self.name}-{self.count}"
         with open(at + ".ext", "w", encoding="ascii") as f:

@@ -1,7 +1,7 @@
-"""rollcall as the entry point of containers: podman with runc, no image.
+"""Tests rollcall as the entry point of containers: podman with runc, no image.
 
-The root file system has a busybox and the rollcall of the release, which needs
-the C library of this machine.
+The root file system has a busybox and the release's rollcall, which needs this
+machine's C library.
 """
 import os
 import shutil
@@ -50,7 +50,7 @@ class Podman(E2E):
                 shutil.copy(word, to)
 
     def words(self, name, flags, command):
-        # The limits: podman would raise them, which not every machine allows.
+        # podman would raise these limits, which not every machine allows.
         return [*self.podman, "run", "--rm", "--init", "--name", name,
                 "--hostname", name, "--network", "host",
                 "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096",
@@ -60,7 +60,7 @@ class Podman(E2E):
         return self.stage.start(self.words(name, flags, command))
 
     def inside(self, name):
-        """The command lines in that container."""
+        """Returns the command lines in that container."""
         listed = self.stage.run([*self.podman, "exec", name, "ps"])
         self.assertEqual(listed.code, 0, listed.text())
         return "\n".join(listed.out())
@@ -76,7 +76,7 @@ class Podman(E2E):
             "rollcall", "join", self.join_string(launcher), *command])
         launcher.await_line("rank 0 of 2 on first$")
         worker.await_line("rank 1 of 2 on second$")
-        # The file is a bind mount, as in every container.
+        # The hosts file is a bind mount, as in every container.
         for process in (launcher, worker):
             for rank in (0, 1):
                 process.await_line(rf"\] \S+ .*node-{rank}\.boxes\.rollcall$")

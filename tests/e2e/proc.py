@@ -1,11 +1,11 @@
-"""What /proc says of processes."""
+"""Reads information about processes from /proc."""
 import contextlib
 import ctypes
 import os
 
 
 def parents():
-    """Every process: its parent and its state."""
+    """Maps each process to its parent and its state."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -20,7 +20,7 @@ def parents():
 
 
 def descendants(pid):
-    """All living processes below `pid`, in no order; zombies left out."""
+    """Returns all processes below `pid`, in no order, without zombies."""
     parent_of = parents()
     found, ring = [], {pid}
     while ring:
@@ -39,7 +39,7 @@ def command_line(pid):
 
 
 def start_ticks(pid):
-    """When a process started, in ticks since boot."""
+    """Returns when a process started, in ticks since boot."""
     with open(f"/proc/{pid}/stat", "rb") as stat:
         return int(stat.read().rsplit(b")", 1)[1].split()[19])
 
@@ -52,10 +52,10 @@ def resident_bytes(pid):
 
 @contextlib.contextmanager
 def threads_held(pid):
-    """Holds all threads of a process but its first one, within this context.
+    """Stops all threads of a process except the first, within this context.
 
-    Like a machine on which they do not get a turn. Threads that the process
-    starts meanwhile run.
+    This is like a machine on which these threads get no processor time. Threads
+    that the process starts meanwhile are not stopped.
     """
     seize, interrupt, detach, wall = 0x4206, 0x4207, 17, 0x40000000
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Programs that know nothing of rollcall, run under it as their users run them."""
+"""Programs without support for rollcall, run under it as users run them."""
 import os
 import signal
 import unittest
@@ -12,7 +12,7 @@ from with_torch import WithTorch
 PYTHON = "/usr/bin/python3"
 
 INTEROP = os.path.join(harness.PROJECT, "tests", "interop")
-# Two environments that scripts/packages.sh programs makes.
+# scripts/packages.sh programs makes two environments in this folder.
 ENVIRONMENTS = os.environ.get("ROLLCALL_PROGRAMS_VENVS", os.path.expanduser(
     "~/.cache/rollcall/programs"))
 
@@ -22,9 +22,9 @@ SLOW = unittest.skipUnless(
 
 
 class OpenMpi(E2E):
-    """mpirun on node rank 0, which starts its ranks on the other hosts by ssh.
+    """Runs mpirun on node rank 0; it starts ranks on the others by ssh.
 
-    mpirun gets nothing of rollcall but the hostfile.
+    From rollcall, mpirun gets only the hostfile.
     """
 
     def begin(self, hosts, flags, *arguments):
@@ -40,7 +40,7 @@ class OpenMpi(E2E):
             f"{PYTHON} {INTEROP}/mpi_rank.py {' '.join(arguments)}"])
 
     def commands(self, hosts):
-        """The command lines of what runs there, but for each host's sshd."""
+        """Returns the hosts' command lines, except those of sshd."""
         found = [proc.command_line(pid) for host in hosts
                  for pid in self.lab.processes(host)]
         return [words for words in found if "sshd" not in " ".join(words)]
@@ -50,8 +50,8 @@ class OpenMpi(E2E):
                         f"the end of {self.commands(hosts)}")
 
     def await_ranks(self, launcher, size, count):
-        """Waits for `count` lines of a world of `size` ranks; (rank, host) of
-        each."""
+        """Waits for `count` lines of a world of `size` ranks; returns (rank,
+        host) of each."""
         total = size * (size + 1) // 2
         found = launcher.await_lines(
             rf"mpi (\d+) of {size} on (lab\d) total {total}$", count)
@@ -100,7 +100,7 @@ class OpenMpi(E2E):
                     if os.path.basename(words[0]) in ("mpirun", "orted")
                     or words[-1] == gate.path]
         self.stage.pump(lambda: not of_mpi(), f"the end of {of_mpi()}")
-        # mpirun was on that host alone: the daemon cannot know that it ended.
+        # mpirun ran only on that host, so the daemon cannot know that it ended.
         launcher.await_line("may still train on lab1")
         evicted = self.lab.run(1, [harness.ROLLCALL, "evict", "lab1", "--job",
                                    "mpi"])
@@ -114,12 +114,12 @@ class OpenMpi(E2E):
 
 @SLOW
 class TorchrunPerNode(WithTorch):
-    """torchrun as the only rank of each node, with two children each."""
+    """Runs torchrun as the only rank of each node, with two children each."""
 
     def begin(self):
         self.gate = Gate(self.stage)
         self.lab = Lab(self.stage, 2)
-        # This release fails on its own enum without --redirects and --tee.
+        # This torch fails on its own enum without --redirects and --tee.
         command = ["sh", "-c", f"exec {PYTHON} -m torch.distributed.run "
                    "--nnodes=$NNODES --node_rank=$NODE_RANK "
                    "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT "
@@ -135,7 +135,8 @@ class TorchrunPerNode(WithTorch):
 
     def await_world(self, process, node_rank, size, worlds):
         """Waits until both children of a node have been in a world of `size`
-        ranks for the `worlds`th time; their process ids on its host."""
+        ranks for the `worlds`th time; returns their process ids on the node's
+        host."""
         lines = process.await_lines(
             rf"gloo (\d) of {size} local (\d) total {size * (size + 1) // 2} "
             r"process (\d+)$", 2 * worlds)[-2:]
@@ -144,7 +145,7 @@ class TorchrunPerNode(WithTorch):
         return [int(m[3]) for m in lines]
 
     def of_torch(self, host):
-        """(pid, words) of torchrun and its children there."""
+        """Returns (pid, words) of torchrun and its children on the host."""
         found = [(pid, proc.command_line(pid))
                  for pid in self.lab.processes(host)]
         return [(pid, words) for pid, words in found
@@ -158,7 +159,7 @@ class TorchrunPerNode(WithTorch):
                   for pid, words in self.of_torch(host)}
         self.assertEqual(len(before), 6)
 
-        # Its children lead sessions of their own, and no one ends them.
+        # torchrun's children lead their own sessions; torchrun ends none.
         (torchrun,) = [pid for pid, words in self.of_torch(2)
                        if "torch.distributed.run" in words]
         os.kill(torchrun, signal.SIGKILL)
@@ -196,8 +197,8 @@ class NcclIds(E2E):
         self.assertNotEqual(*ids)
 
 
-# Stands in for apptainer, which Debian does not have: the same view of files
-# for what follows the image, in a mount namespace and a root of its own.
+# Replaces apptainer, which Debian does not have. The command after the image
+# sees the files as in apptainer, in its own mount namespace and root.
 APPTAINER = """#!/bin/sh
 test "$1" = exec && shift
 test "$1" != --bind || { bind=$2; shift 2; }
@@ -307,7 +308,7 @@ class Jax(E2E):
 
 
 class DeepSpeed(E2E):
-    """DeepSpeed's own launcher on node rank 0, which starts its ranks on all
+    """Runs DeepSpeed's own launcher on node rank 0; it starts its ranks on all
     hosts by pdsh and ssh."""
 
     def begin(self):
@@ -322,7 +323,7 @@ class DeepSpeed(E2E):
         with open(self.stage.path("bin/ssh"), "w", encoding="ascii",
                   opener=lambda path, flags: os.open(path, flags, 0o755)) as f:
             f.write(f'#!/bin/sh\nexec /usr/bin/{self.sshd.ssh} "$@"\n')
-        # The only file of variables that it passes on to other hosts.
+        # DeepSpeed passes variables to other hosts only from this file.
         with open(self.stage.path(".deepspeed_env"), "w",
                   encoding="ascii") as f:
             f.write("GLOO_SOCKET_IFNAME=eth0\n")

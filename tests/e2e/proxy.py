@@ -1,16 +1,16 @@
-"""Somebody between an agent and its daemon: a process of its own.
+"""A proxy between an agent and its daemon; it is a process of its own.
 
     proxy.py --to HOST:PORT|@FILE --record PATH [--cert PEM --key PEM]
 
-With @FILE the address stands in a file, which is read for each connection; as
-long as there is no such file, each connection is closed at once.
+With @FILE, the address is read from a file for each connection. While the file
+does not exist, each connection is closed at once.
 
-Passes bytes on and writes what went up (to the daemon) into PATH.up and what
-came down into PATH.down. Without a certificate it passes TCP on untouched;
-with one it speaks TLS to both sides, trusts everybody, and writes what it
-could read. Says on stdout: `port N`, then `connected` for each connection,
-`shaken` once a client has shaken hands with it, `parted` at its end. SIGUSR1
-cuts all connections.
+The proxy passes bytes on; it writes what is sent to the daemon to PATH.up, and
+what is sent to the client to PATH.down. Without a certificate it passes the TCP
+stream on unchanged. With one, it does TLS with both sides, accepts any
+certificate, and writes the decrypted bytes. It prints `port N`, then for each
+connection `connected`, `shaken` after the client's TLS handshake, and `parted`
+at the end. SIGUSR1 cuts all connections.
 """
 import argparse
 import os
@@ -25,18 +25,20 @@ lock = threading.Lock()
 
 
 def say(words):
-    os.write(1, (words + "\n").encode())  # Whole, whoever else speaks.
+    # One write: threads' lines do not mix.
+    os.write(1, (words + "\n").encode())
 
 
 def pass_on(client, daemon, record):
-    """Until one of them hangs up. One thread: TLS bears no second one."""
+    """Runs until one side closes. One thread does both ways, since two threads
+    cannot use one TLS object."""
     other = {client: daemon, daemon: client}
     with open(record + ".up", "ab", buffering=0) as up, \
             open(record + ".down", "ab", buffering=0) as down:
         written = {client: up, daemon: down}
         while True:
             for source in select.select([client, daemon], [], [])[0]:
-                # Not all that comes in TLS is for us to read.
+                # A TLS record may contain no data for us.
                 source.setblocking(False)
                 try:
                     while data := source.recv(1 << 16):
@@ -51,7 +53,7 @@ def pass_on(client, daemon, record):
 def hang_up(*sides):
     for side in sides:
         try:
-            # Below TLS, or it would go on in the clear.
+            # Closes the socket below TLS; else it would continue without TLS.
             socket.socket.shutdown(side, socket.SHUT_RDWR)
         except OSError:
             pass
@@ -93,7 +95,7 @@ def serve(client, options, ours):
 
 
 def cut(*_):
-    # In the main thread, which takes the lock nowhere else.
+    # Signal handlers run in the main thread, which takes the lock nowhere else.
     with lock:
         sides = list(living)
     hang_up(*sides)

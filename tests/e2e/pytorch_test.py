@@ -1,4 +1,4 @@
-"""specs/pytorch/elastic_ddp.py: a script of PyTorch alone, over changes of world."""
+"""specs/pytorch/elastic_ddp.py, a pure PyTorch script, in changing worlds."""
 import os
 import re
 import signal
@@ -28,7 +28,8 @@ class ElasticDdp(WithTorch):
         return launcher, agents
 
     def steps(self, agent):
-        """(step, loss, world) of the agent's rank over all of its lives."""
+        """Returns (step, loss, world size) of all starts of the agent's
+        rank."""
         return [(int(m[1]), float(m[2]), int(m[3]))
                 for line in agent.out() for m in [STEP.search(line)] if m]
 
@@ -45,7 +46,7 @@ class ElasticDdp(WithTorch):
             self.assert_code(agent, 75)
         done = self.steps(launcher)
         self.assertEqual(self.steps(agents[1]), done)
-        # Every step was taken once, whatever the world.
+        # Every step was done once, independent of the world.
         self.assertEqual([n for n, *_ in done], list(range(1, len(done) + 1)))
         self.assertEqual(self.steps(agents[2]),
                          [step for step in done if step[2] == 3])
@@ -59,7 +60,7 @@ class ElasticDdp(WithTorch):
         self.assertEqual([n for n, *_ in more],
                          list(range(last + 1, last + 51)))
 
-        # The same as one rank alone that nobody disturbed, but for rounding.
+        # The losses equal those of a single rank, except for rounding.
         alone = self.stage.path("alone")
         os.mkdir(alone)
         single = self.launch([], self.command(last + 50, alone))

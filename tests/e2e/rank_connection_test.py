@@ -1,5 +1,5 @@
-"""A Python rank's connection, with an agent by hand: whole messages, whatever
-happens meanwhile."""
+"""Tests a Python rank's connection against a fake agent: messages stay whole,
+whatever happens while they are sent."""
 import os
 import signal
 import socket
@@ -19,13 +19,13 @@ from rollcall._connection import (EXCHANGE, HELLO, LEAVE,  # noqa: E402
 from rollcall._wire import FrameReader, Writer  # noqa: E402
 
 DEADLINE_S = 60
-# More than a socket holds.
+# More than a socket's buffer holds.
 LARGE = 1 << 20
-ABORT = 2  # An AgentReply.
+ABORT = 2  # The kind's number in AgentReply.
 
 
 class Agent:
-    """It reads and says what it is told to."""
+    """A fake agent that reads and sends only when the test tells it to."""
 
     def __init__(self, path):
         with socket.socket(socket.AF_UNIX) as listener:
@@ -40,11 +40,12 @@ class Agent:
         self.socket.sendall(Writer().message(kind, message).frame())
 
     def await_something(self):
-        """To read."""
+        """Waits until there is something to read."""
         self.socket.recv(1, socket.MSG_PEEK)
 
     def read(self, size=1 << 16):
-        """The messages that the next bytes complete; None: there are no more."""
+        """Returns the messages that the next bytes complete; None at the end of
+        the connection."""
         piece = self.socket.recv(size)
         if not piece:
             return None
@@ -79,13 +80,14 @@ class Connections(unittest.TestCase):
         self.assertTrue(hello.has(HELLO))
 
     def fill(self):
-        """An agent that does not read: a message is sent in part."""
+        """Sends a message only in part, because the agent does not read."""
         [number] = self.connection.ask(EXCHANGE, [data(LARGE)])
         self.agent.await_something()
         return number
 
     def test_nothing_comes_between_the_parts_of_a_message(self):
-        """Neither of this thread, nor of another, nor of a forked child."""
+        """No message of this thread, another thread or a forked child
+        interrupts another."""
         asked = [self.fill()]
         others = threading.Thread(target=lambda: asked.extend(
             self.connection.ask(EXCHANGE, [data(LARGE), data(10)])))
@@ -104,7 +106,7 @@ class Connections(unittest.TestCase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         found, steps = [], 0
         while len(found) < 200:
-            # There is room again, and the thread goes on with its own.
+            # There is room again, and the thread sends what is left.
             asked += self.connection.ask(EXCHANGE, [data(100)])
             steps += 1
             self.connection.send(PROGRESS, Writer().uint(2, steps))
@@ -118,7 +120,7 @@ class Connections(unittest.TestCase):
         self.assertEqual({len(m.message(EXCHANGE).data(4)) for m in found
                           if m.has(EXCHANGE)}, {10, 100, LARGE})
         self.assertFalse([m for m in found if m.has(LEAVE)])
-        # The latest is what counts.
+        # Only the latest progress needs to be sent, but the order must be kept.
         told = [m.message(PROGRESS).uint(2) for m in found if m.has(PROGRESS)]
         self.assertEqual(told, sorted(told))
 
@@ -128,7 +130,7 @@ class Connections(unittest.TestCase):
         self.agent.say(ABORT, Writer().uint(1, 3).text(3, "why"))
         self.assertTrue(over.wait(DEADLINE_S))
         self.assertEqual(self.connection.abort.reason, "why")
-        # A caller that waits for the answer gets the end as an error.
+        # A caller that waits for an answer gets an error at the end.
         self.agent.socket.close()
         with self.assertRaises(errors.Lost):
             self.connection.wait(
@@ -165,7 +167,8 @@ class Connections(unittest.TestCase):
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         while self.interrupts < 400 and not reads:
             size = (size + 7919) % (LARGE // 2)
-            # As long as something waits, no caller writes itself.
+            # While messages are waiting, a caller's message is queued and not
+            # written by the caller itself.
             while (self.connection._outgoing or self.connection._first) and (
                     not reads):
                 os.sched_yield()
@@ -180,7 +183,7 @@ class Connections(unittest.TestCase):
         self.connection.send(PROGRESS, Writer().uint(2, end))
         reader.join()
         self.assertIsInstance(reads[0], list, reads[0])
-        # What was asked for without an interruption was said once.
+        # Each request that was not interrupted was sent exactly once.
         numbers = [m.message(EXCHANGE).uint(1) for m in reads[0]
                    if m.has(EXCHANGE)]
         self.assertEqual(len(numbers), len(set(numbers)))

@@ -1,8 +1,8 @@
-"""rollcall.torch.elastic: PyTorch ranks that live on when others come and go.
+"""rollcall.torch.elastic: PyTorch ranks that outlive changes of the world.
 
-What needs torch 2.14 runs in the virtual environment that `scripts/packages.sh
-pytorch` makes; without it those tests are skipped. The sampler is tried with
-Debian's torch.
+Tests that need torch 2.14 run in the virtual environment that
+`scripts/packages.sh pytorch` makes; without it they are skipped. The sampler is
+tested with Debian's torch.
 """
 import os
 import random
@@ -87,8 +87,9 @@ except RuntimeError as error:
     print("said")
 """
 
-# The way of NCCL's groups, over Gloo. That frees a rank which waits for another
-# only where the other one's connections end: in a world of two.
+# Uses the class for NCCL's groups over Gloo. Over Gloo it frees a rank that
+# waits for another rank only if the other's connections end, that is in a world
+# of two.
 ANEW = """
 from rollcall.torch import _groups, elastic
 class OverGloo(_groups.Anew):
@@ -96,7 +97,8 @@ class OverGloo(_groups.Anew):
 elastic.groups_over = lambda backend: OverGloo
 """
 
-# Trains until its sampler is over; rank 0 says each step, all how they end.
+# Trains until the sampler is exhausted. Rank 0 prints each step; all ranks
+# print their final state.
 TRAINS = """
 import os, sys
 import torch, torch.distributed as dist
@@ -157,8 +159,8 @@ class Sampler(WithTorch):
 
 
 class Elastic(E2E):
-    # Of the launcher's agent, and of its rank, in which PyTorch makes a group for
-    # each world.
+    # Limits for the launcher's agent and for its rank, in which PyTorch makes a
+    # process group for each world.
     growth_kib_max = {"agent": 4096, "rank": 32768}
 
     def setUp(self):
@@ -178,7 +180,7 @@ class Elastic(E2E):
                            stop, self.ends_now])
 
     def apart(self, command):
-        """What makes each rank one of a machine of its own, where that matters."""
+        """A subclass makes each rank seem to be on its own machine here."""
         return command
 
     def begin(self, flags, names, command):
@@ -190,7 +192,7 @@ class Elastic(E2E):
             for name in names}
 
     def end(self, *nodes):
-        """Lets the training end; what the ranks ended with is the same."""
+        """Lets the training end; checks that all results are the same."""
         with open(self.ends_now, "w", encoding="ascii"):
             pass
         for node in nodes:
@@ -225,7 +227,7 @@ class Elastic(E2E):
                 os.kill(pids[0], signal.SIGKILL)
             for node in (launcher, workers["w1"]):
                 self.assert_code(node, 0)
-                # The other one's process lived on.
+                # The process of the other rank kept running.
                 self.assertEqual(len(self.pids(node)), 1 + kills // 2)
             ends.append(self.ended(launcher, workers["w1"]))
         self.assertEqual(ends[0], ends[1])
@@ -242,7 +244,7 @@ class Elastic(E2E):
             workers[name] = self.join(join, ["--name", name], self.command(),
                                       self.env)
         launcher.await_line(r"step \d+ of 4")
-        # One is lost, one is drained.
+        # One node is lost, another one is drained.
         workers["w1"].signal(signal.SIGKILL)
         launcher.await_line(r"step \d+ of 3")
         workers["w2"].signal(signal.SIGTERM)
@@ -258,7 +260,7 @@ class Elastic(E2E):
             ["--nodes", "2:3", "--join-timeout", "60s"], ["w1", "w2"],
             self.command())
         launcher.await_line(r"step \d+ of 3")
-        # Its connections stay: nothing tells the others that it is gone.
+        # The node's connections stay open, so nothing tells that it is gone.
         silent = [workers["w2"].pid, *harness.descendants(workers["w2"].pid)]
         for pid in silent:
             os.kill(pid, signal.SIGSTOP)
@@ -311,7 +313,7 @@ class Elastic(E2E):
             if early is None and number * 3 >= kills - 1:
                 early = self.memory(launcher)
             what = ("rank", "agent", "node", "daemon")[chance.randrange(4)]
-            # A node that fails twice in a row is quarantined.
+            # A node that fails twice in a row would be quarantined.
             name = chance.choice(sorted(set(workers) - {failed}))
             failed = name if what == "rank" else ""
             tree = harness.descendants(workers[name].pid)
@@ -327,7 +329,7 @@ class Elastic(E2E):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
-                    pass  # It has just gone.
+                    pass  # The process has just ended.
             if what in ("agent", "node"):
                 self.stage.await_gone([workers.pop(name).pid, *tree], name)
                 name = f"r{number}"
@@ -342,7 +344,8 @@ class Elastic(E2E):
         self.assert_no_orphans()
 
     def memory(self, launcher):
-        """Of the launcher's agent and its rank, which live all the while."""
+        """The memory of the launcher's agent and its rank, which never
+        restart."""
         found = {}
         for pid in harness.descendants(launcher.pid):
             words = harness.command_line(pid)
@@ -354,7 +357,7 @@ class Elastic(E2E):
         return found
 
     def goes_on(self, launcher):
-        """More steps are done than were on their way."""
+        """Waits for more steps than those that were already in progress."""
         already = len([line for line in launcher.out() if "] step " in line])
         launcher.await_lines(r"\] step \d+ of \d", already + 2, 120)
 

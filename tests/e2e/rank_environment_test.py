@@ -1,4 +1,4 @@
-"""What a rank gets: its environment and files, and no secret."""
+"""Tests what a rank gets: its environment and its files, and no secret."""
 import glob
 import hashlib
 import json
@@ -9,7 +9,7 @@ import harness
 import wire
 from harness import E2E, Gate
 
-# torchrun's contract, complete.
+# All variables that torchrun sets.
 TORCH_CONTRACT = """
 RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE
 ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME NODE_RANK NNODES MASTER_ADDR MASTER_PORT
@@ -44,7 +44,7 @@ json.dump({
 
 
 def read_env(path):
-    # A value may hold line ends; the rest of it is no NAME=.
+    # A value may have several lines; only the first one has a name.
     with open(path, encoding="utf-8", errors="replace") as f:
         return dict(line.rstrip("\n").split("=", 1)
                     for line in f if "=" in line)
@@ -139,7 +139,7 @@ class Environment(E2E):
             node = world["nodes"][int(env["NODE_RANK"])]
             self.assertEqual(node["node"], env["ROLLCALL_NODE"])
             self.assertEqual(node["first_rank"] + int(env["LOCAL_RANK"]), rank)
-            # Both nodes share this machine's address: one line for both.
+            # Both nodes have the same address, so one line stands for both.
             self.assertEqual({n["address"] for n in world["nodes"]},
                              {"127.0.0.1"})
             self.assertEqual(t["hostfile"], "127.0.0.1 slots=4\n")
@@ -189,7 +189,7 @@ class Environment(E2E):
         for pid in running:
             self.assert_none_of(secrets, " ".join(harness.command_line(pid)),
                                 f"the arguments of {pid}")
-        # Nor do those of the launcher's children.
+        # The environment of the launcher's children contains no secret either.
         started = [p for p in running if harness.command_line(p)[1:2] in
                    (["daemon"], ["agent"])]
         self.assertEqual(len(started), 2)
@@ -201,7 +201,7 @@ class Environment(E2E):
             self.assertNotIn(b"ROLLCALL_JOIN", names)
         ranks = [p for p in running
                  if harness.command_line(p)[:2] == command[:2]]
-        # Also a child of a rank that has not become `cat` yet.
+        # There may also be a child of a rank that has not yet executed `cat`.
         self.assertGreaterEqual(len(ranks), 2)
         for pid in ranks:
             with open(f"/proc/{pid}/environ", "rb") as f:
@@ -221,6 +221,6 @@ class Environment(E2E):
                 self.assert_none_of(secrets, f.read(), path)
 
     def assert_none_of(self, secrets, text, where):
-        # Not assertNotIn: a failure must not print the secret.
+        # Not assertNotIn, because its failure would print the secret.
         found = [i for i, secret in enumerate(secrets) if secret in text]
         self.assertEqual(found, [], f"form {found} of the token in {where}")

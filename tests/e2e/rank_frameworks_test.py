@@ -1,5 +1,5 @@
-"""client/python in JAX and in Hugging Face's Trainer: stand-ins for both, and the
-Trainer itself."""
+"""Tests client/python with fakes of JAX and of Hugging Face's Trainer, and with
+the Trainer itself."""
 import os
 import signal
 import unittest
@@ -9,8 +9,8 @@ import proc
 from harness import E2E, ROLLCALL
 from rank_python_test import ENVIRONMENT, PACKAGE, PYTHON
 
-# Stands for JAX: what a ClusterEnv is asked for. JAX takes the first that is
-# present, and knows those of Slurm and Open MPI before ours.
+# A fake of the part of JAX that uses a ClusterEnv. JAX takes the first one that
+# is present, and those of Slurm and Open MPI are registered before ours.
 FAKE_JAX = """
 class ClusterEnv:
     _cluster_types = []
@@ -74,8 +74,8 @@ class Jax(E2E):
 
 
 
-# Stands for Hugging Face's Trainer: what it asks of a callback, in its order. It
-# goes on from the step in argv[1], and then ends after three steps more.
+# A fake of Hugging Face's Trainer, which calls a callback in the same order. It
+# continues from the step in argv[1] and ends after three more steps.
 FAKE_TRANSFORMERS = "class TrainerCallback:\n    pass\n"
 TRAINS = """
 import os, signal, sys, threading
@@ -177,8 +177,8 @@ class Transformers(E2E):
         os.kill(self.rank_of(worker), signal.SIGKILL)
         for node in (launcher, worker):
             self.assert_code(node, 0)
-        # The one that hung was not left to the agent's SIGKILL; and both went
-        # on in the next world.
+        # The rank that hung ended before the agent's SIGKILL, and both ranks
+        # continued in the next world.
         self.assertIsNotNone(launcher.find(r"\] over$"))
         for node, rank in ((launcher, 0), (worker, 1)):
             self.assertIsNotNone(node.find(f"ends {rank} 2 10$"))
@@ -193,10 +193,10 @@ class Transformers(E2E):
 
 
 class InTransformers(E2E):
-    """The callback in Hugging Face's Trainer itself, over Gloo.
+    """Runs the callback in Hugging Face's Trainer itself, over Gloo.
 
-    In the virtual environment that `scripts/packages.sh torch` makes; without it
-    the test is skipped.
+    Needs the virtual environment that `scripts/packages.sh torch` makes; the
+    test is skipped without it.
     """
 
     def test_a_notice_saves_and_the_next_world_goes_on(self):

@@ -1,4 +1,4 @@
-"""client/python: the package rollcall, under real agents and beside protoc."""
+"""Tests client/python, the package rollcall, with real agents and protoc."""
 import os
 import re
 import shutil
@@ -19,12 +19,12 @@ from rollcall import _wire, world  # noqa: E402
 from rollcall._wire import FrameReader, Message, WireError, Writer  # noqa: E402
 
 ENVIRONMENT = {"PYTHONPATH": PACKAGE, "PYTHONUNBUFFERED": "1"}
-# What runs the ranks; another version, for a try by hand.
+# The interpreter that runs the ranks; a developer may set another version.
 PYTHON = os.environ.get("ROLLCALL_TEST_PYTHON", "/usr/bin/python3")
 
 
 class Codec(unittest.TestCase):
-    """The package's own protobuf, beside protoc's."""
+    """Compares the package's own protobuf code with protoc."""
 
     def protoc(self, flag, kind, data):
         return subprocess.run(
@@ -88,7 +88,7 @@ class Codec(unittest.TestCase):
         self.assertEqual(got.state_source, world.StateSource(2, 40))
         self.assertEqual((got.restarts, got.restarts_max), (1, 3))
         self.assertEqual(got.network, (("A", "b"), ("C", "")))
-        # Without one; and what cannot be.
+        # A world without a state source, and two worlds that are not valid.
         text = ("world { world { world_size: 1 members { ranks: 1 } } "
                 "rank: %d node_rank: %d }")
         self.assertIsNone(world.parse_world(
@@ -115,13 +115,13 @@ class Codec(unittest.TestCase):
                      b"\x0d\x01"):
             with self.assertRaises(WireError, msg=data):
                 Message(data)
-        # A field of another kind than the one that is expected.
+        # The field's wire type is not the one that the reader expects.
         number, text = Message(b"\x08\x01"), Message(b"\x0a\x01a")
         for read in (lambda: number.data(1), lambda: number.messages(1),
                      lambda: text.uint(1)):
             with self.assertRaises(WireError):
                 read()
-        # Fixed numbers of fields that are not known.
+        # Fields of fixed size with unknown numbers are skipped.
         self.assertEqual(Message(b"\x0d" + b"\1" * 4 + b"\x11" + b"\1" * 8
                                  + b"\x18\x07").uint(3), 7)
 
@@ -185,7 +185,7 @@ class Codec(unittest.TestCase):
 
 
 class Alone(unittest.TestCase):
-    """A process that no agent has started."""
+    """A process that was not started by an agent."""
 
     def test_is_a_world_of_one(self):
         self.assertNotIn("ROLLCALL_SOCKET", os.environ)
@@ -242,7 +242,8 @@ with rollcall.attach() as rank:
           world.master_port > 0)
 """
 
-# Steps until it is killed, told to stop, or all know that its file is there.
+# Steps until the process is killed or told to stop, or until a rank has seen
+# that its file exists and has told all the others.
 ELASTIC = """
 import os, signal, sys, threading, rollcall
 rank = rollcall.attach(elastic=True)
@@ -275,8 +276,8 @@ while not ends:
         rank.next_world(step, whole_state=True)
 """
 
-# Rank 1 stops before the collective that rank 0 waits in; both are stuck in
-# code that never comes back, and the answer comes from another thread.
+# Rank 1 stops before the collective that rank 0 waits in. Both main threads
+# never return, so another thread of the package answers where the rank is.
 STUCK = """
 import os, sys, rollcall
 rank = rollcall.attach()
@@ -289,7 +290,7 @@ if rank.world.generation == 1:
 open(sys.argv[1]).read()
 """
 
-# As PyTorch counts over NCCL. Rank 1 stops one collective before rank 0.
+# A fake of PyTorch's counter of NCCL collectives. Rank 1 is one behind rank 0.
 STUCK_IN_TORCH = """
 import os, sys, types, rollcall
 class Group:
@@ -325,7 +326,7 @@ with rollcall.attach() as rank:
     %s
 """
 
-# A program's mistakes, and its own end.
+# Calls with wrong answers, then the normal end of the program.
 CAREFUL = """
 import os, sys, rollcall
 with rollcall.attach() as rank:
@@ -339,7 +340,7 @@ assert "ROLLCALL_ATTACHED" not in os.environ
 print("lost:", rank.lost, flush=True)
 """
 
-# A child that lives on, as a data loader's may.
+# The child keeps running after the rank's end, as a data loader may.
 FORKS = """
 import os, time, rollcall
 rank = rollcall.attach()
@@ -397,7 +398,7 @@ class RankPython(E2E):
                             "signal 9 True")
         again = launcher.await_line(r"world 2 2 (\d+) (\d+) (\d+)$")
         self.assertEqual(int(again[1]), kept)
-        # What it has counts, and the newcomer is told so.
+        # The surviving rank's step counts, and the new rank is told it.
         self.assertGreater(int(again[2]), 0)
         new = worker.await_line(r"world 2 2 (\d+) 0 (\d+)$")
         self.assertNotEqual(int(new[1]), killed)
@@ -415,7 +416,8 @@ class RankPython(E2E):
         self.finish(launcher)
 
     def test_it_says_where_it_is_while_it_is_stuck(self):
-        # A world that ends at once may be over before the launcher tells of it.
+        # Keeps generation 2 running until the launcher has printed the line: a
+        # world that ends at once may be over before.
         seen = Gate(self.stage)
         launcher = self.launch(
             ["--nproc-per-node", "2", "--hang-timeout", "2s", "--name", "w0",
@@ -474,11 +476,11 @@ class RankPython(E2E):
         self.assert_code(rank, 0)
         self.assert_code(self.launcher, 0)
         rank.await_line("lost: this process has closed the connection")
-        # Its own end is not that of the generation.
+        # The callback of when_over is not called if the program itself closes.
         self.assertIsNone(rank.find("^over"))
 
     def test_why_the_agent_ends_a_connection_is_the_root_cause(self):
-        # What the package itself would refuse.
+        # Sends a value that the package itself would refuse to send.
         rank = self.attached(FAILS % (
             "from rollcall import _wire, _connection as c\n"
             "    rank._connection.send(c.PROGRESS, _wire.Writer().uint("
@@ -501,7 +503,7 @@ class RankPython(E2E):
         self.launcher.await_line(r"rank 0 on w0 is gone: its connection to its "
                                  "agent ended")
         self.assert_code(self.launcher, 1)
-        # It has lived on until now.
+        # The forked child is still running.
         (child,) = self.stage.orphans()
         os.kill(child, signal.SIGKILL)
         rank.wait()
@@ -509,7 +511,7 @@ class RankPython(E2E):
     def test_ctrl_c(self):
         rank = self.attached(FAILS % "rank.await_abort()")
         rank.await_line("up")
-        # Signals reach the main thread alone.
+        # All other threads block SIGINT, so only the main thread gets it.
         for thread in set(os.listdir(f"/proc/{rank.pid}/task")) - {
                 str(rank.pid)}:
             with open(f"/proc/{rank.pid}/task/{thread}/status",

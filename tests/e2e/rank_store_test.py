@@ -1,4 +1,4 @@
-"""The key-value store of a generation, as Python ranks use it."""
+"""Tests the key-value store of a generation as Python ranks use it."""
 import os
 import signal
 import sys
@@ -11,7 +11,7 @@ from rank_python_test import ENVIRONMENT, PACKAGE, PYTHON
 sys.path.insert(0, PACKAGE)
 import rollcall  # noqa: E402 pylint: disable=wrong-import-position
 
-# Every operation, by a rank with others or alone; all ranks run it.
+# Uses every operation. All ranks run this script; there may be several or one.
 OPERATES = """
 import threading, rollcall
 rank = rollcall.attach()
@@ -80,7 +80,8 @@ rank.close()
 print("good", me, size, flush=True)
 """
 
-# Counts until a file is there; says its sums.
+# Adds to a counter until the file exists, then checks that the counter is the
+# sum over all ranks.
 COUNTS = """
 import os, sys, rollcall
 with rollcall.attach() as rank:
@@ -102,7 +103,7 @@ with rollcall.attach() as rank:
     print("counted", flush=True)
 """
 
-# The second rank makes a key and ends; the first one goes on with it.
+# The second rank sets a key and ends; the first one goes on using it.
 OUTLIVES = """
 import sys, rollcall
 with rollcall.attach() as rank:
@@ -202,7 +203,7 @@ class Store(E2E):
             self.assertIsNotNone(node.find("counted"))
 
     def goes_on(self, *nodes):
-        """Each of these counts on, by more than what was on its way."""
+        """Waits until these nodes have counted more than was in progress."""
         for node in nodes:
             node.await_lines("counts", len(node.out()) + 2)
 

@@ -4,7 +4,7 @@ import unittest
 from rank_python_test import ENVIRONMENT
 from with_torch import PYTHON, WithTorch
 
-# What PyTorch does with a store, by Gloo and by itself; all ranks run it.
+# The operations that PyTorch and Gloo do on a store; all ranks run this script.
 TRAINS = """
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -35,7 +35,7 @@ with init_process_group("gloo") as rank:
     dist.destroy_process_group()
 """
 
-# Each name by which C++ or Python calls a store, here through C++.
+# Calls each method of a store that C++ or Python uses, here through C++.
 STORES = """
 import threading
 from datetime import timedelta
@@ -88,7 +88,7 @@ print("stored", flush=True)
 """
 
 
-# How Gloo reads the addresses of all ranks.
+# Counts Gloo's calls of get() when it reads the addresses of all ranks.
 READS = """
 import torch.distributed as dist
 import rollcall.torch
@@ -112,8 +112,8 @@ from torch._C import _distributed_c10d
 _distributed_c10d._dump_fr_trace_json
 """
 
-# Rank 1 stands still before the all-reduce that rank 0 waits in, and counts
-# nothing itself.
+# Rank 1 hangs before the all-reduce that rank 0 waits in. The script itself
+# counts no collectives.
 HANGS = """
 import os, torch, torch.distributed as dist
 from rollcall.torch import init_process_group
@@ -140,7 +140,7 @@ class Torch(WithTorch):
 
     def test_gloo_reads_all_addresses_at_once(self):
         self.need_newer()
-        # What the user has set is kept.
+        # A value that the user has set is kept.
         for environment, gets in (
                 ({}, 0), ({"GLOO_ENABLE_STORE_V2_API": "0"}, 4)):
             launcher = self.launch(
@@ -160,7 +160,7 @@ class Torch(WithTorch):
                            [PYTHON, "-c", HANGS], ENVIRONMENT)
         for agent in (launcher, worker):
             self.assert_code(agent, 0)
-        # Counted from the first step on.
+        # Collectives are counted from the first step on.
         worker.await_line("rank 1 on w1 made no progress: it has begun "
                           "collective 2, while others have begun 3", "err")
 

@@ -1,8 +1,8 @@
-"""Ranks that run as another user than their agent: `--rank-user`.
+"""Tests ranks that run as another user than their agent: `--rank-user`.
 
-The agents are root with the capabilities of a Docker container: without
-CAP_SYS_PTRACE, CAP_PERFMON and CAP_SYS_ADMIN, each of which may read more of
-other users' processes.
+The agents are root with the capabilities of a Docker container. They lack
+CAP_SYS_PTRACE, CAP_PERFMON and CAP_SYS_ADMIN, each of which would let them read
+more of other users' processes.
 """
 import json
 import os
@@ -16,19 +16,19 @@ from hang_test import FRAME, MODEL, TEXT, TRAINER
 from harness import E2E, Gate, command_line, descendants
 
 NOBODY = 65534
-# A uid and a gid that nothing else on a machine has.
+# A uid and a gid that nothing else on the machine uses.
 IDS = "31337:31338"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
 USAGE = 2
-# What Docker gives by default.
+# Docker's default capabilities.
 AS_IN_DOCKER = ["setpriv", "--bounding-set=-all," + ",".join(
     "+" + name for name in (
         "chown dac_override fowner fsetid kill setgid setuid setpcap "
         "net_bind_service net_raw sys_chroot mknod audit_write setfcap"
     ).split())]
 
-# Prints what it is and what it reaches, and waits at the gate. Arguments: the
-# gate, and the launcher's state folder.
+# Prints the rank's identity and what it can reach, then waits at the gate.
+# Arguments: the gate and the launcher's state folder.
 LOOK = """
 import errno, os, subprocess, sys
 say = lambda *words: print(*words, flush=True)
@@ -95,13 +95,14 @@ class RankUser(E2E):
              self._hosts, *flags, "--", *command])
 
     def reachable(self, name):
-        """A program or library of the build where every user may read it: the
-        clone may lie where others may not look, as below /root."""
+        """Copies a program or library of the build to a folder that every user
+        may read, since others may not read the clone, for example below
+        /root."""
         return shutil.copy(os.path.join(harness.BIN, name),
                            self.stage.path(name))
 
     def looks(self, user):
-        """What a rank says of itself, word by word, and its launcher."""
+        """Returns what a rank prints, split into words, and its launcher."""
         gate, state = Gate(self.stage), self.stage.path("look-state")
         launcher = self.begin(
             ["--rank-user", user, "--job", "look", "--state", state,
@@ -134,7 +135,7 @@ class RankUser(E2E):
             self.assertEqual(int(self.has(said, name)[0], 16), 0, name)
         self.assertEqual(self.has(said, "HOME"), ["/"])
         self.assertEqual(self.has(said, "XDG_RUNTIME_DIR"), ["unset"])
-        # Its own files in /proc are its own.
+        # The rank owns its own files in /proc.
         self.assertEqual(self.has(said, "dumpable"), ["31337"])
         for part in ("mem", "environ", "maps", "fd"):
             self.assertIn(["cannot", f"agent-{part}", "EACCES"], said, part)
@@ -182,8 +183,8 @@ class RankUser(E2E):
         self.assertEqual((cause["node"], cause["code"]), ("w1", "hang"), cause)
         self.assertIn("it is stopped", cause["detail"])
         for name, agent in agents.items():
-            # A number and a name of a system call: the kernel's own word,
-            # which only the rank's user is told.
+            # The number and the name of a system call come from the kernel,
+            # which reports them only to the rank's user.
             agent.await_line(rf"process {before[name]} \(rollcall-train\)",
                              "err")
             agent.await_line(r": \w, waits in \w+, system call (\d+|running)",
@@ -194,13 +195,13 @@ class RankUser(E2E):
                                  if m and TRAINER.search(m[1])] or a.done(),
                 f"a frame of {name}")
             self.assertEqual(agent.code, None)
-        # Both are stopped at one step, by the notice on their sockets.
+        # The notice on their sockets stops both ranks at the same step.
         launcher.signal(signal.SIGTERM)
         self.assert_code(launcher, 75)
         self.assert_code(agents["w1"], 75)
 
     def ranks(self, gate):
-        """A command with a child in a session of its own, both told apart."""
+        """A command with a child in its own session; it prints both pids."""
         return ["sh", "-c",
                 "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
                 "echo up g$ROLLCALL_GENERATION pid=$$ socket=$ROLLCALL_SOCKET; "
@@ -218,8 +219,8 @@ class RankUser(E2E):
         for process in (launcher, worker):
             process.await_line(r"\] up g\d+ pid=")
         worker.await_line(r"child=")
-        # It is below /tmp, and stays for the node's next agent if that one is
-        # killed as well.
+        # The socket's folder is below /tmp. It may stay there after an agent
+        # was killed, so the test removes it.
         socket = worker.await_line(r"socket=(\S+)")[1]
         self.addCleanup(shutil.rmtree, os.path.dirname(socket), True)
         return launcher, join, worker
@@ -239,13 +240,13 @@ class RankUser(E2E):
         ranks = self.pids(dead)
         [guard] = [p for p in descendants(dead.pid)
                    if command_line(p)[1:2] == ["guard"]]
-        # Neither may see the other one go.
+        # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard):
                 os.kill(pid, number)
         self.stage.await_gone([dead.pid, guard], "agent and guard")
-        # The kernel ends the rank with its agent, and not the rank's child,
-        # which nothing but its environment gives away.
+        # The kernel ends the rank together with its agent, but not the rank's
+        # child. Only the child's environment shows that it belongs to the rank.
         self.assertTrue([p for p in ranks if command_line(p)])
         after = self.attend(join, ["--name", "w1", "--rank-user", IDS],
                             self.ranks(gate))
@@ -268,7 +269,8 @@ class RankUser(E2E):
         self.assertIn(json.loads(told[1])["kind"], ("preempt", "stop"))
 
     def fails_with(self, write):
-        """What is known of a rank that fails after `write`."""
+        """Returns the root cause's detail for a rank that fails after
+        `write`."""
         gate = Gate(self.stage)
         launcher = self.begin(
             ["--rank-user", IDS, "--nodes", "1:2"],
@@ -312,8 +314,9 @@ class RankUser(E2E):
         self.assertRegex(launcher.text(), f"user {IDS} .*working folder")
 
     def run_folder(self, *flags):
-        """A launcher whose first rank fails once the gate opens, the gate, and
-        the run folder. Later ranks print their generation and end."""
+        """Starts a launcher whose first rank fails once the gate opens. Later
+        ranks print their generation and end. Returns the launcher, the gate and
+        the run folder."""
         gate = Gate(self.stage)
         launcher = self.begin(
             ["--rank-user", IDS, "--max-restarts", "1", *flags],

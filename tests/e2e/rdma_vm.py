@@ -1,13 +1,13 @@
 """Small virtual machines with a real verbs device: the kernel's soft-RoCE.
 
-`boot` starts a kernel under qemu's software emulation, with an initramfs that
-holds rollcall, libibverbs and a few programs, and runs a shell script in it.
-Its only output is the serial console: `report` in the guest prints what a
-command says between two marker lines, and `section` finds it.
+`boot` starts a kernel under qemu's software emulation with an initramfs that
+contains rollcall, libibverbs and a few programs, and runs a shell script in it.
+Its only output is the serial console: `report` in the guest prints a command's
+output between two marker lines, and `section` finds it.
 
 The kernel and qemu come from a folder that `scripts/packages.sh rdma_vm` makes;
-programs and libraries that are installed come from this machine. It needs no
-root, no KVM and no network.
+the programs and libraries come from this machine. No root, KVM or network is
+needed.
 """
 import glob
 import gzip
@@ -25,7 +25,7 @@ FOLDER = os.path.abspath(os.environ.get("ROLLCALL_RDMA_VM") or os.path.join(
 NOT_TESTED = (f"NOT TESTED: there is no {FOLDER} here; scripts/packages.sh "
               "rdma_vm makes it, in ROLLCALL_RDMA_VM if set")
 
-# Where libibverbs looks for providers, and the loader for everything.
+# libibverbs looks for providers here, and the loader for everything.
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 
@@ -34,7 +34,7 @@ NETWORK = ["dummy", "virtio_pci", "virtio_net"]
 # rdma_rxe asks for the checksum by name when the first device is made.
 RDMA = ["crc32_generic", "ib_uverbs", "rdma_rxe"]
 
-# A machine takes some 10 s, and a minute beside other work. `timeout` ends qemu
+# A machine needs about 10 s, or a minute beside other work. `timeout` ends qemu
 # after this time even if the test was killed.
 BOOT_S = 200
 
@@ -90,7 +90,8 @@ def is_there():
 
 
 def find(*paths):
-    """The first of these files, as unpacked, else as installed."""
+    """Returns the first of these files that exists, in the unpacked folder or
+    else on this machine."""
     for root in (FOLDER, ""):
         for path in paths:
             if os.path.exists(root + path):
@@ -104,7 +105,7 @@ def library_path():
 
 
 class Archive:
-    """An initramfs: a cpio archive in the format `newc`, all of it root's."""
+    """An initramfs: a cpio archive of format `newc`, all owned by root."""
 
     def __init__(self):
         self._entries = {}  # Path without the first slash -> (mode, content).
@@ -119,7 +120,7 @@ class Archive:
         self._add(path, stat.S_IFLNK | 0o777, target.encode())
 
     def program(self, path, source):
-        """A program and the libraries that it needs."""
+        """Adds a program and the libraries that it needs."""
         with open(source, "rb") as file:
             self.add(path, file.read(), 0o755)
         told = subprocess.run(
@@ -146,7 +147,7 @@ class Archive:
         self._entries[path] = (mode, content)
 
     def write(self, out):
-        # Parents were added before what they hold.
+        # Folders were added before their contents.
         for number, (path, (mode, content)) in enumerate(
                 self._entries.items(), 1):
             self._write_entry(out, number, path, mode, content)
@@ -164,7 +165,7 @@ class Archive:
 
 
 class Modules:
-    """The kernel modules of the folder, and in what order they load."""
+    """The kernel modules of the folder and their load order."""
 
     def __init__(self):
         self._files = {}
@@ -180,7 +181,7 @@ class Modules:
             return file.read()
 
     def with_dependencies(self, names):
-        """[(name, content)], each after those that it depends on."""
+        """Returns [(name, content)], each after those that it depends on."""
         found = {}
 
         def visit(name):
@@ -199,9 +200,9 @@ class Modules:
 
 
 def make_initramfs(path, script, files):
-    """Writes the initramfs that runs `script`; its size in bytes.
+    """Writes the initramfs that runs `script`; returns its size in bytes.
 
-    `files`: path -> (content, mode), beside the programs.
+    `files`: additional files, path -> (content, mode).
     """
     archive = Archive()
     for folder in ("/dev", "/etc", "/proc", "/sys", "/tmp", "/run"):
@@ -211,7 +212,7 @@ def make_initramfs(path, script, files):
                 b"user:x:1000:1000::/tmp:/bin/sh\n")
     archive.add("/etc/group", b"root:x:0:\nuser:x:1000:\n")
     archive.add("/etc/hosts", b"127.0.0.1 localhost\n")
-    # There is no name server to ask.
+    # There is no name server.
     archive.add("/etc/nsswitch.conf", b"hosts: files\n")
     archive.program("/bin/rollcall", harness.ROLLCALL)
     for name in ("ibv_devinfo", "ibv_rc_pingpong", "rdma", "ip"):
@@ -235,7 +236,7 @@ def make_initramfs(path, script, files):
 
 
 def add_busybox(archive):
-    """The shell, and every applet whose name is still free."""
+    """Adds the shell, and each applet whose name is not yet taken."""
     busybox = find("/usr/bin/busybox", "/bin/busybox")
     archive.program("/bin/busybox", busybox)
     applets = subprocess.run([busybox, "--list"], check=True, text=True,
@@ -246,7 +247,7 @@ def add_busybox(archive):
 
 
 def add_verbs(archive):
-    """libibverbs, which rollcall opens at run time, and rxe's provider."""
+    """Adds libibverbs, which rollcall opens at run time, and rxe's provider."""
     found = [path for root in (FOLDER, "") for path in
              glob.glob(f"{root}{LIBRARIES}/libibverbs/librxe-rdmav*.so")]
     provider = f"{LIBRARIES}/libibverbs/{os.path.basename(found[0])}"
@@ -256,10 +257,11 @@ def add_verbs(archive):
 
 
 def boot(stage, name, script, files=None, socket=None, place=1):
-    """Starts a machine that runs a shell script; its stage.Process.
+    """Starts a machine that runs a shell script; returns its stage.Process.
 
-    It ends with the script. `socket`: a connected socket to another machine,
-    which is its eth0; `place` is a number of its own there.
+    The machine powers off when the script ends. `socket`: connected to another
+    machine; it becomes this machine's eth0. `place`: this machine's number on
+    that link.
     """
     initramfs = stage.path(name + ".cpio")
     size = make_initramfs(initramfs, f"hostname {name}\n{script}", files or {})
@@ -274,7 +276,7 @@ def boot(stage, name, script, files=None, socket=None, place=1):
     return stage.start(
         ["timeout", "-k", "10", str(BOOT_S),
          find("/usr/bin/qemu-system-x86_64"), *data, "-accel", "tcg",
-         # Beside the archive itself, its files may fill half of the rest.
+         # Besides the archive, its files may fill half of the rest.
          "-m", str(max(192, 64 + (3 * size >> 20))), "-smp", "1",
          "-nodefaults", "-display", "none", "-no-reboot", "-monitor", "none",
          "-serial", "stdio", *network, "-kernel", kernel, "-initrd", initramfs,
@@ -284,7 +286,7 @@ def boot(stage, name, script, files=None, socket=None, place=1):
 
 
 class Section:
-    """What the guest's `report` said of one command."""
+    """The output and exit status in the guest's `report` of one command."""
 
     def __init__(self, lines, status):
         self.out = [line for line in lines if not line.startswith("! ")]
@@ -293,7 +295,7 @@ class Section:
 
 
 def section(machine, label):
-    """The section of that label, now or later."""
+    """Returns the section with that label; waits for it."""
     end = machine.await_line(rf"^=== end {label} (\d+)\s*$", "out",
                              deadline_s=BOOT_S)
     lines = [line.rstrip("\r") for line in machine.out()]

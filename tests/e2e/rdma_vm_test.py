@@ -1,8 +1,8 @@
-"""A real verbs device: what rollcall says of it is what `ibv_devinfo -v` says.
+"""Compares what rollcall reports of a real verbs device with `ibv_devinfo -v`.
 
-The device is soft-RoCE of a kernel in a virtual machine (rdma_vm.py), since the
-kernels that tests run on seldom have RDMA. Two machines agree on a plan, and
-their ranks take device, port and GID from it and do verbs with each other.
+The device is soft-RoCE of a kernel in a virtual machine (rdma_vm.py), because
+the kernels that tests run on seldom have RDMA. Two machines agree on a plan;
+their ranks take device, port and GID from it and exchange data over verbs.
 """
 import ipaddress
 import json
@@ -19,7 +19,7 @@ PHYSICAL_STATES = {"POLLING": "Polling", "DISABLED": "Disabled",
 
 
 def ports_of_devinfo(lines):
-    """Device and port -> what `ibv_devinfo -v` says of it, in our words."""
+    """Maps (device, port) to the output of `ibv_devinfo -v`, in our words."""
     ports, firmware = {}, ""
     for line in lines:
         match = re.match(r"\s*([\w ]+(?:\[ *\d+\])?):\s*(.*?)\s*$", line)
@@ -55,7 +55,7 @@ def ports_of_devinfo(lines):
 
 
 def ports_of_facts(facts):
-    """The same of `rollcall facts --json`, which leaves out what is 0 or ""."""
+    """The same map from `rollcall facts --json`, which omits 0 and ""."""
     return {
         (port["device"], port["port"]): {
             "firmware": port.get("firmware", ""),
@@ -71,7 +71,7 @@ def ports_of_facts(facts):
 
 
 class Comparing(unittest.TestCase):
-    """The comparison notices each field; needs no machine."""
+    """The comparison notices a change of each field; needs no machine."""
 
     DEVINFO = """\
 hca_id:\trxe0
@@ -120,12 +120,12 @@ class InMachines(E2E):
         super().setUp()
 
     def _formatMessage(self, msg, standardMsg):
-        # What fails here is understood by what the machines said.
+        # A failure can only be understood with the output of the machines.
         return (super()._formatMessage(msg, standardMsg)
                 + self.stage.transcript())
 
     def assert_ends(self, machine):
-        """It came to the end of its script and powered off."""
+        """Asserts that the machine's script ended and it powered off."""
         self.assert_code(machine, 0, rdma_vm.BOOT_S)
 
     def facts(self, machine, label="facts"):
@@ -135,7 +135,7 @@ class InMachines(E2E):
         return json.loads("\n".join(told.out))
 
     def findings(self, machine, label="doctor"):
-        """Check -> the findings of `doctor --json`."""
+        """Maps each check to its findings in `doctor --json`."""
         told = rdma_vm.section(machine, label)
         said = json.loads("\n".join(told.out))
         self.assertEqual(said["exit_code"], told.status)
@@ -149,7 +149,7 @@ class InMachines(E2E):
         return found
 
     def the_same(self, machine, label=""):
-        """Asserts that facts and devinfo say the same; the ports."""
+        """Asserts that facts and devinfo agree; returns the ports."""
         told = rdma_vm.section(machine, label + "devinfo")
         ports = ports_of_devinfo(told.out)
         self.assertEqual(
@@ -157,7 +157,7 @@ class InMachines(E2E):
         return ports
 
 
-# `ask LABEL`: what rollcall says, and what libibverbs' own program does.
+# `ask LABEL` prints the reports of rollcall and of libibverbs' own program.
 ASK = """
 ask() {
   report $1facts rollcall facts --json
@@ -184,7 +184,7 @@ class OneMachine(InMachines):
                       rdma_vm.section(machine, "devinfo").err[0])
         facts = self.facts(machine)
         self.assertNotIn("infiniband", facts)
-        # It is known that there is none.
+        # "infiniband" is not missing: rollcall knows that there is none.
         self.assertNotIn("infiniband",
                          [m["fact"] for m in facts.get("missing", [])])
         dummy, = [i for i in facts["interfaces"] if i["name"] == "dummy0"]
@@ -192,7 +192,7 @@ class OneMachine(InMachines):
         found = self.findings(machine)
         self.assertEqual(found["hca-usable"][0]["severity"], "not applicable")
         self.assertEqual(found["address"][0]["severity"], "ok", found)
-        # With the modules and without a device.
+        # The modules are loaded, but there is still no device.
         facts = self.facts(machine, "loaded_facts")
         self.assertNotIn("infiniband", facts)
         self.assertNotIn("infiniband",
@@ -200,7 +200,7 @@ class OneMachine(InMachines):
         self.assert_ends(machine)
 
     def test_each_field_is_that_of_libibverbs(self):
-        """Of two devices, the second one on an interface with large frames."""
+        """Two devices; the second is on an interface with large frames."""
         machine = self.boot("""
             load network
             load rdma
@@ -322,7 +322,7 @@ class OneMachine(InMachines):
         self.assert_ends(machine)
 
 
-# What each rank does. The first one is the server, and ends after one peer.
+# The script of each rank. The first rank is the server of one peer, then exits.
 PING_PONG = r"""#!/bin/sh
 set -eu
 echo "world $(tr -d '\n' <"$ROLLCALL_WORLD_FILE")"
@@ -353,14 +353,14 @@ class TwoMachines(InMachines):
              "/secret": (self.secret, 0o600)}, wire, place)
 
     def test_their_ranks_do_verbs_by_the_plan(self):
-        """Their devices and GID indices differ, so each needs its own plan."""
+        """Devices and GID indices differ, so each rank needs its own plan."""
         made = self.stage.run([harness.ROLLCALL, "token", "secret"])
         self.assert_code(made, 0)
         self.secret = "\n".join(made.out()) + "\n"
         wires = socket.socketpair()
         for wire in wires:
             self.addCleanup(wire.close)
-        # The IPv6 address comes first, so that the IPv4 one has GID index 2.
+        # IPv6 is added first, so that the IPv4 address has GID index 2.
         one = self.boot("one", 1, wires[0], f"""
             $ip link set eth0 up
             rdma link add rxe0 type rxe netdev eth0
@@ -387,13 +387,14 @@ class TwoMachines(InMachines):
             self.plan_and_traffic(two, 1, "rxe1", 1, "10.77.0.2"))
 
     def plan_and_traffic(self, machine, rank, device, gid, address):
-        """Looks at what a machine's rank was told and did; the world it saw."""
+        """Checks the plan and the traffic of a machine's rank; returns the
+        rank's world."""
         told = rdma_vm.section(machine, "run")
         if told.status != 0:
             self.stage.fail(f"the agent of node rank {rank} failed")
 
         def said(pattern):
-            """The first group in the first line of the rank that matches."""
+            """Returns group 1 of the first line of the rank that matches."""
             lines = [line.split("] ", 1)[1] for line in told.out
                      if line.startswith("[")]
             return next(match[1] for match in map(
@@ -410,7 +411,7 @@ class TwoMachines(InMachines):
         self.assertEqual(plan["NCCL_IB_HCA"], f"={device}:1")
         self.assertEqual(plan["UCX_NET_DEVICES"], f"{device}:1")
         self.assertEqual(plan["NCCL_IB_GID_INDEX"], str(gid))
-        # Both ends of the queue pair are the GIDs of the plan.
+        # The two ends of the queue pair have the GIDs of the plan.
         peer, = [p for p in nodes[1 - rank]["infiniband"]
                  if p["rail"] is not None]
         self.assertEqual(said(r" *local address:.*GID (\S+)"),

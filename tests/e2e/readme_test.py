@@ -1,4 +1,4 @@
-"""The READMEs: command lines, flags, keys and links; and the first run."""
+"""Tests the READMEs: command lines, flags, keys, links, and the first run."""
 import os
 import re
 import shlex
@@ -36,7 +36,7 @@ OTHERS = {
     "rollcall_sim and its scripts": "--seed --seeds --trace --group --journal "
                                     "--merge --only --floors --list",
     "etcdctl": "--prefix",
-    # Hidden: for torchrun's lines, and for tests.
+    # Hidden flags, for torchrun's command lines and for tests.
     "rollcall": "--node_rank --master_addr --master_port --master-addr "
                 "--master-port --rdzv_backend --sysroot --verbs-lib "
                 "--nvml-lib",
@@ -44,7 +44,7 @@ OTHERS = {
 OTHER_FLAGS = {flag for flags in OTHERS.values() for flag in flags.split()}
 # Commands that --help does not list.
 HIDDEN = ("facts",)
-# What looks like a command line and is none.
+# Text that looks like a command line but is none.
 NO_COMMANDS = ("rollcall v1",)
 
 
@@ -52,7 +52,7 @@ def readmes():
     listed = subprocess.run(
         ["git", "ls-files", "*README.md"], cwd=harness.PROJECT, text=True,
         capture_output=True, check=False).stdout.split()
-    if not listed:  # An archive has no git.
+    if not listed:  # An archive of the project is not a git repository.
         for folder, folders, files in os.walk(harness.PROJECT):
             folders[:] = [name for name in folders
                           if name not in ("build", ".git")]
@@ -68,13 +68,13 @@ def read(path):
 
 
 def blocks(text):
-    """(text outside of code blocks, the code blocks)."""
+    """Returns (text outside of code blocks, list of code blocks)."""
     parts = re.split(r"^```.*\n([\s\S]*?)^```$", text, flags=re.M)
     return "\n".join(parts[::2]), parts[1::2]
 
 
 def section(text, title):
-    """What stands below a heading, up to the next one of its level."""
+    """Returns the text below a heading, up to the next of its level."""
     found = re.search(rf"^(#+) {re.escape(title)}$\n([\s\S]*?)(?=^\1 |\Z)",
                       text, re.M)
     return found[2]
@@ -85,7 +85,7 @@ def lines_of_code(text):
     prose, code = blocks(text)
     for block in code:
         for line in block.replace("\\\n", " ").splitlines():
-            # A prompt, variables before the program, the mark of a recording.
+            # Removes a prompt, variables, or a recording's marker.
             line = re.sub(r"^\s*(\$ |--- |(\w+=\S* )+)?\s*", "", line)
             if FIRST_WORD.match(line):
                 yield line
@@ -96,8 +96,9 @@ def lines_of_code(text):
 
 
 def commands_of(line):
-    """(program, words) of each of our programs in a line; the one behind `--`
-    is another. A comment, or a column of explanations, ends it."""
+    """Yields (program, words) for each of our programs in a line. Words after
+    `--` belong to the next program. A comment or a column of explanations ends
+    the line."""
     line = re.split(r"\s#|\s{3,}(?=[a-z])|[|;&>](?:\s|$)", line)[0]
     starts = [m.start(1) for m in FIRST_WORD.finditer(line)]
     for begin, end in zip(starts, starts[1:] + [len(line)]):
@@ -112,7 +113,7 @@ class Readmes(E2E):
         self.helps = {}
 
     def help(self, *words):
-        """What the program prints for --help."""
+        """Returns the output of --help for these words."""
         if words not in self.helps:
             done = subprocess.run(
                 [os.path.join(harness.BIN, words[0]), *words[1:], "--help"],
@@ -125,7 +126,7 @@ class Readmes(E2E):
                               self.help(*words)))
 
     def commands(self):
-        """The commands of rollcall, with those of token."""
+        """Returns the commands of rollcall and those of token."""
         def listed(text):
             return re.findall(r"^  (\w[\w-]*)", text.split(
                 "Subcommands:\n")[1], re.M)
@@ -135,7 +136,7 @@ class Readmes(E2E):
             ("token", verb) for verb in listed(self.help("rollcall", "token"))]
 
     def check_command(self, program, words):
-        """What is wrong with it; empty: nothing."""
+        """Returns what is wrong with a command line, or "" if nothing is."""
         given = [word.split("=")[0] for word in words if FLAG.match(word)]
         path = (program,)
         if program == "rollcall":
@@ -166,7 +167,7 @@ class Readmes(E2E):
                         wrong.append(f"{path}: {line}: {problem}")
         self.assertEqual(wrong, [])
         self.assertGreater(seen, 60)
-        # The check can fail.
+        # The check also finds errors in lines that have some.
         for line in ("rollcall lunch -- true", "rollcall token mint",
                      "rollcall join X --hostfile h", "rollcalld --nodes 2",
                      "rollcall launch -- rollcall-train --dat x"):
@@ -184,7 +185,7 @@ class Readmes(E2E):
 
     def test_the_tables_of_flags(self):
         client = read("client/README.md")
-        # Of launch, both ways.
+        # Each flag in the table exists, and the README has each flag of launch.
         table = section(client, "Flags of `launch`")
         cells = re.findall(r"^\| ((?:`[^`]*`(?:, )?)+) \|", table, re.M)
         documented = set(FLAG.findall(" ".join(cells)))
@@ -194,14 +195,14 @@ class Readmes(E2E):
         self.assertEqual(
             {flag for flag in launch if flag.startswith("--")}
             - set(FLAG.findall(client)) - {"--help"}, set())
-        # Of the other commands.
+        # The flags of the other commands.
         rows = re.findall(r"^\| `(join|status|drain|evict|stop)` \| (.*) \|$",
                           client, re.M)
         self.assertEqual(len(rows), 5)
         for command, text in rows:
             self.assertEqual(set(FLAG.findall(text)) -
                              self.flags("rollcall", command), set(), command)
-        # Of the platforms of render.
+        # The flags of the platforms of render.
         for platforms, text in re.findall(
                 r"^\| ((?:`[\w-]+`(?:, )?)+)[^|]*\| (`--.*) \|$",
                 section(client, "Run specs of platforms"), re.M):
@@ -211,7 +212,7 @@ class Readmes(E2E):
                                            platform, flag, "1"])
                     self.assertNotIn("expected a flag that", done.text())
 
-    # A value for each key that a flag's own check takes.
+    # Values for keys whose flag checks its value; others get "1h".
     VALUES = {
         "nodes": 2, "nproc-per-node": 2, "max-restarts": 1, "grow": "never",
         "preflight": "off", "preempt-signal": "TERM", "requeue-exit-code": 75,
@@ -220,7 +221,7 @@ class Readmes(E2E):
     }
 
     def spec_takes(self, key):
-        """Whether a run spec may have this key."""
+        """Returns whether a run spec may have this key."""
         value = self.VALUES.get(key, "1h")
         path = self.stage.path("spec.yaml")
         messages = []
@@ -232,7 +233,7 @@ class Readmes(E2E):
             messages.append(ended.text())
         self.assertEqual(*("expected a key of a run spec" in text
                            for text in messages), messages)
-        # One of both has the type of its value; the command is missing.
+        # One of the values has the right type; only the command is missing.
         taken = any("expected the key command" in text or
                     "needs" in text or "requires" in text.lower()
                     for text in messages)
@@ -251,7 +252,7 @@ class Readmes(E2E):
             key = flag.lstrip("-")
             if flag.startswith("--") and key != "help":
                 self.assertEqual(self.spec_takes(key), key in keys, key)
-        # Those with forms of their own: the programs name them.
+        # These keys have a form of their own; error messages list them.
         table = set(re.findall(r"^\| `([a-z]+)", text, re.M))
         self.assertEqual(table, {"command", "environment", "spawn"})
         for path, inside in (
@@ -288,7 +289,7 @@ class Readmes(E2E):
             self.assertTrue(self.check_link("README.md", target), target)
 
     def test_every_name_in_a_file(self):
-        """`Name` in `file.cc`: that file has the name."""
+        """Checks for each "`Name` in `file.cc`" that the file has the name."""
         wrong, seen = [], 0
         for path in readmes():
             prose = " ".join(blocks(read(path))[0].split())
@@ -308,8 +309,9 @@ class Readmes(E2E):
             self.assertTrue(self.check_name("README.md", name, file))
 
     def check_name(self, path, name, file):
-        """What is wrong with it. `file`: the end of a path below the README's
-        folder or, if there is none, below the top."""
+        """Returns what is wrong with such a name. `file` is the end of a path
+        below the README's folder or, if no file matches there, below the top
+        folder."""
         text = ""
         for top in (os.path.dirname(path), ""):
             top = os.path.join(harness.PROJECT, top)
@@ -340,7 +342,7 @@ class Readmes(E2E):
         prose, _ = blocks(read(found))
         known = {}
         for heading in re.findall(r"^#+ (.*)$", prose, re.M):
-            # As GitHub names them.
+            # The anchors are made as GitHub makes them.
             text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
             slug = "".join(
                 "-" if c == " " else c for c in text
@@ -354,7 +356,7 @@ class Readmes(E2E):
 
 class FirstRun(E2E):
     def test_two_machines(self):
-        """The commands of README.md's "Two machines" print what it shows."""
+        """The commands of README.md's "Two machines" print its output."""
         _, (first, second) = blocks(section(read("README.md"), "Two machines"))
         launch, *shown = first.rstrip("\n").split("\n")
         self.assertTrue(launch.startswith("$ "))
@@ -365,7 +367,7 @@ class FirstRun(E2E):
         lab = Lab(self.stage, 2)
         launcher = lab.start(1, shlex.split(launch[2:]))
         token = launcher.await_line(JOIN_STRING.pattern, "err")[0]
-        # One block of text.
+        # The lines are compared as one block of text.
         launcher.await_line("worker.join", "err")
         example = re.compile(r"rc1\.[\w-]+\.*")
         self.assertIn("rc1.", "\n".join(shown))

@@ -1,4 +1,4 @@
-"""`rollcall render`: run specs of platforms, from flags."""
+"""Tests `rollcall render`, which makes run specs of platforms from flags."""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ from harness import E2E
 
 SPECS = os.path.join(harness.PROJECT, "specs")
 
-# What stands in specs/ is what is rendered without flags.
+# The files in specs/ are equal to what is rendered without flags.
 FILES = {
     "kubernetes": "kubernetes/job.yaml",
     "jobset": "kubernetes/jobset.yaml",
@@ -27,7 +27,7 @@ FILES = {
 }
 PODS = ("kubernetes", "jobset", "leaderworkerset", "trainjob")
 
-# Words that YAML, a shell, Kubernetes or compose would change.
+# Words that YAML, a shell, Kubernetes or compose would change unquoted.
 HOSTILE = [
     "prog", "", " ", "a b", "'", '"', "\\", "\\n", "it's \"so\"", "a\nb\n",
     "\n", "\t", "$HOME", "$(HOME)", "$$", "$", "${X:-y}", "`id`", "a: b", "a:",
@@ -38,7 +38,7 @@ HOSTILE = [
     "--a b", "\r\n", "=", "y",
 ]
 
-# In place of rollcall: writes down its words.
+# Replaces rollcall and writes its arguments to a file.
 DUMP = """#!{python}
 import json, os, sys
 if sys.argv[1:] != ["token", "secret"]:
@@ -48,7 +48,7 @@ if sys.argv[1:] != ["token", "secret"]:
 
 
 def pod_commands(document):
-    """All `command` lists below it."""
+    """Yields all `command` lists below this node."""
     if isinstance(document, dict):
         for key, value in document.items():
             if key == "command":
@@ -61,7 +61,7 @@ def pod_commands(document):
 
 class Render(E2E):
     def render(self, *words):
-        # Byte for byte, which the lines of a stage's process are not.
+        # Returns the exact bytes, which the lines of a stage's process are not.
         return subprocess.run(
             [harness.ROLLCALL, "render", *words], check=True, timeout=60,
             stdout=subprocess.PIPE).stdout.decode("utf-8")
@@ -84,7 +84,7 @@ class Render(E2E):
             self.assertIsNone(re.search("@[A-Z_]+@", self.render(platform)))
 
     def words_of_shell(self, script, *words):
-        """What `rollcall` is started with by a script, without the flags."""
+        """Returns the command with which a script starts `rollcall`."""
         folder = self.stage.path("bin")
         os.makedirs(folder, exist_ok=True)
         for name in ("rollcall", "srun"):
@@ -112,8 +112,8 @@ class Render(E2E):
             self.assertTrue(commands)
             for command in commands:
                 at = command.index("--")
-                # What Kubernetes and compose make of $$; see the names of
-                # variables that follow a single one.
+                # Kubernetes and compose replace $$ by $, and read a name after
+                # a single $ as a variable.
                 self.assertIsNone(re.search(
                     r"(?<!\$)(\$\$)*\$(?!\$)", "\n".join(command)))
                 self.assertEqual([w.replace("$$", "$")
@@ -175,7 +175,7 @@ class Render(E2E):
                                                         "9"))
 
     def test_a_range_of_nodes(self):
-        """As many pods as the most, and each is told the range."""
+        """There are as many pods as the maximum, and each gets the range."""
         counts = {
             "kubernetes": lambda spec: spec["completions"],
             "jobset": lambda spec: spec["replicatedJobs"][0]["template"]
@@ -191,7 +191,7 @@ class Render(E2E):
                 self.assertEqual(counts[platform](documents[-1]["spec"]), 4)
                 command, = pod_commands(documents[-1])
                 self.assertEqual(command[2], "--nodes=2:4")
-                # The same number twice is no range.
+                # The same number twice gives the same spec as one number.
                 self.assertEqual(self.render(platform, "--nodes", "4:4"),
                                  self.render(platform))
 

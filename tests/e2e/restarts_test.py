@@ -1,4 +1,4 @@
-"""A training outlives its daemon and its launcher, however often they die."""
+"""A training that survives repeated deaths of its daemon and launcher."""
 import os
 import random
 import signal
@@ -21,7 +21,7 @@ class Restarts(Training):
         return found[0]
 
     def await_right(self):
-        """All four run, in generation 1."""
+        """Waits until all four nodes run, in generation 1."""
         state = self.await_state(
             lambda s: s["state"] == "running" and [
                 n["state"] for n in s["nodes"]] == ["running"] * 4,
@@ -46,7 +46,8 @@ class Restarts(Training):
         first = self.launcher
         for _ in range(3):
             os.kill(self.launcher.inner_pid(), signal.SIGKILL)
-            # Its agent holds the pipes open.
+            # The launcher's agent holds the pipes open, so only the exit is
+            # awaited.
             self.stage.pump(lambda: self.launcher.code is not None, "its end")
             self.lives_on(1)
             self.start_launcher()

@@ -1,8 +1,8 @@
 """Runs one unittest case for ctest: run_one.py MODULE.CLASS.TEST
 
-Exits 0 if it passed, 1 if it failed, and 77 if it was skipped, with the reason
-on stdout: `python3 -m unittest` exits 0 for a skipped test, and ctest would
-count it as passed. CMakeLists.txt tells ctest what 77 means.
+Exits 0 if the test passed, 1 if it failed, and 77 if it was skipped, with the
+reason on stdout. `python3 -m unittest` exits 0 for a skipped test, so ctest
+would count it as passed. CMakeLists.txt tells ctest what 77 means.
 """
 import sys
 import unittest
@@ -19,7 +19,7 @@ def main():
         sys.exit(1)
     for test, reason in result.skipped:
         print(f"SKIPPED {test}: {reason}")
-    # A subTest that is skipped leaves the rest of its test to be judged.
+    # If only a subTest is skipped, the rest of its test still counts.
     if len(result.skipped) >= result.testsRun:
         sys.exit(SKIPPED)
 

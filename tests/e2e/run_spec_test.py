@@ -1,4 +1,4 @@
-"""`rollcall launch --spec`: runs that a file describes."""
+"""Tests `rollcall launch --spec`, which reads a run from a file."""
 import os
 import sys
 
@@ -26,8 +26,8 @@ class RunSpec(E2E):
         return path
 
     def start(self, *flags):
-        # Not the machine's own file: a rename there ends the bind mounts over it,
-        # and so the hosts files of labs.
+        # The test does not use the machine's own /etc/hosts: a rename there
+        # would end the bind mounts over it, and so the hosts files of labs.
         return self.stage.start([harness.ROLLCALL, "launch", "--hosts-file",
                                  self._hosts, *flags])
 
@@ -38,7 +38,7 @@ class RunSpec(E2E):
         launcher = self.start("--spec", path)
         self.assert_code(launcher, 0)
         for rank in range(3):
-            # The shell of SAYS splits the value; it reaches it as it is.
+            # SAYS's shell splits the value into words, but gets it unchanged.
             self.assertIsNotNone(launcher.find(
                 rf"rank {rank} of 3: a 'b' \$HOME$"), launcher.text())
         launcher = self.start("--spec", path, "--nproc_per_node", "2",
@@ -143,7 +143,7 @@ class RunSpec(E2E):
         self.assertIn("--push is for other hosts", process.text())
 
     def test_the_example(self):
-        # In ssh's place: the same machine.
+        # This script replaces ssh and runs the command on this machine.
         ssh = self.write("#!/bin/sh\nfor command; do :; done\n"
                          "exec sh -c \"$command\"\n", "ssh")
         os.chmod(ssh, 0o700)

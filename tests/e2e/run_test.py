@@ -1,4 +1,4 @@
-"""`rollcall run` and `rollcall detect`: one line on every node."""
+"""`rollcall run` and `rollcall detect`, with the same line on each node."""
 import json
 
 import harness
@@ -23,7 +23,7 @@ class Run(E2E):
     def test_the_launcher_is_the_node_that_the_platform_names(self):
         lab = Lab(self.stage, 3)
         secret = self.stage.secret_file("secret")
-        # The launcher, which is host 2, comes last.
+        # The launcher, on host 2, starts last.
         processes = [
             self.run_on(lab, host, {
                 "LWS_WORKER_INDEX": index, "LWS_GROUP_SIZE": "3",
@@ -46,7 +46,8 @@ class Run(E2E):
             common, ROLE="worker", NODE_RANK="1", MASTER_ADDR="10.77.0.1"))
         self.assert_ranks([launcher, worker], 2)
         self.assertIsNotNone(launcher.find("job some-uniq-id"))
-        # The others know how to join; the log of a scheduler is no place for it.
+        # The other nodes know how to join, and a scheduler's log must not
+        # contain the join string.
         self.assertIsNone(launcher.find(r"rc1\."))
         for process in (launcher, worker):
             self.assertNotIn(common["ROLLCALL_SECRET"], process.text())

@@ -1,7 +1,7 @@
-"""Reads a safetensors file by nothing but its published format, strictly.
+"""Reads a safetensors file strictly by its published format.
 
-Eight bytes of length, the lower first; a header in JSON; the data, end to end.
-Knows no rollcall.
+The file has eight bytes of length, least significant byte first, then a JSON
+header, then the tensors without gaps. This module does not use rollcall.
 """
 import array
 import json
@@ -13,9 +13,10 @@ BYTES = {"F32": 4}
 
 
 def read(path):
-    """{name: (shape, values)}, in the order of the header.
+    """Returns {name: (shape, values)} in the order of the header.
 
-    ValueError: what is not as the format has it, or no 32 bit float.
+    Raises ValueError if the file breaks the format or has a tensor that is not
+    of 32-bit floats.
     """
     with open(path, "rb") as file:
         whole = file.read()

@@ -1,4 +1,5 @@
-"""No secret shows where it should not, in a whole run that says all it can."""
+"""Checks that no secret is printed or stored where it must not be, in a whole
+run with all debug output."""
 import base64
 import glob
 import os
@@ -11,13 +12,13 @@ import wire
 from guarded import Guarded
 from wire import Stranger, hello
 
-# As talkative as it gets.
+# The highest verbosity of each library.
 LOUD = {"GRPC_VERBOSITY": "debug", "GRPC_TRACE":
         "api,channel,client_channel,connectivity_state,handshaker,http,"
         "secure_endpoint,tcp,transport_security,tsi,call_error,op_failure",
         "NCCL_DEBUG": "TRACE"}
 
-# A rank that leaves its environment and all that it finds in its run folder.
+# A rank that writes its environment and all files of its run folder to a file.
 TELL = """
 import os, sys
 out = open("told." + os.environ["RANK"], "wb")
@@ -36,12 +37,12 @@ print("told", flush=True)
 open(sys.argv[1]).read()
 """
 
-# What a process shows to whoever may look.
+# Files in /proc/PID that other users may read.
 SHOWN = ("cmdline", "environ", "comm", "status", "stat")
 
 
 def forms(secret):
-    """Raw bytes as anybody would write them down."""
+    """Returns the usual text forms of a secret's raw bytes."""
     plain = base64.b64encode(secret).rstrip(b"=")
     return [secret, secret.hex().encode(), secret.hex().upper().encode(), plain,
             base64.urlsafe_b64encode(secret).rstrip(b"="),
@@ -51,10 +52,10 @@ def forms(secret):
 class Secrets(Guarded):
     def setUp(self):
         super().setUp()
-        self.shown = {}  # Where -> bytes.
-        self.secrets = {}  # What -> its forms.
+        self.shown = {}  # Place -> bytes found there.
+        self.secrets = {}  # Secret's name -> its forms.
 
-    # --- What there is to be hidden -------------------------------------------
+    # --- The secrets ----------------------------------------------------------
 
     def hide(self, what, *written):
         self.secrets.setdefault(what, []).extend(
@@ -64,12 +65,12 @@ class Secrets(Guarded):
         self.hide(what, *forms(secret))
 
     def hide_state(self, folder):
-        """The 0600 files of a state folder."""
+        """Collects the secrets in a state folder's files, of mode 0600."""
         for name in ("worker.token", "admin.token"):
             with open(os.path.join(folder, name), encoding="ascii") as f:
                 secret = f.read().strip().split(".")[1]
             self.hide_token(name, bytes.fromhex(secret))
-        # A shared secret gives both; nothing of it is kept.
+        # With a shared secret both keys are derived from it and not stored.
         if os.path.exists(os.path.join(folder, "ca.key")):
             with open(os.path.join(folder, "credential.key"),
                       encoding="ascii") as f:
@@ -80,7 +81,7 @@ class Secrets(Guarded):
                          if x and not x.startswith("-----")]
             self.hide("ca.key", *lines)
             body = base64.b64decode("".join(lines))
-            # PKCS #8: the key itself behind `04 20` within.
+            # PKCS #8: the key's bytes follow `04 20`.
             at = body.index(b"\x04\x20") + 2
             self.hide_token("ca.key", body[at:at + 32])
         for name in os.listdir(folder):
@@ -89,13 +90,14 @@ class Secrets(Guarded):
         self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
 
     def hide_join(self, what, text):
-        """Its token; and the text itself, which holds it."""
+        """Collects a join string's token, and the end of the string, which
+        contains it."""
         join = wire.Join(text)
         self.hide_token(what, join.secret)
-        # From here on it says more than where and which job.
+        # The text before that contains only endpoints and the job.
         self.hide(what, text[-48:])
 
-    # --- Where it could show --------------------------------------------------
+    # --- Where a secret could be ----------------------------------------------
 
     def look(self, where, data):
         self.shown[where] = data if isinstance(data, bytes) else data.encode()
@@ -108,7 +110,8 @@ class Secrets(Guarded):
                         self.look(path, f.read())
 
     def look_at_processes(self):
-        """All that run; how many they were."""
+        """Collects the data of all running processes; returns how many
+        processes there were."""
         running = [p for p in harness.descendants(os.getpid())]
         seen = 0
         for pid in running:
@@ -122,7 +125,7 @@ class Secrets(Guarded):
                         self.look(f"{part} of {pid}: {name[:60]}", f.read())
                 except OSError:
                     pass
-            # What a core file is called: %e, %E and %p of core_pattern.
+            # core_pattern's %e, %E and %p, which name a core file.
             try:
                 self.look(f"exe of {pid}", os.readlink(f"/proc/{pid}/exe"))
             except OSError:
@@ -130,7 +133,7 @@ class Secrets(Guarded):
         return seen
 
     def look_at_output(self, process, allowed=()):
-        """All that it said, but for lines that print a join string."""
+        """Collects a process's output, without permitted join strings."""
         kept = []
         for _, _, text in process.lines:
             for words in allowed:
@@ -144,7 +147,7 @@ class Secrets(Guarded):
         found = []
         for where, data in self.shown.items():
             for what, written in self.secrets.items():
-                # Not assertNotIn: what fails must not show the secret.
+                # Not assertNotIn, because its failure would print the secret.
                 found += [f"{what} (form {i}) in {where}"
                           for i, form in enumerate(written) if form in data]
         self.assertEqual(found, [], "\n".join(found))
@@ -152,8 +155,8 @@ class Secrets(Guarded):
     # --- The run --------------------------------------------------------------
 
     def whole_run(self, flags, env, more_joins=()):
-        """launch, a pasted joiner and local workers, tokens, status, a call
-        by hand, stop; everything that was shown meanwhile."""
+        """Runs launch, join, local workers, tokens, status, a test client and
+        stop, and collects everything that they print and store."""
         self.gate = harness.Gate(self.stage)
         logs = self.stage.path("logs")
         command = [sys.executable, "-c", TELL, self.gate.path]
@@ -185,7 +188,7 @@ class Secrets(Guarded):
             ["status", self.text, "--json"], ["status", admin],
             ["token", "list", admin, "--json"],
             ["token", "list", "--job", self.job],
-            # Those that are refused say why, and not what.
+            # The refused commands print the reason, but not the string.
             ["stop", self.text], ["status", self.text[:-3]])]
         by_hand = self.credential_by_hand(port)
         self.assertGreaterEqual(self.look_at_processes(), 14)
@@ -206,7 +209,7 @@ class Secrets(Guarded):
             len([w for w in self.shown if "/told." in w]), 5)
 
     def credential_by_hand(self, port):
-        """A node's credential is known to none but that node."""
+        """Attends as a test client; adds its credential, a secret."""
         join = wire.Join(self.text)
         trust = None if join.insecure else wire.pinned(join.pin, port)
         stream = Stranger(port, trust=trust)
@@ -217,7 +220,7 @@ class Secrets(Guarded):
         return stream
 
     def assert_found_where_it_may_be(self, launcher):
-        """The control: the same search finds them there."""
+        """Control: the same search finds the secrets where they may be."""
         said = launcher.text().encode()
         self.assertTrue(any(form in said for form in
                             self.secrets["the join string"]))
@@ -246,8 +249,8 @@ class Secrets(Guarded):
                     "--secret-file", path, "--", "true"], LOUD)
             yield ([harness.ROLLCALL, "join", *words, "--name", "by-env", "--",
                     "true"], {**LOUD, "ROLLCALL_SECRET": secret})
-        # The launcher's by environment: on its way to the daemon it must not
-        # pass through anybody's environment that stays.
+        # The launcher gets the secret by its environment. It must pass it to
+        # the daemon without the environment of a process that keeps running.
         self.whole_run(["--listen", "127.0.0.1:0"],
                        {"ROLLCALL_SECRET": secret}, more_joins)
         self.assert_hidden()
@@ -277,7 +280,7 @@ class Secrets(Guarded):
             self.assert_code(agent, 0)
         daemon.signal(signal.SIGTERM)
         self.assert_code(daemon, 0)
-        # It prints where they are, and not what they are.
+        # The processes print the secrets' paths, but not their content.
         for process in [daemon, asked, *agents]:
             self.look_at_output(process)
         self.look_at_files(self.stage.path("told.*"),

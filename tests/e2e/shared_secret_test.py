@@ -1,4 +1,4 @@
-"""An agent and a daemon that know each other by a shared secret."""
+"""Tests agents and daemons that authenticate each other by a shared secret."""
 import os
 import unittest
 
@@ -10,7 +10,7 @@ from harness import Gate
 
 
 class Secret(Guarded):
-    """The secret is there before anything runs, as in all specs."""
+    """The secret exists before anything is started, as in all run specs."""
 
     def setUp(self):
         super().setUp()
@@ -27,8 +27,8 @@ class Secret(Guarded):
     def test_the_worker_first(self):
         gate = Gate(self.stage)
         command = ["sh", "-c", f"echo up-$RANK; cat {gate.path}"]
-        # The worker dials a proxy, which learns the daemon's port later: no
-        # port has to stay free until the daemon takes it.
+        # The worker dials a proxy that gets the daemon's port later. So no port
+        # has to stay free until the daemon binds it.
         where = self.stage.path("where")
         between = Proxy(self.stage, "@" + where, "early")
         worker = self.stage.start(
@@ -82,7 +82,7 @@ class Secret(Guarded):
         bare = [os.path.join(harness.BIN, "rollcalld"), "--listen",
                 "127.0.0.1:0", "--state"]
         rollcalld = [*bare, self.stage.path("modes")]
-        # Read before etcd is asked.
+        # The key file is read before etcd is contacted.
         etcd = [*bare, "etcd://127.0.0.1:1", "--insecure"]
         tls = ["--tls-cert", cert, "--tls-ca", authority.cert, "--tls-key", key]
         launch = [harness.ROLLCALL, "launch", "--listen", "127.0.0.1:0"]
@@ -109,8 +109,8 @@ class Secret(Guarded):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root to mount")
     def test_a_secret_file_on_a_read_only_mount(self):
-        # As Kubernetes mounts a secret: links to files of mode 0644, which the
-        # container cannot change.
+        # Kubernetes mounts a secret like this: as links to files of mode 0644,
+        # which the container cannot change.
         folder = self.stage.path("mounted")
         os.makedirs(f"{folder}/..2024")
         os.symlink("..2024", f"{folder}/..data")
@@ -126,7 +126,7 @@ class Secret(Guarded):
              f"mount -o remount,bind,ro {folder}; exec {launch}"])
         self.assertEqual(ended.code, 0, ended.text())
         self.assertTrue(ended.find(r"WARNING: .*/secret: expected mode 0600"))
-        # Where the mode can be changed, the file is refused.
+        # Where the mode could be changed, the file is refused.
         ended = self.stage.run(["sh", "-c", f"exec {launch}"])
         self.assertEqual(ended.code, 2, ended.text())
 
@@ -141,7 +141,7 @@ class Secret(Guarded):
             ["sh", "-c", f"exec {join} --name told -- true"],
             {"ROLLCALL_SECRET": self.secret})
         self.assert_let_in("told")
-        # The secret gives the admin's token too.
+        # The secret also permits what an admin's token permits.
         stopped = self.rollcall("stop", *self.by_secret(
             self.endpoint, "--secret-file", self.file))
         self.assertEqual(stopped.code, 0, stopped.text())
@@ -170,14 +170,14 @@ class Secret(Guarded):
             self.assertEqual(asked.code, REFUSED, asked.text())
         between.process.await_lines("^parted", 3)
         self.assertEqual(between.went_up(), b"")
-        # The control: a proxy that passes bytes on.
+        # Control: a proxy that only passes on bytes is no problem.
         through = self.proxy(port, "bytes")
         self.let_in(self.by_secret(
             through.endpoint(), "--secret-file", self.file))
         self.goes_on()
 
     def test_a_daemon_that_lost_its_disk_is_the_same(self):
-        # A standing daemon, since a launcher would start it on its old folder.
+        # This is no launcher, which would start the daemon on its old folder.
         daemon = self.standing("first", "127.0.0.1:0")
         port = daemon.await_line(r"listening on port (\d+)")[1]
         shown = wire.chain(int(port))
@@ -193,12 +193,12 @@ class Secret(Guarded):
         daemon.kill()
         second = self.standing("second", f"127.0.0.1:{port}")
         second.await_line("listening on port")
-        # It has a new certificate, of the CA that the agents know.
+        # It has a new certificate from the CA that the agents trust.
         again = wire.chain(int(port))
         self.assertNotEqual(again[0], shown[0])
         self.assertEqual(wire.pin_of(again[-1]), wire.pin_of(shown[-1]))
-        # They trust it and tell it of their run, which it adopts since both of
-        # them claim the same.
+        # The agents trust the daemon and tell it of their run. It adopts the
+        # run, since both agents report the same one.
         second.await_line("event=adopt")
         for agent in agents:
             agent.await_line("attending again")
@@ -207,7 +207,7 @@ class Secret(Guarded):
             self.assert_code(agent, 0)
             self.assertIsNone(agent.find("not the expected daemon"))
             self.assertIsNone(agent.find("up-g2"))
-        # The next run attends by the same arguments.
+        # The next run attends with the same arguments.
         runs = [self.stage.start(
             [harness.ROLLCALL, "join", *words, "--nodes", "2", "--name", name,
              "--hosts-file", self._hosts, "--", "echo", "next"])

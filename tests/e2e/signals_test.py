@@ -1,8 +1,10 @@
-"""Signals, `stop` and `drain`: which rank hears what, and how long it may take.
+"""Tests signals, `stop` and `drain`: which signal each rank gets, and how long
+a rank may take.
 
-How long a rank may take has no event of its own. A second job is asked a moment
-earlier, in the way that leaves its ranks their whole grace: what ends while that
-one still runs has not waited for it.
+There is no event that shows how long a rank may take. So a second job is
+stopped a moment earlier, in the way that gives its ranks the whole grace
+period. A job that ends while the second one still runs has not waited for that
+period.
 """
 import json
 import re
@@ -13,8 +15,8 @@ import time
 import harness
 from harness import E2E, Gate
 
-# Says which signals came; after one that is named in its arguments it prints
-# its notice file and exits 0.
+# Prints each signal that it gets. After a signal that is named in its arguments
+# it prints its notice file and exits 0.
 HEARS = """
 import json, os, signal, sys
 def say(*words):  # print() in a handler may interrupt another print().
@@ -34,7 +36,7 @@ while True:
     signal.pause()
 """
 
-# In generation 1 it ends by SIGKILL alone; it says so when it is asked to.
+# In generation 1, only SIGKILL ends this rank; it prints a line at SIGTERM.
 STUBBORN = """
 import os, signal
 def stays(number, _):
@@ -58,7 +60,7 @@ class Signals(E2E):
         return ended
 
     def heard(self, process):
-        """(rank, signal) of all that ranks said they heard."""
+        """Returns (rank, signal) for each signal that ranks printed."""
         return sorted((int(m[1]), m[2]) for line in process.out()
                       for m in [re.match(
                           r"\[\S+/(\d+)\] heard (\S+)$", line)] if m)
@@ -74,7 +76,7 @@ class Signals(E2E):
         launcher.await_lines(r"\] heard SIGUSR2$", 4)
         self.assertEqual(self.heard(launcher),
                          [(rank, "SIGUSR2") for rank in range(4)])
-        # Nothing else comes of it: the job still runs, and ends as asked.
+        # It has no other effect: the job still runs, and ends at SIGTERM.
         launcher.signal(signal.SIGTERM)
         self.assert_code(launcher, 75)
         self.assertEqual(self.heard(launcher), [
@@ -99,7 +101,7 @@ class Signals(E2E):
         launcher = self.launch(
             ["--nodes", "3", "--local-workers", "1", "--preempt-signal",
              "SIGUSR1"], hears("SIGUSR1", "SIGTERM", "SIGUSR2"))
-        # Each agent has its own: this one is told another, as a number.
+        # Each agent has its own flag; this one has another signal, by number.
         worker = self.join(
             self.join_string(launcher),
             ["--name", "w1", "--preempt-signal", str(int(signal.SIGUSR2))],
@@ -129,7 +131,8 @@ class Signals(E2E):
         launcher.signal(signal.SIGUSR1)
         for process in (launcher, worker):
             told = json.loads(process.await_line(r"\] notice (\{.*\})$")[1])
-            # To the second, in either direction, and the test's own time.
+            # Times are in whole seconds, rounded either way; the rest is the
+            # test's own time.
             self.assertGreater(told["deadline"], asked + 598)
             self.assertLess(told["deadline"], time.time() + 602)
             self.assert_code(process, 75)
@@ -155,14 +158,14 @@ class Signals(E2E):
     # --- How long a rank may take ----------------------------------------------
 
     def stubborn(self, job, flags=()):
-        """A job whose ranks end by SIGKILL alone."""
+        """Starts a job whose ranks only end by SIGKILL."""
         launcher = self.launch(["--job", job, *flags],
                                [sys.executable, "-c", STUBBORN])
         launcher.await_line(r"\] up g1$")
         return launcher
 
     def asked_earlier(self):
-        """A job that was asked to stop, and gives its rank its whole grace."""
+        """Starts a job and stops it; its rank gets the whole grace period."""
         patient = self.stubborn("patient")
         patient.signal(signal.SIGTERM)
         patient.await_line(r"\] asked$")
@@ -188,8 +191,9 @@ class Signals(E2E):
         hasty = self.stubborn("hasty")
         patient = self.asked_earlier()
         self.rollcall("stop", "--job", "hasty", "--now")
-        # Its rank ends by SIGKILL alone, which comes right after SIGTERM: it may
-        # or may not hear that. The other job was asked earlier and still waits.
+        # Only SIGKILL ends the rank. It comes right after SIGTERM, so the rank
+        # may or may not print "asked". The other job was stopped earlier and
+        # still waits.
         hasty.wait()
         self.assert_waits_still(patient)
         self.assert_no_orphans()
@@ -225,8 +229,9 @@ class Signals(E2E):
             self.rollcall("drain", "local-1", "--job", name, "--deadline",
                           deadline)
             jobs[name] = launcher
-        # Both were asked, the one with more time first; the other's ranks are
-        # killed once theirs is over, and its next world has one node.
+        # Both jobs got the drain; the one with the longer deadline got it
+        # first. The other job's ranks are killed after its deadline, and its
+        # next world has one node.
         jobs["long"].await_lines(r"\] asked$", 2)
         jobs["short"].await_line(r"\] up g2$")
         state = json.loads("\n".join(self.rollcall(
@@ -254,7 +259,7 @@ class Signals(E2E):
                 after = time.time()
                 for notice in (json.loads(m[1]) for m in told):
                     self.assertEqual(notice["kind"], "drain")
-                    # In whole seconds, rounded either way.
+                    # Times are in whole seconds, rounded either way.
                     self.assertGreaterEqual(notice["deadline"],
                                             before + at_least - 1)
                     self.assertLessEqual(notice["deadline"],

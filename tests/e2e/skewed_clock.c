@@ -1,5 +1,5 @@
-// A wall clock that is wrong: preloaded into a program, it adds SKEW_S seconds
-// to CLOCK_REALTIME. Other clocks are as they are.
+// Imitates a wall clock that is wrong. Preloaded into a program, it adds SKEW_S
+// seconds to CLOCK_REALTIME; other clocks do not change.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
-"""A Slurm on hosts of a lab: one munged for all, slurmctld on the first host,
-and a slurmd on each."""
+"""A Slurm on the hosts of a lab: one munged for all hosts, slurmctld on the
+first one, and a slurmd on each."""
 import os
 import shutil
 import subprocess
@@ -63,7 +63,7 @@ class Slurm:
         self._munge()
         for host in hosts:
             with open(lab.hosts_file(host), "a", encoding="ascii") as f:
-                # Its last line has no end.
+                # The file's last line has no line end.
                 f.write("\n")
                 f.writelines(f"10.77.0.{i} lab{i}\n" for i in hosts)
         self._daemon(1, "slurmctld", [shutil.which("slurmctld",

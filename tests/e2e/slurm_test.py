@@ -1,4 +1,4 @@
-"""The Slurm spec, on a real Slurm."""
+"""Tests the Slurm spec with a real Slurm."""
 import os
 import shutil
 import signal
@@ -11,8 +11,8 @@ from slurm import Slurm
 
 SPEC = os.path.join(harness.PROJECT, "specs", "slurm", "train.sbatch")
 
-# Trains until there is a file `finish`. Saves its step when it is asked to
-# stop; begins with the step that was saved.
+# Trains until the file `finish` exists. Saves its step if it is asked to stop,
+# and starts with the saved step.
 TRAIN = """
 import os, signal, sys
 saved, finish = sys.argv[1:]
@@ -37,9 +37,8 @@ print("ends at", step, flush=True)
 """
 
 
-# In the place of the programs that the spec starts, in its folder: a step that
-# ends when it is told to, and a `rollcall stop` that returns after its end, and
-# fails.
+# These replace the programs that the spec starts. The step ends when it is told
+# to. `rollcall stop` fails, and returns only after the step has ended.
 FAKES = {
     "srun": "echo stepping; read line <go; exit $line",
     "rollcall": """case $1 in
@@ -52,7 +51,7 @@ esac""",
 
 
 class SlurmScript(E2E):
-    """The spec without Slurm: what it makes of a signal and of the codes."""
+    """Runs the spec without Slurm, to test its signals and exit codes."""
 
     def script(self, code):
         folder = self.stage.path(f"code{code}")
@@ -79,7 +78,7 @@ class SlurmScript(E2E):
             return f.read()
 
     def test_a_signal_leads_to_one_requeue(self):
-        # Also if the step has ended before the trap has.
+        # The job is requeued also if the step ends while the trap still runs.
         script, folder = self.script(75)
         script.signal(signal.SIGUSR1)
         self.assert_code(script, 0)
@@ -102,13 +101,13 @@ class SlurmScript(E2E):
 
 class SlurmSpec(E2E):
     def test_trains_saves_is_requeued_once_and_resumes(self):
-        # What --signal does before the time limit.
+        # The test sends the signal that --signal sends before the time limit.
         self.train_through_a_requeue([], lambda slurm, job: self.assert_code(
             slurm.run(["scancel", "--signal=USR1", "--batch", job]), 0))
 
     def test_the_signal_before_the_time_limit(self):
-        """The spec's own --signal, as Slurm sends it. Slurm looks at the time
-        limits every 30 s, and they have minutes."""
+        """Slurm itself sends the signal of the spec's --signal. Slurm checks
+        time limits every 30 s, and they are in minutes."""
         if os.environ.get("ROLLCALL_TEST_SLURM") != "1":
             self.skipTest("NOT TESTED: Slurm takes a minute for it; "
                           "ROLLCALL_TEST_SLURM=1 runs it")
@@ -127,7 +126,7 @@ class SlurmSpec(E2E):
         for path in (output, requeues):
             with open(path, "w", encoding="utf-8"):
                 pass
-        # Counts what the spec asks of Slurm.
+        # Records the spec's calls of scontrol.
         scontrol = self.stage.path("scontrol")
         with open(scontrol, "w", encoding="utf-8") as f:
             f.write(f'#!/bin/sh\necho "$@" >>{requeues}\n'
@@ -152,7 +151,7 @@ class SlurmSpec(E2E):
         with open(saved, encoding="ascii") as f:
             step = int(f.read())
         self.assertGreater(step, 0)
-        # Slurm holds a requeued job back for two minutes.
+        # Slurm does not start a requeued job for two minutes.
         self.await_state(slurm, job, "RUNNING", [
             "scontrol", "update", f"jobid={job}", "StartTime=now"])
         log.await_lines(r"\] steps", 4)
@@ -166,14 +165,15 @@ class SlurmSpec(E2E):
 
     @staticmethod
     def begun(log):
-        """How the ranks of each life began, the lives one after the other."""
+        """Returns how the ranks began, ordered by the job's starts."""
         found = [line.split("begins at ")[1] for line in log.out()
                  if "begins at" in line]
         return sorted(found[:2]) + sorted(found[2:])
 
     def await_state(self, slurm, job, wanted, meanwhile=None):
-        """What `scontrol show job` says once the job has this state; until
-        then, runs `meanwhile` now and then. Slurm has no event for it."""
+        """Waits until the job has this state; returns the output of `scontrol
+        show job`. Meanwhile runs `meanwhile` every two seconds. Slurm has no
+        event for it."""
         until = time.monotonic() + harness.DEADLINE_S
         said = time.monotonic()
         while True:
@@ -184,7 +184,7 @@ class SlurmSpec(E2E):
                 return state
             if time.monotonic() > until:
                 self.stage.fail(f"the job is {state['JobState']}, not {wanted}")
-            # A start time that comes in the first second is forgotten.
+            # Slurm ignores a start time that is set within the first second.
             if meanwhile and time.monotonic() > said + 2:
                 said = time.monotonic()
                 slurm.run(meanwhile)

@@ -1,4 +1,4 @@
-"""The run specs that users copy."""
+"""Tests the run specs that users copy."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import harness
 from harness import E2E, Gate, Lab
 
 SPECS = os.path.join(harness.PROJECT, "specs")
-# scripts/packages.sh programs makes it, with kubernetes-validate from PyPI.
+# `scripts/packages.sh programs` makes it, with kubernetes-validate from PyPI.
 VALIDATOR = os.path.join(os.environ.get(
     "ROLLCALL_PROGRAMS_VENVS", os.path.expanduser(
         "~/.cache/rollcall/programs")), "kubernetes", "bin", "python3")
@@ -23,7 +23,8 @@ for document in json.load(sys.stdin):
 
 class Specs(E2E):
     def test_the_hostfile(self):
-        # In ssh's place: the same machine. tests/e2e/ssh_test.py has a real one.
+        # This script replaces ssh and runs the command on this machine.
+        # tests/e2e/ssh_test.py uses a real sshd.
         ssh = self.stage.path("ssh")
         with open(ssh, "w", encoding="utf-8") as f:
             f.write("#!/bin/sh\nfor command; do :; done\n"
@@ -41,7 +42,7 @@ class Specs(E2E):
 
 
 def pod_spec(document):
-    """The pod template's spec, wherever a kind has it."""
+    """Returns the pod template's spec; the kind determines its place."""
     spec = document["spec"]
     if document["kind"] == "Job":
         return spec["template"]["spec"]
@@ -53,10 +54,10 @@ def pod_spec(document):
     return {"containers": [spec["trainer"]]}
 
 
-# What JobSet (jobset.x-k8s.io/v1alpha2), LeaderWorkerSet (v1) and TrainJob
-# (trainer.kubeflow.org/v1alpha1) put around a pod, by the Go types that their
-# projects publish. A key with ! is required; a set lists the words that a value
-# may be. `dict`: a pod or Job, which Schemas checks.
+# The fields of JobSet (jobset.x-k8s.io/v1alpha2), LeaderWorkerSet (v1) and
+# TrainJob (trainer.kubeflow.org/v1alpha1) outside of the pod template, as in
+# the Go types of these projects. A key with ! is required. A set lists the
+# allowed values. `dict` is a pod or Job, which Schemas checks.
 ENVELOPES = {
     "JobSet": {
         "replicatedJobs!": [{
@@ -75,7 +76,7 @@ ENVELOPES = {
                 "action!": {"FailJobSet", "RestartJobSet",
                             "RestartJobSetAndIgnoreMaxRestarts", "RestartJob",
                             "RestartJobAndIgnoreMaxRestarts"},
-                # Of batch/v1.
+                # These reasons are defined in batch/v1.
                 "onJobFailureReasons": [{
                     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes",
                     "MaxFailedIndexesExceeded", "PodFailurePolicy"}],
@@ -103,9 +104,9 @@ ENVELOPES = {
 
 
 def misfits(value, shape, path):
-    """What of `value` is not of this shape; empty: all of it is."""
+    """Lists the parts of `value` without this shape; empty if none."""
     if isinstance(shape, type):
-        # In Python, a bool is an int.
+        # isinstance() would accept a bool as an int.
         good = type(value) is shape
         return [] if good else [f"{path}: {value!r} is no {shape.__name__}"]
     if isinstance(shape, set):
@@ -140,7 +141,7 @@ class Envelopes(E2E):
                     self.assertEqual(misfits(document["spec"], ENVELOPES[kind],
                                              kind), [])
                     for key in ENVELOPES[kind]:
-                        # What is wrong is seen.
+                        # The check itself reports a missing key.
                         if key.endswith("!"):
                             less = {k: v for k, v in document["spec"].items()
                                     if k != key[:-1]}
@@ -153,8 +154,8 @@ class Envelopes(E2E):
 
 
 class Schemas(E2E):
-    """The kinds of Kubernetes itself, with unknown keys refused; see Envelopes
-    for the others."""
+    """Validates the documents of Kubernetes' own kinds and refuses unknown
+    keys. Envelopes checks the other kinds."""
 
     def setUp(self):
         super().setUp()
@@ -163,7 +164,7 @@ class Schemas(E2E):
                           "scripts/packages.sh programs gets it")
 
     def validate(self, documents):
-        """What is wrong with one of them; empty: nothing."""
+        """Returns what the validator reports; empty if it accepts all."""
         done = subprocess.run(
             [VALIDATOR, "-W", "ignore", "-c", VALIDATE], text=True, timeout=120,
             input=json.dumps(documents, default=str), capture_output=True,
@@ -192,13 +193,13 @@ class Schemas(E2E):
                               "metadata": {"name": "job"},
                               "spec": job["spec"]})
         self.assertEqual(self.validate(known), "")
-        # The validator does refuse what is unknown.
+        # The validator does refuse an unknown key.
         known[0]["spec"]["unknown"] = 1
         self.assertIn("unknown", self.validate(known))
 
     @staticmethod
     def complete(spec):
-        """With the keys of a container, where a TrainJob has others."""
+        """Replaces keys that only a TrainJob's container has."""
         containers = []
         for given in spec["containers"]:
             container = {key: value for key, value in given.items()
@@ -210,17 +211,17 @@ class Schemas(E2E):
 
 
 class Sidecar(E2E):
-    """Two pods of sidecar.yaml: the commands of both containers, on this
-    machine, beside the daemon that rollcalld.yaml stands for."""
+    """Runs the commands of both containers of two sidecar.yaml pods on this
+    machine, with a local daemon in place of that of rollcalld.yaml."""
 
     def containers(self):
-        """The agent's and the training container, with their environment."""
+        """Returns the agent's and the training container, and their env."""
         with open(os.path.join(SPECS, "kubernetes", "sidecar.yaml"),
                   encoding="utf-8") as f:
             spec = pod_spec(yaml.safe_load(f))
         (agent,), (train,) = spec["initContainers"], spec["containers"]
         self.assertEqual(agent["restartPolicy"], "Always")
-        # One volume, at one path, and one socket in it.
+        # Both containers mount one volume at one path; it has the socket.
         mounts = [next(m for m in c["volumeMounts"] if m["name"] == "rollcall")
                   for c in (agent, train)]
         self.assertEqual(*mounts)
@@ -242,7 +243,7 @@ class Sidecar(E2E):
         port = daemon.await_line(r"listening on port (\d+)")[1]
         agents, sockets = [], []
         for i in (0, 1):
-            # An emptyDir: everybody may write there.
+            # Every user may write to an emptyDir volume.
             volume = self.stage.path(f"volume{i}")
             os.mkdir(volume)
             os.chmod(volume, 0o777)
@@ -272,8 +273,8 @@ class Sidecar(E2E):
 
 
 class Kubernetes(E2E):
-    """Two pods of each spec, as hosts of a lab: the spec's own command, in the
-    environment and under the names that Kubernetes gives a pod."""
+    """Runs two pods of each spec as lab hosts: each runs the spec's own
+    command, with the environment and the names that Kubernetes gives a pod."""
 
     def read_spec(self, name):
         with open(os.path.join(SPECS, "kubernetes", name),
@@ -281,7 +282,7 @@ class Kubernetes(E2E):
             return list(yaml.safe_load_all(f))[-1]
 
     def run_pods(self, name, host, subdomain, env):
-        """`host`, `env`: of pod i. The launcher's pod starts last."""
+        """`host`, `env`: functions of pod i. The launcher's pod starts last."""
         self.make_pods(self.read_spec(name), host, subdomain)
         pods = self.start_pods(
             "echo rank $RANK of $WORLD_SIZE on $(hostname)", host, env)
@@ -296,7 +297,7 @@ class Kubernetes(E2E):
             [v["valueFrom"]["secretKeyRef"] for v in container["env"]
              if v["name"] == "ROLLCALL_SECRET"],
             [{"name": "train-secret", "key": "secret"}])
-        # Two pods in place of four, and a command that this machine has.
+        # Replaces four pods by two, and the command by one that exists here.
         command = ["--nodes=2" if word == "--nodes=4" else word
                    for word in container["command"]]
         at = command.index("--")
@@ -306,7 +307,7 @@ class Kubernetes(E2E):
             self.secret = f.read().strip()
         self.lab = Lab(self.stage, 2)
         domain = f"{subdomain}.default.svc.cluster.local"
-        # The cluster's DNS would know the other pod's name.
+        # In a cluster, the DNS server would resolve the other pod's name.
         self.hosts = "127.0.0.1 localhost\n" + "".join(
             f"10.77.0.{i + 1} {host(i)}.{domain} {host(i)} "
             f"{host(i)}.{subdomain} {host(i)}.{subdomain}.default\n"
@@ -316,7 +317,7 @@ class Kubernetes(E2E):
             self.assertEqual(named.code, 0, named.text())
 
     def start_pods(self, script, host, env, life=0):
-        """Their containers: each life has files of its own."""
+        """Starts the containers. `life`: each start has its own files."""
         pods = []
         for i in (1, 0):
             with open(self.lab.hosts_file(i + 1), "w", encoding="ascii") as f:
@@ -336,8 +337,9 @@ class Kubernetes(E2E):
                       lambda i: {"JOB_COMPLETION_INDEX": str(i)})
 
     def test_a_job_set_that_restarts_in_place(self):
-        """All containers end at once and start again in the same pods: the same
-        names, addresses and variables, but for the annotation that counts."""
+        """All containers end at once and start again in the same pods, with the
+        same names, addresses and variables. Only the annotation that counts the
+        restarts changes."""
         def host(i):
             return f"train-node-0-{i}"
         document = self.read_spec("jobset.yaml")
@@ -351,7 +353,7 @@ class Kubernetes(E2E):
         gate = Gate(self.stage)
         script = (f"echo up $RANK of $WORLD_SIZE attempt $ROLLCALL_ATTEMPT; "
                   f"test $ROLLCALL_ATTEMPT = 3 || exec cat {gate.path}")
-        # The second time while ranks run, the third one while nodes gather.
+        # The pods end twice while ranks run, then once while nodes gather.
         for life, attempt in enumerate(("", "1", "2", "3")):
             pods = self.start_pods(script, host, lambda i: {
                 "JOB_COMPLETION_INDEX": str(i),
@@ -387,7 +389,7 @@ class Kubernetes(E2E):
 
 
     def test_a_train_job_with_a_range(self):
-        """As Kubeflow's elastic policy tells it: PET_NNODES is a range."""
+        """PET_NNODES is a range, as Kubeflow sets it for an elastic policy."""
         rendered = self.stage.run([harness.ROLLCALL, "render", "trainjob",
                                    "--nodes", "2:3"])
         self.assert_code(rendered, 0)
@@ -398,7 +400,7 @@ class Kubernetes(E2E):
             return f"train-node-0-{i}"
         self.make_pods(document, host, "train")
         self.assertIn("--nodes=2:3", self.command)
-        # Also on its own, as in a pod of trainjob.yaml.
+        # The second command has no --nodes, as in a pod of trainjob.yaml.
         for command in (self.command, [
                 word for word in self.command if word != "--nodes=2:3"]):
             self.command = command

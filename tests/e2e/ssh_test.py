@@ -1,4 +1,4 @@
-"""`rollcall launch --hostfile`: agents on other hosts, by the user's ssh."""
+"""`rollcall launch --hostfile` starts agents on other hosts by ssh."""
 import os
 import signal
 
@@ -27,7 +27,7 @@ class Ssh(E2E):
                                   "--job", "remote", *flags, "--", *command])
 
     def commands(self, *hosts):
-        """(pid, command line) of what runs there, but for each host's sshd."""
+        """Returns (pid, command line) of the hosts' processes, except sshd."""
         found = [(pid, proc.command_line(pid))
                  for host in hosts or range(1, self.lab.hosts + 1)
                  for pid in self.lab.processes(host)]
@@ -35,7 +35,7 @@ class Ssh(E2E):
                 if "sshd" not in " ".join(words)]
 
     def assert_clean(self):
-        """No process of the job is left on any host."""
+        """Checks that no process of the job is left on any host."""
         self.stage.pump(lambda: not self.commands(),
                         f"processes are left: {self.commands()}")
 
@@ -87,7 +87,7 @@ class Ssh(E2E):
         self.assert_clean()
 
     def configure(self, *replaced):
-        """Replaces words of the user's ssh configuration."""
+        """Replaces texts in the user's ssh configuration."""
         path = self.stage.path("ssh_config")
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -114,7 +114,7 @@ class Ssh(E2E):
 
     def test_a_host_that_asks_for_a_password_is_named(self):
         self.make(2)
-        # A key that the host does not know.
+        # The host does not accept this key.
         self.configure((self.stage.path("user_key"),
                         self.stage.path("host_key")))
         launcher = self.start(["--hostfile", self.hostfile("lab1", "lab2")],
@@ -171,7 +171,7 @@ class Ssh(E2E):
 
     def test_push_copies_the_binary_once(self):
         self.make(3)
-        # Where no other host sees it.
+        # The folder exists only on this host.
         made = self.lab.run(1, ["sh", "-c", f"mkdir /run/own && cp "
                                 f"{harness.ROLLCALL} /run/own/rollcall"])
         self.assert_code(made, 0)
@@ -191,7 +191,7 @@ class Ssh(E2E):
             self.assertEqual(len(found), 1, found)
             pushed.append(os.stat(found[0]).st_ino)
         self.assertEqual(pushed[0], pushed[1])
-        # One that was cut off on its way is copied again.
+        # A copy that was cut off is copied again.
         size = os.path.getsize(found[0])
         os.truncate(found[0], size // 10)
         launcher = self.start([*flags, "--push"], SAYS, "/run/own/rollcall")
@@ -240,7 +240,7 @@ class Ssh(E2E):
             with open(log, encoding="utf-8") as f:
                 words = f.read()
             self.assertEqual("-o ConnectTimeout=10 " in words, passed, words)
-            # What ssh was asked is not shown.
+            # The output of ssh's configuration query is not shown.
             self.assertIsNone(launcher.find("connecttimeout"))
 
     def test_a_directory_is_no_hostfile(self):
@@ -325,7 +325,7 @@ class Ssh(E2E):
             ["--hostfile", self.hostfile("lab1", "lab2", "lab3")],
             ["sh", "-c", f"echo up; cat {gate.path}"])
         launcher.await_line("missing: lab2, lab3")
-        # What the daemon says reaches the launcher late.
+        # The launcher gets the daemon's messages late: its threads are held.
         with proc.threads_held(launcher.inner_pid()):
             connect.open()
             launcher.await_lines(r"\] up$", 3)

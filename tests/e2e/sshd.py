@@ -1,4 +1,4 @@
-"""An sshd in hosts of a lab, with keys of its own and a client that knows it."""
+"""An sshd on hosts of a lab, with its own keys and a client that trusts it."""
 import os
 import subprocess
 import unittest
@@ -7,9 +7,9 @@ SSHD = "/usr/sbin/sshd"
 
 
 class Sshd:
-    """sshd on these hosts of `lab`. `ssh`: the command for a client on any host
-    of the lab; a host is called labN. `servers`: the process of each.
-    Its sessions may lock 1024 KiB of memory for each of its number."""
+    """An sshd on each of these hosts of `lab`. `ssh`: the command of a client
+    on any host of the lab; hosts are named labN. `servers`: the sshd processes.
+    On host N, sessions may lock N times 1024 KiB of memory."""
 
     def __init__(self, stage, lab, hosts):
         if os.getuid() != 0:

@@ -1,14 +1,14 @@
-"""What a test starts: processes, their pipes, gates.
+"""The stage of a test: processes, their pipes, gates.
 
-A test waits for what its processes do: a line, an exit, a file. Nothing here
+A test waits for events of its processes: a line, an exit, a file. Nothing here
 sleeps. All waiting is one select over the pipes and pidfds of everything that
-the test started, with a deadline: no pipe fills while the test waits for
+the test started, with a deadline. So no pipe fills up while the test waits for
 another process, and a test that fails at a deadline prints the output of every
 process.
 
-Nothing outlives a test. Each process leads its own session; the test process
-is the subreaper of all of them, so that orphans become its children: a process
-that is left at the end fails the test. If the test itself is killed, the
+No process outlives a test. Each process leads its own session, and the test
+process is the subreaper of all of them, so orphans become its children. An
+orphan that is left at the end fails the test. If the test itself is killed, the
 warden, a process that reads from a pipe of the test, ends what is left.
 
 Not thread-safe; one test at a time in one process.
@@ -28,7 +28,7 @@ import time
 import proc
 from paths import BIN, ROLLCALL
 
-# How long one awaited thing may take. Long, since it only matters when
+# The time limit for one awaited event. It is long because it only matters when
 # something is broken.
 DEADLINE_S = float(os.environ.get("ROLLCALL_TEST_DEADLINE_S", "60"))
 
@@ -57,7 +57,7 @@ def _become_subreaper():
 
 
 class Process:
-    """One started process, its lines and its end. Made by Stage.start."""
+    """One started process, its output and its exit. Made by Stage.start."""
 
     def __init__(self, stage, argv, popen):
         self.stage = stage
@@ -65,7 +65,7 @@ class Process:
         self.popen = popen
         self.pid = popen.pid
         self.lines = []        # (monotonic time, "out" or "err", text)
-        self.code = None       # Exit code, or -signal, once it has ended.
+        self.code = None  # The exit code or -signal, once it has ended.
         self._rest = {"out": b"", "err": b""}
         self._open = set()
 
@@ -79,7 +79,7 @@ class Process:
         return "\n".join(text for _, _, text in self.lines)
 
     def find(self, pattern, stream=None):
-        """The first line so far that matches, or None."""
+        """Returns the match of the first line so far that matches, or None."""
         for _, which, text in self.lines:
             match = (stream in (None, which)) and re.search(pattern, text)
             if match:
@@ -87,7 +87,8 @@ class Process:
         return None
 
     def await_line(self, pattern, stream=None, deadline_s=DEADLINE_S):
-        """The match of the first line, printed or to come; fails at its end."""
+        """Returns the match of the first matching line, printed or to come;
+        fails if the process ends without one."""
         found = self.stage.pump(
             lambda: self.find(pattern, stream) or (self.done() and "ended"),
             f"a line /{pattern}/ of {self}", deadline_s)
@@ -98,7 +99,7 @@ class Process:
         return match
 
     def await_lines(self, pattern, count, deadline_s=DEADLINE_S):
-        """The first `count` matches."""
+        """Returns the first `count` matches."""
         def matches():
             found = [m for _, _, text in self.lines
                      for m in [re.search(pattern, text)] if m]
@@ -112,11 +113,12 @@ class Process:
         return found
 
     def done(self):
-        """It has ended and all its output has been read."""
+        """Whether the process has ended and all its output has been read."""
         return self.code is not None and not self._open
 
     def wait(self, deadline_s=DEADLINE_S):
-        """Its exit code (or -signal), once it and its pipes have ended."""
+        """Waits for the end of process and pipes; returns its code or
+        -signal."""
         self.stage.pump(self.done, f"the end of {self}", deadline_s)
         return self.code
 
@@ -124,12 +126,12 @@ class Process:
         os.kill(self.pid, number)
 
     def kill(self):
-        """Kills it and waits for its end; others may hold its pipes."""
+        """Kills the process and waits for its end; its pipes may stay open."""
         self.signal(signal.SIGKILL)
         self.stage.pump(lambda: self.code is not None, f"the end of {self}")
 
     def inner_pid(self):
-        """On a lab host: the command itself, below lab.sh's nsenter."""
+        """Returns the pid of a lab host's command, below lab.sh's nsenter."""
         pid = self.pid
         while os.path.basename(
                 (proc.command_line(pid) or [""])[0]) == "nsenter":
@@ -145,7 +147,7 @@ class Process:
 
 
 class Stage:
-    """Everything that one test has started. Made and ended by E2E."""
+    """All that one test has started. Made and ended by E2E."""
 
     def __init__(self):
         _become_subreaper()
@@ -169,7 +171,7 @@ class Stage:
         return os.path.join(self.folder, *names)
 
     def environment(self, extra=None):
-        """Ours, without rollcall's variables, with folders of the test."""
+        """Ours, without rollcall's variables and with folders of the test."""
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("ROLLCALL_", "XDG_", "LAB_"))}
         env.update(HOME=self.folder, XDG_STATE_HOME=self.path("state"),
@@ -198,8 +200,8 @@ class Stage:
         return process
 
     def secret_file(self, name, text=None):
-        """The path of a file of mode 0600 with that line; without a text: with
-        a new shared secret."""
+        """Writes a file of mode 0600 with that line and returns its path.
+        Without a text, the line is a new shared secret."""
         if text is None:
             text = subprocess.run([ROLLCALL, "token", "secret"], check=True,
                                   stdout=subprocess.PIPE, text=True).stdout
@@ -210,7 +212,7 @@ class Stage:
         return path
 
     def run(self, argv, env=None, cwd=None, deadline_s=DEADLINE_S):
-        """Starts and waits: the ended process."""
+        """Starts a process and waits for its end; returns the process."""
         process = self.start(argv, env, cwd)
         process.wait(deadline_s)
         return process
@@ -239,11 +241,11 @@ class Stage:
         self._tell("-", "group", process.pid)
 
     def pump(self, condition, what, deadline_s=DEADLINE_S):
-        """Reads all pipes until `condition()` holds; its value."""
+        """Reads all pipes until `condition()` is true; returns its value."""
         until = time.monotonic() + deadline_s
         while True:
-            # Read before the condition, so that one that waits for a moment no
-            # later than the deadline holds by then.
+            # The time is read before the condition, so that a condition that
+            # waits for a time up to the deadline is true by then.
             left = until - time.monotonic()
             value = condition()
             if value:
@@ -255,7 +257,7 @@ class Stage:
                 act(*arguments)
 
     def await_gone(self, pids, what, deadline_s=DEADLINE_S):
-        """Waits until all have exited."""
+        """Waits until all these processes have exited."""
         left = set()
 
         def gone(pid, fd):
@@ -279,8 +281,8 @@ class Stage:
         """Reaps the children that we inherit, within this context.
 
         A lab host's first process ends only after all processes of its
-        namespace were reaped. One of them whose parent, outside of the
-        namespace, was killed first is a child of ours.
+        namespace were reaped. If the parent of such a process was outside of
+        the namespace and was killed, that process is now our child.
         """
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         handler = signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -309,7 +311,7 @@ class Stage:
         raise AssertionError(message + self.transcript())
 
     def transcript(self, lines=60):
-        """What the processes printed; `lines`: of each, None for all."""
+        """Returns the processes' output: `lines` of each, None for all."""
         parts = []
         for p in self.processes:
             parts.append(f"\n--- {p}: "
@@ -319,7 +321,7 @@ class Stage:
         return "\n".join(parts)
 
     def orphans(self):
-        """Living processes below us that the test did not start itself."""
+        """Returns live processes below us that the test did not start."""
         ours = {p.pid for p in self.processes if p.code is None}
         found = []
         for pid in proc.descendants(os.getpid()):
@@ -336,18 +338,18 @@ class Stage:
             pass
 
     def end(self):
-        """Ends everything; the command lines of what a test left behind."""
+        """Ends everything; returns command lines of what was left behind."""
         try:
             return self._end_all()
         finally:
-            # Nothing is left that the warden should end.
+            # Nothing is left that the warden would have to end.
             self._warden.stdin.close()
             self._warden.wait()
             self.reap()
 
     def _end_all(self):
         stray = []
-        # A test may leave processes running that it started itself.
+        # A test may leave processes running if it started them itself.
         for process in self.processes:
             if process.code is None:
                 try:
@@ -367,7 +369,7 @@ class Stage:
                 stray.append(str(error).split("\n", 1)[0])
         orphans = self.orphans()
         if orphans and not running:
-            # A guard sees the end of its agent a moment later.
+            # A guard needs a moment to notice the end of its agent.
             try:
                 self.await_gone(orphans, "what was left", DEADLINE_S / 2)
             except AssertionError:
@@ -389,16 +391,17 @@ class Stage:
 
 
 class Gate:
-    """A FIFO that ranks wait at: `cat $GATE` returns once it is opened.
+    """A FIFO that ranks wait at: `cat $GATE` returns once the gate is open.
 
-    Any number of processes may wait, on lab hosts too; no rank needs to sleep.
+    Any number of processes may wait, on lab hosts too. So no rank needs to
+    sleep.
     """
 
     def __init__(self, stage):
         self.path = stage.path(f"gate{len(stage.gates)}")
         os.mkfifo(self.path)
         os.chmod(self.path, 0o666)
-        # Read and write, so that neither side blocks in open().
+        # Opened for reading and writing, so that neither side blocks here.
         self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
         stage.gates.append(self)
 
@@ -406,8 +409,8 @@ class Gate:
         if self._fd is None:
             return
         fd, self._fd = self._fd, None
-        # A later reader must not wait for a writer, so the FIFO becomes a file;
-        # at no time may there be neither.
+        # A later reader must not wait for a writer, so a regular file replaces
+        # the FIFO. The path exists at all times.
         opened = self.path + ".open"
         with open(opened, "w", encoding="ascii"):
             pass

@@ -1,4 +1,4 @@
-"""A standing rollcalld: jobs come and go, no launcher is needed."""
+"""Tests a standing rollcalld, which runs job after job without a launcher."""
 import json
 import os
 import signal
@@ -19,13 +19,13 @@ class Standing(E2E):
         self.join_text = self.kept_join(self.state)
 
     def agents(self, job, command):
-        """The two nodes of a job."""
+        """Starts the two nodes of a job."""
         return [self.join(self.join_text, ["--job", job, "--nodes", "2",
                                            "--name", f"{job}-{node}"], command)
                 for node in ("a", "b")]
 
     def assert_ran(self, job, agents):
-        """Both ended well; the job's run, which both ranks had."""
+        """Checks that both nodes exited 0 with one run; returns the run."""
         runs = set()
         for rank, agent in enumerate(agents):
             self.assert_code(agent, 0)
@@ -42,7 +42,7 @@ class Standing(E2E):
             self.assertEqual(stat.S_IMODE(mode), 0o600, name)
         say = ("echo rank $RANK of $WORLD_SIZE job $ROLLCALL_JOB "
                "generation $ROLLCALL_GENERATION run $ROLLCALL_RUN")
-        # Two at once, and both run before either may end.
+        # Two jobs run at the same time: all ranks are up before the gate opens.
         gate = Gate(self.stage)
         command = ["sh", "-c", f"{say}; cat {gate.path}"]
         both = {job: self.agents(job, command) for job in ("one", "two")}
@@ -51,7 +51,7 @@ class Standing(E2E):
                 agent.await_line(r"\] rank \d of 2")
         gate.open()
         runs = {self.assert_ran(job, agents) for job, agents in both.items()}
-        # The daemon stands, and takes another.
+        # The daemon still runs and accepts another job.
         runs.add(self.assert_ran(
             "three", self.agents("three", ["sh", "-c", say])))
         self.assertEqual(len(runs), 3)
@@ -62,7 +62,7 @@ class Standing(E2E):
             self.assertEqual(f.read(), b"127.0.0.1 localhost\n# mine\n")
 
     def kept(self):
-        """What lies in the daemon's folder."""
+        """Returns the content of the files in the daemon's folder."""
         kept = {}
         for name in sorted(os.listdir(self.state)):
             with open(os.path.join(self.state, name), "rb") as f:
@@ -77,7 +77,7 @@ class Standing(E2E):
         self.assertEqual(self.kept(), running)
         self.assertIn(self.state, refused.text())
         self.assertIn("rollcalld", refused.text())
-        # The same where it does not run.
+        # The launcher also refuses the folder while the daemon is stopped.
         self.daemon.signal(signal.SIGTERM)
         self.assert_code(self.daemon, 0)
         stopped = self.kept()
@@ -100,7 +100,7 @@ class Standing(E2E):
                           if "token" in n})
         gate.open()
         self.assert_code(launcher, 0)
-        # Its journal stays, and is no daemon's but a launcher's.
+        # The launcher's journal stays, and rollcalld still refuses it.
         stopped = self.kept()
         self.assertIn("journal.db", stopped)
         refused = self.rollcalld("--state", self.state)
@@ -120,7 +120,7 @@ class Standing(E2E):
             self.assert_code(agent, 0)
 
     def test_a_run_of_somebody_else_is_nobodys_success(self):
-        # Any holder of the worker token can end a run of this name.
+        # Every client with the worker token can end a run of this name.
         other = self.join(self.join_text, ["--job", "train", "--nodes", "1",
                                            "--name", "other"], ["true"])
         self.assert_code(other, 0)
@@ -141,8 +141,8 @@ class Standing(E2E):
 
     def test_jobs_that_gather_leave_room_for_others(self):
         join = wire.Join(self.join_text)
-        # Two nodes; the longest join_timeout and lease, and a reattach_grace of
-        # a second.
+        # The settings: two nodes, the longest join_timeout and lease, and a
+        # reattach_grace of one second.
         settings = (wire.field(2, 2) +
                     wire.field(5, wire.field(1, 7 * 86400)) +
                     wire.field(11, wire.field(1, 3600)) +
@@ -160,7 +160,8 @@ class Standing(E2E):
                                self.kept_join(self.state, "admin")])
         self.assert_code(made, 0)
         say = ["echo", "ran"]
-        # With a token of one's own at once; with theirs when they are gone.
+        # A job with its own token runs at once; one with the same token as the
+        # others runs when they have gone.
         own = self.join(made.out()[0].strip(),
                         ["--job", "own", "--nodes", "1"], say)
         self.assert_code(own, 0)
@@ -175,7 +176,7 @@ class Standing(E2E):
 
 
 class Endpoints(E2E):
-    """What others dial, on a machine with a bridge for its containers."""
+    """The addresses in a join string, if there is a bridge for containers."""
 
     def test_a_bridge_is_in_no_join_string(self):
         lab = Lab(self.stage, 1)
@@ -208,7 +209,7 @@ class Endpoints(E2E):
 
 
 class KeptTokens(E2E):
-    """worker.join and admin.join, whose tokens have an end or are replaced."""
+    """worker.join and admin.join, whose tokens expire or are replaced."""
 
     def begin(self, *flags):
         self.state = self.stage.path("standing")
@@ -216,13 +217,14 @@ class KeptTokens(E2E):
         self.daemon.await_line(r"join with: ")
 
     def kept(self, role):
-        """The text of its .join file, which holds the token of .token."""
+        """Returns the text of the role's .join file, and checks it against the
+        .token file."""
         text = self.kept_join(self.state, role)
         join = wire.Join(text)
         with open(os.path.join(self.state, f"{role}.token"),
                   encoding="ascii") as f:
             token = f.read().strip()
-        # Two files; one may have been replaced in between.
+        # There are two files; one may have been replaced meanwhile.
         if token != f"{join.token_id}.{join.secret.hex()}":
             return self.kept(role)
         return text
@@ -231,7 +233,7 @@ class KeptTokens(E2E):
         return self.stage.run([harness.ROLLCALL, *words])
 
     def is_let_in(self, text):
-        """Whether its token is good: there is no job to be told of."""
+        """Returns whether the token is accepted; there is no such job."""
         code = self.rollcall("status", text, "--job", "none").code
         self.assertIn(code, (69, 77))
         return code == 69
@@ -277,7 +279,7 @@ class KeptTokens(E2E):
         first = self.kept("worker")
         self.assertTrue(self.is_let_in(first))
         self.ask_until(lambda: self.kept("worker") != first, "another token")
-        # Both are good, and only the newer one in the end.
+        # Both tokens are accepted until the older one expires.
         self.assertTrue(self.is_let_in(first))
         self.assertTrue(self.is_let_in(self.kept("worker")))
         self.ask_until(lambda: not self.is_let_in(first), "its end")
@@ -292,7 +294,7 @@ class KeptTokens(E2E):
         end = time.time() + 2
         self.ask_until(lambda: time.time() > end, "the end of its token")
         self.begin("--token-ttl", "1h")
-        # Before it says that it listens.
+        # The token was replaced before the daemon printed that it listens.
         self.assertNotEqual(self.token_id("worker"), first)
         self.assertTrue(self.is_let_in(self.kept("worker")))
         self.assertEqual(self.tokens()[first]["state"], "expired")
@@ -302,17 +304,18 @@ class KeptTokens(E2E):
         for verb in ("revoke", "rotate"):
             for role in ("worker", "admin"):
                 if (verb, role) == ("revoke", "admin"):
-                    continue  # The last lasting one stays.
+                    continue  # The last lasting token cannot be revoked.
                 before = self.kept(role)
                 done = self.rollcall("token", verb,
                                      wire.Join(before).token_id,
                                      self.kept("admin"))
                 self.assertEqual(done.code, 0, done.text())
-                # Before the answer: no waiting.
+                # The file is replaced before the command gets its answer, so no
+                # wait is needed.
                 self.assertNotEqual(self.kept(role), before)
                 self.assertTrue(self.is_let_in(self.kept(role)))
                 self.assertFalse(self.is_let_in(before))
-        # What the files say is what the next daemon knows.
+        # The tokens in the files are also known to the next daemon.
         self.daemon.signal(signal.SIGKILL)
         self.daemon.wait()
         kept = {role: self.kept(role) for role in ("worker", "admin")}

@@ -1,4 +1,4 @@
-"""A state folder that fails its daemon, and names that are used again."""
+"""State folders that cannot be used, and job names that are used again."""
 import json
 import os
 import signal
@@ -19,14 +19,14 @@ class FullDisk(Training):
         fill = os.path.join(state, "fill")
         self.lab.run(1, ["dd", "if=/dev/zero", "of=" + fill, "bs=4k"])
         self.assertIn("100%", self.lab.run(1, ["df", state]).text())
-        # Nothing is to be written down while all is well.
+        # While nothing changes, the daemon writes nothing to the disk.
         self.await_more_steps(1)
         self.assertEqual(self.state()["state"], "running")
-        # The end of a generation is, before anybody is told of it.
+        # The end of a generation is written before any agent is told of it.
         self.lab.run(2, ["kill", "-9", str(self.rank_pids(2)[0])])
         why = rf"No space left on device \({state}/\S*: .* of 1 MiB free"
         self.agents[3].await_line("journal cannot be written.*" + why, "err")
-        # Its log lies on that disk.
+        # The daemon's log is on the full disk; the launcher prints errors.
         self.launcher.await_line(
             "the daemon: its journal cannot be written.*" + why, "err")
         self.lives_on(2)
@@ -48,10 +48,10 @@ class FullDisk(Training):
         (daemon,) = [p for p in self.lab.processes(1)
                      if harness.command_line(p)[1:2] == ["daemon"]]
         os.kill(daemon, signal.SIGKILL)
-        # Why, and that it is no end.
+        # The launcher prints the reason, and that it keeps trying.
         self.launcher.await_line("No space left on device", "err")
         self.launcher.await_line("started again every few seconds", "err")
-        # Ranks run on, for longer than five quick starts take.
+        # The ranks keep running for longer than five quick starts take.
         self.lives_on(5)
         self.await_more_steps(2)
         self.assertIsNone(self.launcher.code)
@@ -64,7 +64,7 @@ class FullDisk(Training):
         self.end_undisturbed([1, 2])
 
     def test_a_disk_without_room_for_a_start_is_named(self):
-        """Whatever is the first that does not fit."""
+        """The disk lacks room for one of the files that a start needs."""
         lab = harness.Lab(self.stage, 1)
         state = self.stage.path("state1")
         os.mkdir(state)
@@ -76,7 +76,7 @@ class FullDisk(Training):
                                 "--state", state + "/a", "--", "true"])
             with self.subTest(size=size, said=ended.text()):
                 self.assertEqual(ended.code, UNAVAILABLE)
-                # File, reason, what is free, and what to do.
+                # File, reason, free space, and what to do.
                 self.assertRegex(
                     "\n".join(ended.err()),
                     rf"{state}/a/?[\w.]*: .*No space left on device "
@@ -105,7 +105,7 @@ class FullDisk(Training):
 
 
 class Replay(E2E):
-    """A run that a daemon left goes on in the simulator, through its code."""
+    """Tests that the simulator can continue a daemon's run from its journal."""
 
     def play(self, *words):
         return self.stage.run([os.path.join(harness.BIN, "rollcall_sim"),
@@ -127,7 +127,7 @@ class Replay(E2E):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # It went with its parent.
+                pass  # The process has ended with its parent.
         self.stage.await_gone(family, "the launcher's processes")
         played = self.play("--journal", state, "--seeds", "1:51")
         self.assertEqual(played.code, 0, played.text())
@@ -179,10 +179,10 @@ class NamesAgain(E2E):
         old = {n: self.attend(worker, n, command) for n in ("old-1", "old-2")}
         run, pid = old["old-1"].await_line(r"up (\w+) rank\d/3 pid=(\d+)"
                                            ).groups()
-        # Only old-1 is left of the first run, and its ranks run on.
+        # Only old-1 and its ranks keep running of the first run.
         for process in (first, old["old-2"]):
-            # The launcher first: it starts a daemon that dies again, which
-            # would hold the port.
+            # The launcher is killed before its daemon, because it would start
+            # the daemon again, which would hold the port.
             doomed = [process.pid, *harness.descendants(process.pid)]
             for each in doomed:
                 try:
@@ -191,8 +191,8 @@ class NamesAgain(E2E):
                     pass
             self.stage.await_gone(doomed, "a launcher or agent that is killed")
         old["old-1"].await_line("redialling")
-        # The same name, address and secret, and another run: a folder of its
-        # own, as on another machine.
+        # The second job has the same name, address and secret, but is another
+        # run: it has its own state folder, as on another machine.
         second = self.launch(
             [*flags[:2], "--nodes", "2", *flags[4:], "--listen",
              f"127.0.0.1:{port}", "--state", self.stage.path("other")],

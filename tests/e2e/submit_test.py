@@ -1,4 +1,4 @@
-"""`--worker-template` and `--submit`: workers that a scheduler starts."""
+"""Tests `--worker-template` and `--submit`: a scheduler starts the workers."""
 import os
 import shlex
 import signal
@@ -12,7 +12,7 @@ from harness import E2E, Gate, Lab
 
 SPECS = os.path.join(harness.PROJECT, "specs")
 
-# In the scheduler's place: keeps the spec, and asks the test to run it.
+# Replaces the scheduler: keeps the spec, and the test then runs it.
 SUBMIT = """
 import os, shutil, sys
 spec, folder = sys.argv[-1], sys.argv[1]
@@ -74,7 +74,7 @@ class Submit(E2E):
                                   if "rank" in line and "of 6" in line]), 2)
         for _, _, path in [(m[0], m[1], m[2]) for m in told]:
             self.assertFalse(os.path.exists(path))
-        # The token of the template admits each worker a few times.
+        # The token in the template can be used a few times per worker.
         self.assertNotIn(worker["env"]["ROLLCALL_JOIN"], launcher.text())
 
     def test_a_spec_of_another_scheduler_and_a_shared_secret(self):
@@ -86,7 +86,7 @@ class Submit(E2E):
              "--listen", "127.0.0.1:0", "--worker-template", template,
              "--submit", self.submit + " {} --force",
              "--secret-file", self.stage.secret_file("secret")], ["true"])
-        # The script takes the last word for the spec.
+        # The script expects the spec's path as its last argument.
         self.assert_code(launcher, 69)
         self.assertIsNotNone(launcher.find("worker 1 is not submitted"))
         launcher = self.launch(
@@ -160,7 +160,7 @@ class Submit(E2E):
         path, pid = told[1], int(told[2])
         self.assertTrue(os.path.exists(path))
         below = proc.descendants(pid)
-        # Meant for agents alone.
+        # SIGUSR2 is meant only for agents.
         launcher.await_line("missing|waiting")
         launcher.signal(signal.SIGUSR2)
         for told in "stopping the run", "once more":

@@ -1,4 +1,4 @@
-"""Agents, daemons and launchers that are killed."""
+"""Tests agents, daemons and launchers that are killed."""
 import json
 import os
 import re
@@ -8,8 +8,9 @@ import sys
 import harness
 from harness import E2E, Gate, nodes_by_name
 
-# Ranks that hold a connection to rank 0 and fail as a collective does when it
-# breaks. Arguments: a gate that opens once rank 0 listens, one for the end.
+# Ranks that keep a connection to rank 0 and fail when it breaks, as a
+# collective does. Arguments: a gate that opens once rank 0 listens, and one for
+# the end.
 PEERS = """
 import os, select, socket, sys
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -34,7 +35,7 @@ sys.exit("RuntimeError: Connection reset by peer")
 
 class Survival(E2E):
     def ranks(self, gate):
-        """A command with a child in a session of its own, both told apart."""
+        """A command with a child in its own session; it prints both pids."""
         return ["sh", "-c",
                 "setsid sh -c 'echo child=$$; exec cat " + gate.path + "' & "
                 "echo up g$ROLLCALL_GENERATION node$NODE_RANK "
@@ -42,7 +43,7 @@ class Survival(E2E):
                 f"cat {gate.path}; echo end=$$"]
 
     def gather(self, flags, names, gate, nproc=1):
-        """A launcher and joined workers, all of whose ranks are up."""
+        """Starts a launcher and workers; returns when all ranks are up."""
         flags = [*flags, "--nproc-per-node", str(nproc)]
         launcher = self.launch(flags, self.ranks(gate))
         join = self.join_string(launcher)
@@ -86,7 +87,7 @@ class Survival(E2E):
             self.assert_code(process, 0)
 
     def names_the_lost(self, state, lost):
-        """A running job's status tells which node went, and why."""
+        """Checks that a running job's status has the lost node and why."""
         reform = state["last_reform"]
         self.assertEqual(reform["generation"], state["generation"])
         self.assertIn(reform["code"], ("lost_stream", "lost_lease"))
@@ -100,8 +101,8 @@ class Survival(E2E):
         self.assertNotEqual(nodes[lost]["reason"], "")
 
     def test_kill_9_of_a_worker_whose_peers_fail_at_once(self):
-        # The survivors' ranks exit before anybody knows that the node is gone;
-        # the blame is still its own.
+        # The survivors' ranks exit before the daemon knows that the node is
+        # lost. The lost node must still be the root cause.
         gate, connect = Gate(self.stage), Gate(self.stage)
         command = [sys.executable, "-c", PEERS, connect.path, gate.path]
         launcher = self.launch(["--nodes", "3:4"], command)
@@ -118,8 +119,9 @@ class Survival(E2E):
         lost = workers.pop("w2")
         lost.signal(signal.SIGKILL)
         left = [launcher, *workers.values()]
-        # If the survivors' exits come before the end of the killed agent's
-        # stream, generation 2 is proposed with it, and begins nowhere.
+        # If the survivors' exits arrive before the killed agent's stream ends,
+        # the daemon proposes generation 2 with the lost node; that proposal
+        # never commits.
         for process in left:
             process.await_line(r"up g[23] rank\d/3")
         state = self.await_status(join, lambda s: s["state"] == "running",
@@ -129,7 +131,7 @@ class Survival(E2E):
         gate.open()
         for process in left:
             self.assert_code(process, 0)
-            # Who was lost is one loss, not the failures of three.
+            # The loss counts as one event, not as failures of three ranks.
             self.assertEqual(
                 len([line for line in process.out() if "] up g" in line]), 2,
                 process.text())
@@ -155,8 +157,8 @@ class Survival(E2E):
             self.assertIsNone(process.find("up g3"))
 
     def killed_where_nobody_looks(self, flags):
-        """The rank of w2 is killed while its agent is stopped: its peers fail
-        of it, and the daemon hears of that before it hears of the signal."""
+        """Kills the rank of w2 while its agent is stopped. Its peers fail
+        because of it, and the daemon gets their exits before the one of w2."""
         gate, connect = Gate(self.stage), Gate(self.stage)
         command = [sys.executable, "-c", PEERS, connect.path, gate.path]
         launcher = self.launch(["--nodes", "3", *flags], command)
@@ -170,14 +172,15 @@ class Survival(E2E):
         connect.open()
         for process in everybody:
             process.await_line("connected")
-        # It listens before the agent stops, whose lease must not end meanwhile.
+        # The watch starts before the agent is stopped, because the agent's
+        # lease must not end meanwhile.
         watch = self.stage.start(
             [harness.ROLLCALL, "status", join, "--json", "--watch"])
         watch.await_line('"running"')
         workers["w2"].signal(signal.SIGSTOP)
         os.kill(self.pids(workers["w2"])[0], signal.SIGKILL)
-        # Another world is formed, or, with no restart left, there is none:
-        # generation 1 has ended by a peer's failure.
+        # A peer's failure has ended generation 1: either the next world is
+        # being formed or, if no restart is left, the job ends.
         self.stage.pump(
             lambda: any(state["state"] != "running" or
                         state["nodes"][0]["state"] == "attending"
@@ -213,11 +216,12 @@ class Survival(E2E):
                         summary)
 
     def test_kill_9_of_an_agent_whose_rank_has_a_child_in_hiding(self):
-        # In a session of its own, with nothing in its environment, its parent
-        # gone: the kernel gave it to the agent. The guard hears of it at the
-        # agent's next look, at which the agent also reaps an orphan that has
-        # ended; the rank waits for two of those, since the first may have begun
-        # too early.
+        # The child runs in its own session with an empty environment, and its
+        # parent has exited, so the kernel made the agent its parent. The agent
+        # reports it to the guard at its next scan, in which it also reaps
+        # orphans that have ended. The rank waits until two such orphans are
+        # reaped, because the first scan may have begun before the child
+        # existed.
         gate, word = Gate(self.stage), self.stage.path("hidden")
         command = ["sh", "-c", "setsid env -i sh -c '(exec cat " +
                    gate.path + ") & echo $! > " + word + ".$0' $RANK; "
@@ -247,14 +251,14 @@ class Survival(E2E):
         guard = [p for p in harness.descendants(dead.pid)
                  if harness.command_line(p)[1:2] == ["guard"]]
         self.assertEqual(len(guard), 1)
-        # Neither may see the other one go.
+        # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard[0]):
                 os.kill(pid, number)
         self.stage.await_gone([dead.pid, guard[0]], "agent and guard")
         for process in (launcher, workers["w2"]):
             process.await_line(r"up g2 node\d rank\d/2")
-        # The kernel ends the rank with its agent, and not the rank's child.
+        # The kernel ends the rank with its agent, but not the rank's child.
         self.assertTrue([p for p in ranks if harness.command_line(p)])
         self.join(join, ["--name", "w1"], self.ranks(gate))
         self.stage.await_gone(ranks, "the ranks of the life before")
@@ -296,7 +300,7 @@ class Survival(E2E):
         return found[0]
 
     def running_again(self, join):
-        """The first status in which both nodes run."""
+        """Returns the first status in which both nodes run."""
         return self.await_watched(
             [harness.ROLLCALL, "status", join],
             lambda s: [n["state"] for n in s["nodes"]].count("running") == 2,
@@ -323,7 +327,7 @@ class Survival(E2E):
         self.assertTrue(shown.find(r"ranks that still live on \S+ are kept "
                                    r"for another \d+ min"))
         launcher.signal(signal.SIGINT)
-        # With no time to save: whoever looked has seen it.
+        # There is no time to save: with Ctrl-C the user ends the lingering.
         self.assert_code(launcher, 3)
         self.assert_no_orphans()
 
@@ -371,7 +375,7 @@ class Survival(E2E):
         for process in (launcher, workers["w2"]):
             process.await_line(r"up g2 node\d rank\d/2")
         frozen.signal(signal.SIGCONT)
-        # It finds that it was declared lost: generation 1 has no ranks left.
+        # The agent learns that it was lost, and stops generation 1's ranks.
         self.stage.await_gone(its, "the frozen agent's ranks")
         gate.open()
         self.assert_code(launcher, 0)

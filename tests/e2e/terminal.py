@@ -1,6 +1,7 @@
-"""A terminal: a pseudo-terminal, and the screen that a person would see.
+"""A pseudo-terminal, and the screen that a user would see.
 
-The screen is pyte's (package python3-pyte), with an alternate screen added.
+The screen is from pyte (package python3-pyte); an alternate screen is added
+here.
 """
 import copy
 import fcntl
@@ -20,11 +21,11 @@ CURSOR = pyte.modes.DECTCEM
 
 
 class _Screen(pyte.HistoryScreen):
-    """Keeps the lines that scrolled out, and has an alternate screen."""
+    """Keeps the lines that have scrolled off, and has an alternate screen."""
 
     def __init__(self, columns, rows):
         super().__init__(columns, rows, history=100_000)
-        self.below = None   # The first screen while the alternate one is shown.
+        self.below = None  # The main screen, if the alternate one is shown.
 
     def set_mode(self, *modes, **how):
         super().set_mode(*modes, **how)
@@ -42,7 +43,7 @@ class _Screen(pyte.HistoryScreen):
 
 
 class Terminal:
-    """A terminal on which a test starts processes. Waits by stage.pump."""
+    """A terminal on which a test starts processes. It waits with stage.pump."""
 
     def __init__(self, test, columns, rows=24):
         self.stage = test.stage
@@ -75,7 +76,7 @@ class Terminal:
                     struct.pack("HHHH", rows, columns, 0, 0))
 
     def start(self, argv, env=None):
-        """It leads a session, and this is its controlling terminal."""
+        """Starts a process whose controlling terminal this is."""
         env = dict({"TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": None},
                    **(env or {}))
         return self.stage.start(
@@ -89,17 +90,17 @@ class Terminal:
     def type(self, keys):
         os.write(self._master, keys)
 
-    # --- What it shows ------------------------------------------------------
+    # --- The screen ---------------------------------------------------------
 
     def lines(self):
-        """The screen's lines, the empty ones at its end left out."""
+        """Returns the screen's lines, without the empty ones at the end."""
         lines = [line.rstrip() for line in self._screen.display]
         while lines and not lines[-1]:
             lines.pop()
         return lines
 
     def all_lines(self):
-        """Also those that have scrolled out."""
+        """Returns the screen's lines and those that have scrolled off."""
         return self._screen.scrolled() + self.lines()
 
     def text(self):
@@ -109,7 +110,7 @@ class Terminal:
         return self._screen.below is not None
 
     def modes(self):
-        """(wraps, shows the cursor, echoes): as a shell expects them."""
+        """Returns (wraps, shows the cursor, echoes); shells expect all."""
         local = termios.tcgetattr(self._slave)[3]
         return (AUTOWRAP in self._screen.mode, CURSOR in self._screen.mode,
                 bool(local & termios.ECHO) and bool(local & termios.ICANON))
@@ -118,7 +119,7 @@ class Terminal:
         return self._screen.cursor.x
 
     def await_text(self, pattern, deadline_s=DEADLINE_S):
-        """Waits until the screen's text matches; the match."""
+        """Waits until the screen's text matches; returns the match."""
         try:
             return self.stage.pump(lambda: re.search(pattern, self.text()),
                                    f"/{pattern}/ on the terminal", deadline_s)

@@ -1,4 +1,4 @@
-"""What a person sees: the live line of a launcher, and `status --watch`."""
+"""Tests a launcher's live line and `status --watch` in a terminal."""
 import glob
 import os
 import re
@@ -11,8 +11,8 @@ from terminal import Terminal
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 LINES = 150
-# Lines of text, wide characters, colours and a line in two writes, as fast as
-# they come, and then a last line without an end.
+# Prints plain lines, wide characters, colours and a line in two writes as fast
+# as possible, then a last line without a line end.
 PRINTS = r"""
 i=0
 while [ $i -lt %d ]; do
@@ -44,7 +44,7 @@ class LiveLine(E2E):
             lambda: sum(f"{LINES} in pieces" in line
                         for line in terminal.all_lines()) == 2,
             "both ranks' last lines")
-        # Drawn again below the output, on the last line.
+        # The live line is drawn again below the output, on the last row.
         terminal.await_text(rf"(?m)^step {LINES}\b.*\Z")
         self.assertLessEqual(terminal.column(), columns - 1)
         gate.open()
@@ -59,7 +59,7 @@ class LiveLine(E2E):
             for i in range(1, LINES + 1):
                 wanted += [f"{i} plain", f"{i} red", f"{i} in pieces"]
             wanted.append("no end")
-            # A rank's two streams may overtake each other.
+            # The order of stdout and stderr lines may change.
             got = [line[len(name) + 3:] for line in shown
                    if line.startswith(f"[{name}] ")]
             self.assertEqual([line for line in got if "größe" not in line],
@@ -86,7 +86,7 @@ class LiveLine(E2E):
         terminal.await_text(
             r"\n\[-+\]  \d+/100000000  0%  loss \d\.\d{4}  \S+ tokens/s  .*"
             r" left  3 ranks on 3 nodes  generation 1\Z")
-        # Lines of steps: not one for each.
+        # Only some of the steps are printed as lines.
         step = int(terminal.await_text(r" (\d+)/100000000 .*\Z")[1])
         said = [line for line in terminal.all_lines() if " step " in line]
         self.assertLess(len(said), max(10, step / 2))
@@ -94,7 +94,7 @@ class LiveLine(E2E):
                   if {"agent", "local-2"} <= set(harness.command_line(pid))]
         os.kill(agent, signal.SIGKILL)
         terminal.await_text(r"local-2 is missing")
-        # Narrower, and what is wrong is still there.
+        # A narrower terminal still shows what is wrong.
         terminal.resize(40, 10)
         found = terminal.await_text(r"\n(\d+/100000000 .*local-2 is missing.*)"
                                     r"\Z")
@@ -176,7 +176,7 @@ class Watch(E2E):
     def test_the_screen_follows_the_job_and_is_given_back(self):
         self.begin()
         terminal = Terminal(self, 100)
-        # Something that was there before.
+        # Text that was on the screen before the view.
         self.assert_code(terminal.start(["echo", "before"]), 0)
         before = terminal.modes()
         watch = self.watch(terminal)
@@ -187,7 +187,7 @@ class Watch(E2E):
             r"0 +main +running +7 .*127\.0\.0\.1\n"
             r"1 +local-1 +running +7 ")
         self.assertTrue(terminal.alternate())
-        # Narrow, with the columns that matter.
+        # A narrow terminal shows only the most important columns.
         terminal.resize(40, 8)
         terminal.await_text(r"(?s)\Ajob watched  running  generation 1  2 ra"
                             r"\nstep 7 .*\nNODE +STATE +STEP\nmain +running +7\n"
@@ -200,7 +200,7 @@ class Watch(E2E):
         terminal.await_text(r"(?s)generation 2  1 rank on 1 of 2 nodes.*"
                             r"local-1 is missing.*\n +2  \d+ s +\S.*local-1"
                             r".*\n +1  over \d+ s ")
-        # Ctrl-Z gives the terminal back for as long as it is stopped.
+        # After Ctrl-Z, the terminal is the shell's until the view continues.
         terminal.type(b"\x1a")
         terminal.await_that(lambda: not terminal.alternate(), "the shell's "
                             "screen")
@@ -239,7 +239,7 @@ class Watch(E2E):
         terminal.await_text(r"\Ajob watched  running")
         self.end()
         self.assert_code(views[2], 0)
-        # Its last state stays.
+        # The view's last state stays on the screen.
         terminal.await_text(r"(?s)job watched  finished .*ended: .*exit code 0")
         self.assertFalse(terminal.alternate())
         self.assertEqual(terminal.modes(), before)

@@ -1,4 +1,4 @@
-"""What opens a job: join strings and tokens, until they expire, are used up or
+"""Tests join strings and tokens, until they expire, are used up or are
 revoked."""
 import json
 import signal
@@ -23,7 +23,7 @@ class JoinLine(Guarded):
                                f"cat {gate.path}'"])
         launcher.await_line("up-0")
         worker.await_line("up-1")
-        # The join string carries the pin, and no --insecure.
+        # The join string contains the pin and does not permit --insecure.
         join = wire.Join(line.split()[-1])
         self.assertFalse(join.insecure)
         self.assertEqual(len(join.pin), 32)
@@ -32,8 +32,9 @@ class JoinLine(Guarded):
         self.assert_code(worker, 0)
 
     def changed(self):
-        """(what, join string, what the refusal says): one character changed,
-        with a checksum that fits, so that another check has to refuse it."""
+        """Returns rows of (what, join string, text of the refusal). In each,
+        one character is changed and the checksum is correct, so that another
+        check must refuse it."""
         def other(**changes):
             join = wire.Join(self.text)
             for name, value in changes.items():
@@ -59,12 +60,13 @@ class JoinLine(Guarded):
                     [], env={"ROLLCALL_JOIN": text}), why)
                 for verb in ("status", "stop"):
                     asked = self.rollcall(verb, text)
-                    # A token that may ask gets the answer: no such job.
+                    # The token is still valid, so `status` gets the answer that
+                    # there is no such job.
                     self.assertEqual(asked.code, UNAVAILABLE if what == "job"
                                      and verb == "status" else REFUSED,
                                      asked.text())
                 self.assertEqual(self.world(), before)
-        # The control: the same join string, unchanged.
+        # Control: the same join string without a change is accepted.
         self.let_in([self.text])
         self.goes_on()
 
@@ -72,7 +74,7 @@ class JoinLine(Guarded):
         self.begin()
         before = self.world()
         body = len("rc1.")
-        # Everywhere in it, the first and the last included.
+        # Changes characters all over it, the first and last included.
         places = [body, *range(body + 7, len(self.text) - 1, 23),
                   len(self.text) - 1]
         for at in places:
@@ -82,7 +84,7 @@ class JoinLine(Guarded):
         for text in (self.text[:-1], self.text + "A"):
             self.assert_refused(self.stranger([text]), "join string")
         self.assertEqual(self.world(), before)
-        # None of them reached the daemon.
+        # The commands refused these strings before they reached the daemon.
         self.assertEqual(self.denied("[a-z_]+"), [])
         self.goes_on()
 
@@ -122,7 +124,7 @@ class Tokens(Guarded):
         self.assert_refused(self.stranger([token["join"]]), "revoked")
         self.assert_counted_once("token_revoked", "doing=attend",
                                 f"token={token['id']}")
-        # A node that was admitted before stays.
+        # A node that was admitted earlier stays admitted.
         self.assertIsNone(before.code)
         self.goes_on()
 
@@ -154,7 +156,7 @@ class Tokens(Guarded):
             asked = self.rollcall(*words)
             self.assertEqual(asked.code, REFUSED, asked.text())
             self.assertEqual(asked.out(), [])
-        # Attending and draining, and these three; all are logged, once each.
+        # Attend, Drain and the three commands are refused; each is logged once.
         self.assertEqual(self.refused("role"), 5)
         doings = [line.split("doing=")[1].split()[0]
                   for line in self.denied("role")]
@@ -165,14 +167,14 @@ class Tokens(Guarded):
         self.goes_on()
 
     def drain(self, text, node):
-        """The code of the answer to that call."""
+        """Calls Drain; returns the status code."""
         join = wire.Join(text)
         return self.dial(text).open(
             "/rollcall.v1.Admin/Drain", join.bearer()).say(
                 wire.field(1, self.job) + wire.field(2, node)).end()
 
     def test_an_admin_is_more_than_a_viewer(self):
-        # The controls of the test above.
+        # An admin's token permits what is refused above to a viewer's.
         self.begin()
         admin = self.token("--role", "admin")
         self.assertNotIn(self.drain(admin["join"], "no-such-node"),
@@ -196,7 +198,7 @@ class Tokens(Guarded):
             self.assertRegex("\n".join(asked.err()), "worker|role")
         self.assertEqual(len(self.denied("role")), 2)
         self.assertEqual(self.refused("role"), 2)
-        # Nor may it claim to be the launcher's.
+        # A worker may not claim to be the launcher's agent either.
         self.assertEqual(self.dial().open().say(hello(
             wire.Join(self.text), "claims", launcher=1)).end(),
             wire.PERMISSION_DENIED)
@@ -212,7 +214,7 @@ class Tokens(Guarded):
         new = json.loads(rotated.out()[0])
         self.assert_refused(self.stranger([old["join"]]), "revoked")
         self.let_in([new["join"]])
-        # The launcher's own token too: its folder gets the new one.
+        # The launcher's own token, too: its folder gets the new one.
         own = [i for i, t in self.tokens().items()
                if t["role"] == "admin" and t["state"] == "valid"]
         self.assertEqual(len(own), 1)
@@ -222,14 +224,14 @@ class Tokens(Guarded):
         self.goes_on()
 
     def redials(self, invalidate, *flags):
-        """A worker whose token is no longer valid dials again and goes on."""
+        """A worker whose token is no longer valid redials and goes on."""
         self.begin_through(flags)
         invalidate(self.given["id"])
         self.assertNotEqual(self.token_states()[self.given["id"]], "valid")
         self.between.process.signal(signal.SIGUSR1)
         self.between.process.await_line("^parted")
         self.between.process.await_lines("^connected", 2)
-        # The daemon has heard the worker once it runs again.
+        # w1 is "running" again once the daemon has got a message from it.
         self.await_status(
             self.text, lambda s: nodes_by_name(s)["w1"]["state"] == "running",
             "w1 back")
@@ -238,7 +240,7 @@ class Tokens(Guarded):
         self.goes_on()
 
     def begin_through(self, flags):
-        """As begin, with the worker behind a proxy and a token of its own."""
+        """Like begin, but the worker is behind a proxy with its own token."""
         def worker_string():
             self.given = self.token(*flags)
             join = wire.Join(self.given["join"])
@@ -256,7 +258,7 @@ class Tokens(Guarded):
         self.redials(lambda i: None, "--uses", "1")
 
     def test_redials_after_its_token_has_expired(self):
-        # Long enough for the worker to join on a busy machine.
+        # The time is long enough for the worker to join on a busy machine.
         self.redials(self.await_expired, "--ttl", "20s")
 
     def test_redials_a_daemon_that_was_restarted(self):

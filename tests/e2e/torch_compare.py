@@ -2,9 +2,9 @@
 
     torch_compare.py HEADS FOLDER
 
-`gradients`, `weights`: for each tensor, the norm of the difference over the
-norm. `losses`, `norms`: of each step, the difference over the value. `rates`:
-the same for the learning rate, computed from its formula.
+`gradients`, `weights`: for each tensor, the norm of the difference divided by
+the norm. `losses`, `norms`: for each step, the difference divided by the value.
+`rates`: the same for the learning rate, which is computed from its formula.
 """
 import json
 import math
@@ -73,7 +73,7 @@ def main():
     context = dump.shapes["wpe.weight"][0]
     layers = sum(name.endswith("ln_1.bias") for name in dump.shapes)
     model = Gpt2(layers, heads, width, context, vocabulary)
-    # strict: the same names and shapes, none missing.
+    # strict=True: the same names and shapes, and none may be missing.
     model.load_state_dict(dump.tensors("weights"), strict=True)
     optimizer = adamw(model)
     lines = [[float(n) for n in line.split()]

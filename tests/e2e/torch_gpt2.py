@@ -1,7 +1,8 @@
 """GPT-2 in PyTorch, the reference for rollcall-train's model.
 
 Parameters have the names and shapes of Hugging Face's GPT2Model; matrices are
-[in, out], as in its Conv1D. No dropout. Does not use rollcall.
+[in, out], as in its Conv1D. There is no dropout. This module does not use
+rollcall.
 """
 import math
 
@@ -31,7 +32,7 @@ class Attention(nn.Module):
         self.register_buffer("later", later, persistent=False)
         self.register_buffer("mask", torch.zeros(context, context)
                              .masked_fill(later, -math.inf), persistent=False)
-        self.fused = False  # Scale and mask within the product of queries and keys.
+        self.fused = False  # One baddbmm scales and masks.
 
     def forward(self, x):
         batch, context, width = x.shape
@@ -85,7 +86,7 @@ class Gpt2(nn.Module):
                              persistent=False)
 
     def forward(self, tokens, targets):
-        """The mean loss; both are [sequences, context]."""
+        """Returns the mean loss; both arguments are [sequences, context]."""
         x = self.wte(tokens) + self.wpe(self.positions)
         for block in self.h:
             x = block(x)
@@ -95,7 +96,7 @@ class Gpt2(nn.Module):
 
 
 def adamw(model):
-    """rollcall-train's settings: weight decay for matrices only."""
+    """AdamW with rollcall-train's settings: weight decay for matrices."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},

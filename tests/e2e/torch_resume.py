@@ -3,8 +3,9 @@ the checkpoint that rollcall-train saved after that step, as JSON.
 
     torch_resume.py CHECKPOINT NEXT_CHECKPOINT TEXT LEARNING_RATE
 
-`loss`: of that step, on the whole text at once. `updates`: for each tensor, the
-norm of the difference of its updates over the norm of the update.
+`loss`: the loss of that step on the whole text at once. `updates`: for each
+tensor, the norm of the difference of its updates divided by the norm of the
+update.
 """
 import json
 import os
@@ -34,7 +35,7 @@ def main():
     model = Gpt2(config["n_layer"], config["n_head"], config["n_embd"],
                  context, config["vocab_size"])
     before = tensors(folder, "model.safetensors")
-    # strict: the same names and shapes, none missing.
+    # strict=True: the same names and shapes, and none may be missing.
     model.load_state_dict(before, strict=True)
     optimizer = adamw(model)
     moments = tensors(folder, "optimizer.safetensors")

@@ -1,5 +1,5 @@
-"""PyTorch beside rollcall: an unmodified script of its users on two lab hosts
-with two ranks each, and GPT-2 in it as the reference for our own."""
+"""Tests an unmodified PyTorch script on two lab hosts with two ranks each, and
+compares our GPT-2 with one in PyTorch."""
 import json
 import os
 
@@ -35,7 +35,7 @@ class Torch(WithTorch):
 
 class Gpt2(WithTorch):
     """Loss, gradients and steps of the CPU model equal PyTorch's, except for
-    rounding. torch_compare.py does the comparison.
+    rounding. torch_compare.py compares them.
 
     Measured: losses within 2e-7, gradients within 2e-6 of each tensor's norm,
     weights after 8 steps within 2e-5.
@@ -64,7 +64,7 @@ class Gpt2(WithTorch):
                            ("rates", self.RATE)):
             self.assertEqual(len(found[what]), self.STEPS)
             self.assertLess(max(found[what]), most, found)
-        # Gradients were clipped, and the learning rate is right.
+        # The gradients were clipped, and the learning rate is correct.
         self.assertGreater(found["values"][0][1], 1)
         self.assertLess(max(found["rates"]), self.RATE)
 

@@ -1,4 +1,4 @@
-"""torchrun with `--rdzv-backend=rollcall`, on lab hosts."""
+"""Tests torchrun with `--rdzv-backend=rollcall` on lab hosts."""
 import os
 import signal
 import unittest
@@ -11,7 +11,7 @@ from with_torch import PYTHON, WithTorch
 
 RANK = os.path.join(harness.PROJECT, "tests", "interop", "torchrun_rank.py")
 
-# torchrun before 2.5 knows no entry points, so this does what they do.
+# torchrun before 2.5 reads no entry points, so this registers the handler.
 TORCHRUN = """
 from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 from torch.distributed.run import main
@@ -20,7 +20,7 @@ rendezvous_handler_registry.register("rollcall", get_handler())
 main()
 """
 
-# Flags, or the error, of what torchrun says.
+# Checks the flags or the error that result from torchrun's parameters.
 SETTINGS = """
 import sys
 from torch.distributed.elastic.rendezvous import RendezvousParameters
@@ -121,13 +121,13 @@ class Torchrun(WithTorch):
         self.lab = Lab(self.stage, hosts)
 
     def torchrun(self, host, *flags, environment=None, path=None):
-        """torchrun there, with two ranks. `path`: in place of PATH."""
+        """Starts torchrun on a host, with two ranks. `path` replaces PATH."""
         path = path or f"{harness.BIN}:{os.environ['PATH']}"
         self.torchruns[host] = self.lab.start(host, [
             "/usr/bin/env", f"PATH={path}", PYTHON, "-c", TORCHRUN, "--rdzv_backend=rollcall",
             "--rdzv_endpoint=10.77.0.1", "--rdzv_id=Some_run",
             "--nproc_per_node=2", "--log_dir", self.stage.path(f"logs{host}"),
-            # Debian's release fails on its own enum without these.
+            # Debian's release fails on its own enum without these flags.
             "--redirects=2", "--tee=1", *flags, RANK, self.gate.path,
             self.failure.path if self.failure else "-", self.others],
             {**ENVIRONMENT, "ROLLCALL_SECRET": self.secret,
@@ -135,11 +135,11 @@ class Torchrun(WithTorch):
         return self.torchruns[host]
 
     def await_world(self, *hosts, restarts=(0, 0, 0), worlds=(1, 1, 1)):
-        """Waits until these hosts' ranks are in a world of these hosts only, for
-        the `worlds`th time; hosts in the order of their ranks. `restarts`: what
-        torchrun has charged, by host."""
+        """Waits until these hosts' ranks are in a world of only these hosts for
+        the `worlds`th time. The hosts are in the order of their ranks.
+        `restarts`: how many restarts torchrun has charged, by host."""
         size = 2 * len(hosts)
-        # Of the network plan, which a node alone does not need.
+        # The network plan sets the interface; a single node needs none.
         interface = "eth0" if len(hosts) > 1 else "-"
         for at, host in enumerate(hosts):
             lines = self.torchruns[host].await_lines(
@@ -173,7 +173,7 @@ class Torchrun(WithTorch):
 
     def test_nodes_come_and_one_goes_that_started_the_daemon(self):
         self.begin(3)
-        # The node that starts the daemon comes last.
+        # The node that starts the daemon is started last.
         for host in (2, 1):
             self.torchrun(host, "--nnodes=2:3")
         # The launcher has no seat (`--no-worker`), so seats go by node name.
@@ -181,7 +181,7 @@ class Torchrun(WithTorch):
         self.torchrun(3, "--nnodes=2:3")
         self.await_world(1, 2, 3)
         os.kill(self.torchruns[1].inner_pid(), signal.SIGKILL)
-        # Its output ends with it: the launcher does not hold it.
+        # The launcher does not hold torchrun's output, so it ends now.
         self.torchruns[1].wait()
         self.await_world(2, 3, worlds=(2, 1))
         self.gate.open()
@@ -203,7 +203,7 @@ class Torchrun(WithTorch):
 
     def test_the_last_failure_ends_all(self):
         self.failure = Gate(self.stage)
-        # torchrun 1 with a worker that failed waits for the workers of others.
+        # In torchrun 1, a failed worker's agent waits for the other workers.
         old = self.stage.run([PYTHON, "-c", "import torch; "
                               "print(torch.__version__)"])
         if old.out()[0].startswith("1."):
@@ -220,7 +220,7 @@ class Torchrun(WithTorch):
                 "RendezvousClosedError: rollcall: rank 1 on lab2 exited with "
                 "code 7")
         self.assert_clean(1, 2)
-        # The next job finds neither port nor state in use.
+        # The port and the state of the ended job are free for the next job.
         self.failure = None
         for host in (2, 1):
             self.torchrun(host, "--nnodes=2")
@@ -253,7 +253,7 @@ class Torchrun(WithTorch):
 
     def test_ctrl_c_on_all_ends_the_job(self):
         self.begin(2)
-        # The launcher of a job that never had a world ends, too.
+        # The launcher also ends if its job never had a world.
         early = self.torchrun(1, "--nnodes=3")
         early.await_line("1 node is here; 2 more to begin")
         os.kill(early.inner_pid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""rollcall-train on four nodes: real text, real gradients, one loss."""
+"""rollcall-train on four nodes with real text: all ranks have one loss."""
 import glob
 import os
 import re

@@ -1,7 +1,8 @@
-"""A training on lab hosts, for tests of what becomes of it.
+"""A training on lab hosts, for tests that disturb it.
 
-Four hosts (or as many as asked), the launcher on lab1, one rank a host, which
-runs mesh.py; what the ranks wrote down is judged at the end.
+There are four hosts (or as many as asked), with the launcher on lab1 and one
+rank a host, which runs mesh.py. At the end, the test judges what the ranks
+wrote to files.
 """
 import json
 import os
@@ -20,10 +21,11 @@ class Training(E2E):
 
     def begin(self, members, flags, hosts=4, patience_s=None,
               command=None):
-        """The launcher on lab1, and the other members; generation 1 steps.
+        """Starts the launcher on lab1 and the other members; returns once
+        generation 1 does steps.
 
-        `patience_s`: how long ranks wait for a silent peer; None: for ever.
-        `command`: another than mesh.py, which also says `step N`.
+        `patience_s`: how long ranks wait for a silent peer; None: forever.
+        `command`: replaces mesh.py; it must also print `step N`.
         """
         self.lab = Lab(self.stage, hosts)
         self.ledger = self.stage.path("ledger")
@@ -61,7 +63,7 @@ class Training(E2E):
                                          rf"{generation}\b")
 
     def await_more_steps(self, host):
-        """The next step, from now on, that the rank on a host prints."""
+        """Waits until the rank on a host prints another step."""
         seen = len(self.agents[host].out())
         self.stage.pump(
             lambda: any(re.search(r"step \d+ ", line)
@@ -69,22 +71,23 @@ class Training(E2E):
             f"another step of lab{host}")
 
     def lives_on(self, for_s):
-        """So long the job runs undisturbed: its length is the test's own."""
+        """Lets the job run undisturbed for a time that the test chooses."""
         until = time.monotonic() + for_s
         self.stage.pump(lambda: time.monotonic() >= until or any(
             p.code is not None for p in self.agents.values()), "a while",
             for_s)
 
-    # --- Asked of the daemon ---------------------------------------------------
+    # --- Questions to the daemon
+    # -----------------------------------------------
 
     def state(self, host=1):
-        """`status --json` now; None where no daemon answers."""
+        """Returns `status --json`; None if no daemon answers."""
         asked = self.lab.run(host, [harness.ROLLCALL, "status", self.join_text,
                                     "--json"])
         return json.loads("\n".join(asked.out())) if asked.code == 0 else None
 
     def await_state(self, condition, what, deadline_s=harness.DEADLINE_S):
-        """The first state for which condition(state) holds, as lab1 sees it."""
+        """Returns the first state with condition(state), asked on lab1."""
         return self.await_watched(
             [harness.ROLLCALL, "status", self.join_text], condition, what,
             deadline_s, start=lambda words: self.lab.start(1, words))
@@ -93,21 +96,23 @@ class Training(E2E):
         return lambda state: nodes_by_name(state).get(
             f"lab{host}", {}).get("state") == word
 
-    # --- What has become of it -------------------------------------------------
+    # --- Results
+    # ---------------------------------------------------------------
 
     def ranks(self, hosts):
-        """The living ranks of these hosts, as this machine numbers them."""
+        """Returns the pids of the live ranks of these hosts on this machine."""
         return {host: [p for p in self.lab.processes(host)
                        if harness.command_line(p)[2:3] == [MESH]]
                 for host in hosts}
 
     def rank_pids(self, host):
-        """Of all lives of the rank on a host, as that host numbers them."""
+        """Returns the pids, on the host, of all ranks that have run there."""
         return [int(m[1]) for line in self.agents[host].out()
                 for m in [re.search(r"up g\d+ .*pid=(\d+)", line)] if m]
 
     def end_undisturbed(self, hosts):
-        """One generation, one life a rank, each step once and in order."""
+        """Checks for one generation, one process per rank, and each step once
+        and in order."""
         self.assertEqual(self.ranks(hosts), self.first_ranks)
         self.end(hosts)
         for host in hosts:
@@ -118,14 +123,14 @@ class Training(E2E):
         self.assertEqual(len({len(self.steps_of(h)) for h in hosts}), 1)
 
     def end(self, hosts):
-        """The job stops by itself; exit 0 everywhere."""
+        """Lets the job end; checks that all agents exit 0."""
         with open(self.stop_file, "w", encoding="ascii"):
             pass
         for host in hosts:
             self.assert_code(self.agents[host], 0)
 
     def steps_of(self, host):
-        """(generation, world size, step, time) in the order of writing."""
+        """Returns (generation, world size, step, time) as written."""
         path = os.path.join(self.ledger, f"lab{host}")
         if not os.path.exists(path):
             return []
@@ -133,11 +138,12 @@ class Training(E2E):
             return [tuple(map(int, line.split())) for line in f]
 
     def assert_one_world_at_a_time(self, lost=()):
-        """No step of a generation is done once one of a later one is.
+        """Checks that no step of a generation is done after one of a later
+        generation.
 
-        A step is done when all of its world have written it down, and from the
-        moment at which the first of them did. Who was never lost must not even
-        have written an older generation's step down alone.
+        A step counts as done if all ranks of its world have written it, and its
+        time is that of the first one. A rank that was never lost must not have
+        written a step of an older generation even alone.
         """
         done, first_of = {}, {}
         for host in range(1, self.lab.hosts + 1):

@@ -1,10 +1,10 @@
-"""Loads a checkpoint of rollcall-train by Hugging Face's transformers, and prints
-its loss on a text, as JSON.
+"""Loads a checkpoint of rollcall-train with Hugging Face's transformers, and
+prints its loss on a text as JSON.
 
     transformers_loss.py CHECKPOINT TEXT
 
 `loss`: the mean over all tokens of the text, in sequences of the model's
-context. `missing`, `unexpected`: tensors that only one side has.
+context length. `missing`, `unexpected`: tensors that only one side has.
 """
 import json
 import sys

@@ -1,6 +1,8 @@
-"""Hugging Face's Trainer with rollcall's callback: FOLDER holds the checkpoints.
+"""Hugging Face's Trainer with rollcall's callback; FOLDER holds the
+checkpoints.
 
-It trains without end, and after a checkpoint was found for three steps more.
+Without a checkpoint it trains until it is stopped; with one, for three more
+steps.
 """
 import os
 import sys
@@ -21,7 +23,7 @@ class Points(torch.utils.data.Dataset):
         return {"x": x, "labels": x.sum(0, keepdim=True)}
 
 
-# The buffers of transformers' own models cannot go over the Gloo of torch 1.
+# The buffers of transformers' models cannot be sent over the Gloo of torch 1.
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What goes wrong on one machine, and what its user is told of it."""
+"""Tests failures on one machine, and what the user is told about them."""
 import glob
 import os
 import signal
@@ -24,7 +24,8 @@ class Trouble(E2E):
                 self.assertTrue(ended.find(r"ulimit -n", "err"))
 
     def test_a_daemon_that_the_limits_leave_too_little(self):
-        """The launcher can start; its daemon, which inherits more, cannot."""
+        """The limit is enough for the launcher, but not for its daemon, which
+        inherits open descriptors."""
         for limit in range(24, 60):
             ended = self.stage.run([
                 "sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh",
@@ -34,7 +35,7 @@ class Trouble(E2E):
                 self.assertTrue(ended.find(rf"{limit} open \(ulimit -n\)",
                                            "err"), ended.text())
                 return
-            # Before, the launcher itself cannot.
+            # With a lower limit the launcher itself cannot start.
             self.assert_code(ended, 71)
         self.fail("no limit was between those of launcher and daemon")
 
@@ -90,7 +91,7 @@ class Trouble(E2E):
                     "node=z\n"
                     "10.0.0.1 z node-0.old.rollcall\n"
                     f"# rollcall end job=old run=r1\n{rest}")
-        # It never prepares for a world.
+        # No world is formed, since the second node is missing.
         launcher = self.launch(["--nodes", "2", "--job", "new"], ["true"])
         join = self.join_string(launcher)
         self.await_status(join, lambda s: len(s["nodes"]) == 1, "attending")

@@ -1,4 +1,4 @@
-"""How an agent knows its daemon: by a pin, or on loopback alone."""
+"""How an agent authenticates its daemon: by a pin, or only on loopback."""
 import os
 import socket
 import ssl
@@ -12,16 +12,16 @@ from wire import Stranger, hello
 
 
 class Middle(Guarded):
-    """A man in the middle records everything that a client sends."""
+    """A man in the middle that records everything that a client sends."""
 
     def disguises(self):
-        """The attacker's certificates: (what, (PEM file, key file))."""
+        """Yields the attacker's certificates: (what, (PEM file, key file))."""
         folder = self.stage.path("attacker")
         os.mkdir(folder)
         own = pki.Authority(folder, "own")
         yield "a CA that is called the same", own.issue("rollcall daemon")
         yield "a CA's own certificate", (own.cert, own.key)
-        # Behind the attacker's, the certificates that the daemon shows.
+        # The attacker's certificate comes first, then those of the daemon.
         cert, key = own.issue("rollcall daemon")
         with open(cert, encoding="ascii") as f:
             first = f.read().split("-----END CERTIFICATE-----")[0]
@@ -53,7 +53,7 @@ class Middle(Guarded):
                 between.process.await_lines("^connected", 4)
                 between.process.await_lines("^parted", 4)
                 self.assertEqual(between.went_up(), b"")
-                # The control: a client that checks nothing tells its secret.
+                # Control: a client that checks no certificate sends its secret.
                 trusting = Stranger(between.port).open().say(
                     hello(wire.Join(self.text), f"trusting{number}"))
                 self.addCleanup(trusting.close)
@@ -70,7 +70,7 @@ class Middle(Guarded):
         self.goes_on()
 
     def test_who_passes_bytes_on_untouched(self):
-        # The control: all bytes pass, and the attacker can read none of them.
+        # Control: all bytes pass; the attacker can read none of them.
         self.begin()
         between = self.proxy(wire.Join(self.text).port(), "bytes")
         self.let_in([self.through(between)])
@@ -83,7 +83,7 @@ class Middle(Guarded):
         self.goes_on()
 
     def test_another_one_at_the_next_address(self):
-        # Another server at one of the daemon's addresses is passed over.
+        # An agent skips another server at one of the daemon's addresses.
         self.begin()
         folder = self.stage.path("attacker")
         os.mkdir(folder)
@@ -103,7 +103,7 @@ class Insecure(Guarded):
         join = wire.Join(self.text)
         self.assertTrue(join.insecure)
         self.assertEqual(join.endpoints, [f"127.0.0.1:{join.port()}"])
-        # The control: without TLS the other tests would see the token.
+        # Control: without TLS, the attacker would get the token.
         between = self.proxy(join.port(), "plain")
         secret = join.secret
         join.endpoints = [between.endpoint()]
@@ -123,7 +123,7 @@ class Insecure(Guarded):
                 self.assertIn("loopback", ended.text())
 
     def test_a_join_string_that_was_made_insecure(self):
-        # An outside address of this machine: loopback would be dialled.
+        # An outside address of this machine; loopback would be dialled.
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with probe:
             try:
@@ -149,7 +149,8 @@ class Insecure(Guarded):
         self.goes_on()
 
     def test_no_way_back_to_the_clear(self):
-        # A daemon with TLS does not answer without it, and takes no token.
+        # A daemon with TLS does not answer clients without it, and accepts no
+        # token from them.
         self.begin()
         join = wire.Join(self.text)
         plain = Stranger(join.port()).open(plain=True).say(

@@ -1,5 +1,5 @@
-"""The HTTP port and grpc.health.v1, asked by clients of others: Python's, a
-parser of Prometheus' own project, gRPC's."""
+"""Tests the HTTP port and grpc.health.v1 with clients that are not ours: those
+of Python and gRPC, and the Prometheus project's parser."""
 import http.client
 import json
 import os
@@ -23,7 +23,7 @@ SERVING, NOT_SERVING = 1, 2
 
 
 def ask(url, path, method="GET", headers=None, timeout_s=30):
-    """(status, headers, body) of one request."""
+    """Sends one request; returns (status, headers, body)."""
     at = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(at.hostname, at.port,
                                             timeout=timeout_s)
@@ -35,8 +35,8 @@ def ask(url, path, method="GET", headers=None, timeout_s=30):
         connection.close()
 
 
-# Runs the script of the page without a browser: elements are plain objects. The
-# status is in argv; prints each note's text as a line.
+# Runs the script of the page without a browser; elements are plain objects. The
+# status is in argv. Prints the text of each note on a line.
 NOTES = """
 const element = () => ({children: [], style: {setProperty() {}},
   append(...more) { this.children.push(...more); },
@@ -65,7 +65,7 @@ setImmediate(() => setImmediate(() => {
 
 
 def health(channel, service):
-    """The ServingStatus, by hand: the package of its messages is not Debian's."""
+    """Returns the ServingStatus; Debian has no package with its messages."""
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=lambda name: b"\n" + bytes([len(name)]) + name,
@@ -75,9 +75,10 @@ def health(channel, service):
 
 class Web(E2E):
     def await_shown(self, url, condition):
-        """The first /status.json with condition(it); the daemon may be away.
+        """Returns the first /status.json for which condition() holds. The
+        daemon may be down meanwhile.
 
-        The port itself bounds how often it is asked."""
+        The port itself limits how often it is asked."""
         until = time.monotonic() + DEADLINE_S
         while time.monotonic() < until:
             try:
@@ -89,7 +90,7 @@ class Web(E2E):
         return self.stage.fail(f"{url} never showed it; last: {text}")
 
     def samples(self, url):
-        """Of /metrics: {(name, labels): value}."""
+        """Parses /metrics into {(name, labels): value}."""
         code, headers, text = ask(url, "/metrics")
         self.assertEqual(code, 200, text)
         self.assertIn("version=0.0.4", headers["Content-Type"])
@@ -119,7 +120,7 @@ class Web(E2E):
 
         other = self.join(join, ["--name", "b"], ["cat", gate.path])
         self.await_status(join, lambda s: s["state"] == "running", "a world")
-        # A snapshot may be 200 ms old.
+        # The HTTP port shows a snapshot that may be 200 ms old.
         shown = self.await_shown(url, lambda s: s["state"] == "running")
         said = self.status(join)
         self.assertEqual(list(shown), list(said))
@@ -142,7 +143,7 @@ class Web(E2E):
         self.assert_code(other, 0)
 
     def refusals(self, url):
-        """What gets no answer, and that the port still serves after it."""
+        """Checks what is refused, and that the port still serves after it."""
         for method in ("POST", "PUT", "DELETE", "OPTIONS", "CONNECT"):
             code, headers, _ = ask(url, "/status.json", method)
             self.assertEqual((code, headers["Allow"]), (405, "GET, HEAD"))
@@ -188,7 +189,7 @@ class Web(E2E):
                          row("s", "spare")], [],
              ["Forming generation 2; not prepared yet: b, c"]),
             ("forming", [row("a", "preparing", prepared=True)], [], []),
-            # Of an older daemon.
+            # An older daemon does not send `prepared`.
             ("forming", [row("a", "preparing")], [], []),
             ("forming", [row(f"n{i}", "preparing", prepared=False)
                          for i in range(25)], [],
@@ -256,9 +257,9 @@ class Web(E2E):
                 if i % 2:
                     raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: local")
                 slow.append(raw)
-            # They do not keep others waiting, however many there are.
+            # The slow clients delay nobody else, however many there are.
             self.assertEqual(ask(url, "/healthz", timeout_s=5)[0], 200)
-            # There is room for 128; those that waited longest are closed.
+            # There is room for 128 connections; the oldest ones are closed.
             closed = 0
             for raw in slow[:40]:
                 try:
@@ -298,7 +299,8 @@ class Web(E2E):
         for agent in agents:
             self.assert_code(agent, 0)
 
-    # URL TOKEN...: the status of each path, without and with each token.
+    # Arguments: URL TOKEN... Prints the status of each path without a token and
+    # with each token.
     PROBE = """
 import http.client, ssl, sys, urllib.parse
 at = urllib.parse.urlsplit(sys.argv[1])
@@ -350,7 +352,7 @@ for path in ("/", "/healthz", "/readyz", "/status.json", "/metrics",
                 self.assertEqual(plain.out(), [])
             gate.open()
             self.assert_code(launcher, 0)
-        # Neither shows a token.
+        # Neither process prints a token.
         self.assertNotIn(viewer, launcher.text())
 
     def test_wrong_flags(self):
@@ -402,8 +404,8 @@ for path in ("/", "/healthz", "/readyz", "/status.json", "/metrics",
                 health(channel, "another")
             self.assertEqual(unknown.exception.code(),
                              grpc.StatusCode.NOT_FOUND)
-        # It is bounded like every call without a token: a connection makes
-        # few of them.
+        # Health calls are limited like all calls without a token: a connection
+        # may make only a few.
         with dial() as channel:
             with self.assertRaises(grpc.RpcError) as ended:
                 for _ in range(20):

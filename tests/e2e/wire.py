@@ -1,8 +1,8 @@
-"""A client by hand: TLS, HTTP/2, gRPC and protobuf.
+"""A test client that implements TLS, HTTP/2, gRPC and protobuf itself.
 
-Just enough of each to say what no proper client would: forged, oversized,
-half-sent and out-of-order messages. Reads the messages of a connection's first
-stream and the status that ends it.
+It implements just enough of each to send what no proper client would send:
+forged, oversized, half-sent and out-of-order messages. It reads the messages of
+a connection's first stream and the status that ends it.
 """
 import base64
 import hashlib
@@ -21,7 +21,7 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 WINDOW_UPDATE, INITIAL_WINDOW = 8, 4
 ACK, END_HEADERS = 1, 4
 END_STREAM = 1
-CANCEL = 8  # Why a stream is reset.
+CANCEL = 8  # The error code with which a stream is reset.
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -45,7 +45,7 @@ def field(number, value):
 
 
 def fields(message):
-    """[(number, int or bytes)] of a serialized message."""
+    """Parses a serialized message into [(number, int or bytes)]."""
     found, at = [], 0
 
     def read():
@@ -73,7 +73,8 @@ def fields(message):
 # --- The wire between a rank and its agent (rank.proto) -----------------------
 
 class RankSocket:
-    """A rank by hand: messages after their lengths, over a Unix socket."""
+    """A client of the rank socket: sends and reads messages, each after its
+    length, over a Unix socket."""
 
     def __init__(self, path, deadline_s=60):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -85,7 +86,8 @@ class RankSocket:
         self.socket.close()
 
     def send(self, data):
-        """How much of the bytes the agent took; 0: it has closed."""
+        """Returns how many bytes the agent took; 0 if the connection is
+        closed."""
         try:
             return self.socket.send(data)
         except OSError:
@@ -100,8 +102,8 @@ class RankSocket:
                               + field(3, generation) + field(6, version)))
 
     def next(self):
-        """The next AgentReply as (its kind's number, that message's bytes);
-        None: the connection has ended."""
+        """Returns the next AgentReply as (number of its kind, bytes of that
+        message), or None if the connection has ended."""
         def take(size):
             while len(self.pending) < size:
                 try:
@@ -119,7 +121,7 @@ class RankSocket:
         return fields(take(struct.unpack(">I", header)[0]))[0]
 
     def end(self):
-        """(code, message) with which the agent ends the connection."""
+        """Returns (code, message) with which the agent ends the connection."""
         while (reply := self.next()) is not None:
             if reply[0] == 6:
                 said = dict(fields(reply[1]))
@@ -128,7 +130,7 @@ class RankSocket:
 
 
 class Join:
-    """What a join string says: endpoints, job, pin, token (id, secret)."""
+    """The content of a join string: endpoints, job, pin, token (id, secret)."""
 
     def __init__(self, text):
         raw = unbase64(text.split(".", 1)[1])
@@ -156,7 +158,7 @@ class Join:
         return "rc1." + base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
     def bearer(self):
-        """What an admin call shows."""
+        """Returns the bearer token that an admin call sends."""
         return f"{self.token_id}.{self.secret.hex()}"
 
 
@@ -165,7 +167,7 @@ def unbase64(text):
 
 
 def hello(join, node, **changes):
-    """A serialized AgentMessage with a Hello that would be let in."""
+    """Returns a serialized AgentMessage with a Hello that is accepted."""
     values = dict(
         job=join.job, run="", node=node,
         incarnation=int.from_bytes(os.urandom(7), "big") + 1,
@@ -187,14 +189,13 @@ def hello(join, node, **changes):
 
 
 def heartbeat():
-    """A serialized AgentMessage with the Heartbeat of a node without ranks."""
+    """Returns a serialized Heartbeat of a node without ranks."""
     return field(2, b"")
 
 
 def world(join, run, nodes):
-    """The bytes of a World of generation 1 and of its WorldCommit,
-    made up: a node of
-    one rank for each name."""
+    """Returns the bytes of a made-up World of generation 1 and of its
+    WorldCommit, with one node of one rank for each name."""
     address = "10.99.0.1"
     members = b"".join(
         field(4, field(1, node) + field(2, at) + field(3, at) + field(4, at)
@@ -206,7 +207,7 @@ def world(join, run, nodes):
 
 
 def rank_exited(generation, local_rank=0):
-    """With code 0."""
+    """Returns the message that a rank has exited with code 0."""
     return field(7, exit_of(generation, local_rank))
 
 
@@ -225,17 +226,18 @@ def prepared(generation):
 # --- TLS ----------------------------------------------------------------------
 
 def public_key(certificate):
-    """The SubjectPublicKeyInfo of a certificate, both in DER."""
+    """Returns the SubjectPublicKeyInfo of a certificate; both are DER."""
     def inside(at):
-        """(begin, end) of the value at `at`; its end is the next one's begin.
+        """Returns (begin, end) of the value at `at`; `end` begins the next.
         """
         size, begin = certificate[at + 1], at + 2
         if size & 0x80:
             count, begin = size & 0x7f, begin + (size & 0x7f)
             size = int.from_bytes(certificate[begin - count:begin], "big")
         return begin, begin + size
-    at, _ = inside(inside(0)[0])   # Certificate, then what is signed of it.
-    for _ in range(6):  # Version, serial, algorithm, issuer, validity, subject.
+    at, _ = inside(inside(0)[0])  # Enters Certificate, then its signed part.
+    # Skips version, serial, algorithm, issuer, validity and subject.
+    for _ in range(6):
         at = inside(at)[1]
     return certificate[at:inside(at)[1]]
 
@@ -245,7 +247,7 @@ def pin_of(certificate):
 
 
 def context(ca=None, cert=None, key=None):
-    """A client's. Without `ca` (PEM), it checks no certificate."""
+    """Returns a client's TLS context; without `ca` (PEM) it checks nothing."""
     made = ssl.create_default_context(cadata=ca)
     made.check_hostname = False
     made.set_alpn_protocols(["h2"])
@@ -261,12 +263,12 @@ def shake(plain, trust):
 
 
 def chain(port, host="127.0.0.1", trust=None):
-    """The certificates that a port shows, in DER, its own first."""
+    """Returns the certificates that a port presents, in DER, its own first."""
     with socket.create_connection((host, port), 60) as plain:
         with shake(plain, trust or context()) as wrapped:
             if hasattr(wrapped, "get_unverified_chain"):
                 return wrapped.get_unverified_chain()
-            # Public from Python 3.13 on; 1: PEM, 2: DER.
+            # Public from Python 3.13 on. 1 means PEM, 2 means DER.
             return [c.public_bytes(2)
                     for c in wrapped._sslobj.get_unverified_chain()]
 
@@ -275,7 +277,7 @@ _pinned = {}
 
 
 def pinned(pin, port, host="127.0.0.1"):
-    """The context of a client that trusts this pin alone."""
+    """Returns the context of a client that trusts only this pin."""
     if pin not in _pinned:
         found = [c for c in chain(port, host) if pin_of(c) == pin]
         assert found, "no certificate there has this pin"
@@ -291,13 +293,13 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def header(name, value):
-    """Literal, never indexed, uncompressed."""
+    """Encodes a header field as a literal: not indexed, not compressed."""
     name, value = name.encode(), value.encode()
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 def request(path, bearer=None, encoding=None, scheme="https"):
-    """The header fields of a gRPC request."""
+    """Returns the header fields of a gRPC request."""
     more = [("authorization", f"Bearer {bearer}")] if bearer else []
     if encoding:
         more.append(("grpc-encoding", encoding))
@@ -316,7 +318,7 @@ def grpc_message(body, compressed=False):
 
 
 class Stranger:
-    """One connection, in the clear until `open` or `shake`; one stream."""
+    """One client connection with one stream; plain until `open` or `shake`."""
 
     FRAME_MAX = 16384
 
@@ -325,12 +327,12 @@ class Stranger:
         self.until = time.monotonic() + deadline_s
         self.socket = connected or socket.create_connection(
             (host, port), deadline_s, source and (source, 0))
-        # How it knows whom it talks to, once it does.
+        # The TLS context that checks the server's certificate.
         self.trust = trust or context()
         self.pending = b""
-        # Bytes that we may still send: on the connection, on the stream.
+        # How many bytes we may still send, by stream; 0: the connection.
         self.credit = {0: 65535, 1: 65535}
-        # Of messages that are not whole yet.
+        # The received part of messages that are not complete yet.
         self.body = b""
         self.ended = None
 
@@ -341,7 +343,7 @@ class Stranger:
             pass  # The daemon has closed the connection, as tests expect.
 
     def shake(self):
-        """The handshake; ssl.SSLError or OSError where it fails."""
+        """Does the TLS handshake; raises ssl.SSLError or OSError."""
         if not isinstance(self.socket, ssl.SSLSocket):
             self.socket = shake(self.socket, self.trust)
         return self
@@ -355,13 +357,13 @@ class Stranger:
         return self
 
     def call(self, stream, path, bearer=None):
-        """Another request on the connection, to which `send` may write."""
+        """Starts another request; `send` may then write to its stream."""
         self.raw(headers(stream, request(path, bearer)))
         self.credit[stream] = 65535
 
     def say(self, message, compressed=False):
-        """One message, in as many frames as the daemon's windows allow.
-        `compressed`: by the encoding that `open` was given."""
+        """Sends one message, in as many frames as the daemon's windows allow.
+        `compressed` says that it has the encoding that `open` was given."""
         left = grpc_message(message, compressed)
         while left:
             sent = self.send(left)
@@ -371,13 +373,14 @@ class Stranger:
         return self
 
     def half_close(self):
-        """No more comes on the stream."""
+        """Ends our side of the stream: we send no more messages."""
         self.raw(frame(DATA, END_STREAM, 1))
         return self
 
     def send(self, data, stream=1):
-        """What one frame and the daemon's windows hold of it, once they hold
-        any: how much that was; 0: the stream or the connection has ended."""
+        """Sends as much of `data` as one frame and the daemon's windows allow;
+        waits while the windows allow nothing. Returns the number of bytes sent,
+        or 0 if the stream or the connection has ended."""
         while True:
             most = min(self.FRAME_MAX, self.credit[0], self.credit[stream])
             if most > 0:
@@ -390,9 +393,10 @@ class Stranger:
         return len(data[:most])
 
     def _next(self):
-        """The next frame (kind, payload), None at the connection's end.
+        """Returns the next frame (kind, payload), or None at the connection's
+        end.
 
-        Answers by itself what a peer must answer.
+        Answers SETTINGS and PING frames as HTTP/2 requires.
         """
         while True:
             if len(self.pending) >= 9:
@@ -438,7 +442,7 @@ class Stranger:
             self.ended = "closed"
 
     def end(self):
-        """How the stream ended: a gRPC code, or "reset" or "closed"."""
+        """Returns how the stream ended: a gRPC code, "reset" or "closed"."""
         while self.ended is None:
             self._next()
         return self.ended
@@ -455,7 +459,7 @@ class Stranger:
                 return None
 
     def message(self):
-        """The daemon's next message, serialized; None: the stream's end."""
+        """Returns the daemon's next message, serialized; None at the end."""
         while True:
             size = int.from_bytes(self.body[1:5], "big")
             if len(self.body) >= 5 + size and len(self.body) >= 5:
@@ -470,8 +474,8 @@ class Stranger:
                 return None
 
     def welcome(self):
-        """Waits for the first message of the daemon: a Welcome's fields, as
-        a dictionary; None: the stream's end."""
+        """Waits for the daemon's first message, a Welcome, and returns its
+        fields as a dictionary; None if the stream ended."""
         message = self.message()
         return message and dict(fields(dict(fields(message))[1]))
 

@@ -1,10 +1,10 @@
-"""A test that needs PyTorch: of Debian, the only one that is tried."""
+"""A test that needs PyTorch; by default Debian's."""
 import os
 import unittest
 
 from harness import E2E
 
-# Another version, for a try by hand.
+# A developer may set another Python.
 PYTHON = os.environ.get("ROLLCALL_TEST_TORCH_PYTHON", "/usr/bin/python3")
 
 

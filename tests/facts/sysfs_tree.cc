@@ -52,7 +52,7 @@ class Tree {
     return file.good();
   }
 
-  // `target` is below the root; the link is relative, as in sysfs.
+  // `target` is a path below the root. The link is relative, as in sysfs.
   bool Link(const fs::path& link, const fs::path& target) {
     const fs::path folder = (root_ / link).parent_path();
     fs::create_directories(folder);

@@ -1,4 +1,4 @@
-// Makes a machine's sysfs from a text; README.md has the grammar.
+// Makes a machine's sysfs tree from a text; README.md describes the format.
 #ifndef ROLLCALL_TESTS_FACTS_SYSFS_TREE_H_
 #define ROLLCALL_TESTS_FACTS_SYSFS_TREE_H_
 
@@ -6,8 +6,8 @@
 
 namespace rollcall {
 
-// Makes `root` and the files below it. False: a line cannot be parsed, or a
-// file cannot be made.
+// Makes `root` and the files below it. Returns false if a line cannot be parsed
+// or a file cannot be made.
 bool MakeSysfsTree(const std::string& text, const std::string& root);
 
 }  // namespace rollcall

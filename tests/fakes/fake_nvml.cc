@@ -1,8 +1,8 @@
-// libnvidia-ml.so.1 with 8 GPUs, at the PCI addresses of a DGX H100: as much of
-// it as client/facts asks, with the layouts of nvml.h. FAKE_NVML (see fate.h)
-// says which calls fail; a GPU is named by its number. FAKE_NVML also takes
-// gpus=N, chatter=1 (the library prints), and rows=none (a GPU that retires
-// pages and remaps no rows).
+// A fake libnvidia-ml.so.1 with 8 GPUs at the PCI addresses of a DGX H100. It
+// has the functions that client/facts uses, with the layouts of nvml.h.
+// FAKE_NVML (see fate.h) sets which calls fail; a GPU is named by its number.
+// FAKE_NVML also takes gpus=N, chatter=1 (the library prints), and rows=none (a
+// GPU that retires pages but does not remap rows).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr int kInsufficientSize = 7;
 constexpr int kLinks = 18;
 constexpr unsigned kBuses[] = {0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf};
 
-// A handle is its number and one, so that none is null.
+// A handle is the GPU's number plus one, so that no handle is null.
 using Device = struct FakeGpu*;
 size_t Index(Device device) { return reinterpret_cast<size_t>(device) - 1; }
 

@@ -1,10 +1,11 @@
-// libibverbs.so.1 with 8 HCAs, for machines without one: as much of it as
-// client/facts asks. FAKE_VERBS (see fate.h) says which calls fail, and:
-//   devices=N      how many there are (8)
-//   absent=NAME    not listed, as without its provider
-//   link=ethernet  RoCE: GIDs of both types (InfiniBand)
-//   down=NAME      its port is down
-//   extended=1     contexts have query_port, as those of today's providers
+// A fake libibverbs.so.1 with 8 HCAs for machines without one. It has the
+// functions that client/facts uses. FAKE_VERBS (see fate.h) sets which calls
+// fail, and:
+//   devices=N      the number of HCAs (default 8)
+//   absent=NAME    this HCA is not listed, as without its provider
+//   link=ethernet  RoCE with GIDs of both types (default InfiniBand)
+//   down=NAME      the port of this HCA is down
+//   extended=1     contexts have query_port, as with current providers
 //   gids=none      _ibv_query_gid_table and _ibv_query_gid_ex are refused
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -26,8 +27,8 @@ namespace {
 constexpr char kVariable[] = "FAKE_VERBS";
 constexpr int kGidTableSize = 16;
 
-// What was handed out, for the life of the process: a caller may not find the
-// function that would take it back.
+// All memory that was handed out. It is never freed, because a test may remove
+// the function that would free it.
 std::vector<void*>& Kept() {
   static auto* kept = new std::vector<void*>;
   return *kept;
@@ -69,7 +70,8 @@ void SetPort(const std::string& name, ibv_port_attr* port) {
       IsRoce() ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
 }
 
-// Entries 0 and 1 link-local, 2 and 3 of 10.0.N.1, of both RoCE types.
+// Entries 0 and 1 are link-local, 2 and 3 have the address 10.0.N.1; each
+// address has both RoCE types.
 bool SetGid(const std::string& name, uint32_t index, ibv_gid_entry* entry) {
   if (index >= (IsRoce() ? 4u : 1u)) return false;
   memset(entry, 0, sizeof(*entry));
@@ -90,7 +92,7 @@ bool SetGid(const std::string& name, uint32_t index, ibv_gid_entry* entry) {
   entry->gid_type = !IsRoce()        ? IBV_GID_TYPE_IB
                     : index % 2 == 0 ? IBV_GID_TYPE_ROCE_V1
                                      : IBV_GID_TYPE_ROCE_V2;
-  // The loopback interface, which is there in every network namespace.
+  // The loopback interface, which exists in every network namespace.
   entry->ndev_ifindex = IsRoce() ? 1 : 0;
   return true;
 }

@@ -1,6 +1,6 @@
-// What the environment tells a fake library to do in a call: a list of
-// "FUNCTION[@DEVICE]=WHAT" with ';' between, where WHAT is error:N, hang or
-// crash; and "NAME=VALUE" for what the fake itself understands.
+// Tells a fake library what to do in a call. The environment variable has a
+// list of "FUNCTION[@DEVICE]=WHAT", separated by ';', where WHAT is error:N,
+// hang or crash. It may also have "NAME=VALUE" for settings of the fake itself.
 #ifndef ROLLCALL_TESTS_FAKES_FATE_H_
 #define ROLLCALL_TESTS_FAKES_FATE_H_
 
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-// Of `variable`; empty: it is not there.
+// Returns the value of `name` in `variable`, or "" if it is not there.
 inline std::string FateWord(const char* variable, const std::string& name) {
   const char* text = getenv(variable);
   std::string rest = text == nullptr ? "" : text;
@@ -23,8 +23,8 @@ inline std::string FateWord(const char* variable, const std::string& name) {
   return "";
 }
 
-// The error that the call is to give; 0: none. Does not return where it is to
-// hang or crash.
+// Returns the error that the call must return, or 0. Does not return if the
+// call must hang or crash.
 inline int Fate(const char* variable, const std::string& function,
                 const std::string& device) {
   std::string word = FateWord(variable, function + "@" + device);

@@ -1,4 +1,4 @@
-// A copy of a shared library that lacks one symbol.
+// Makes a copy of a shared library that lacks one symbol.
 #ifndef ROLLCALL_TESTS_FAKES_WITHOUT_SYMBOL_H_
 #define ROLLCALL_TESTS_FAKES_WITHOUT_SYMBOL_H_
 
@@ -8,8 +8,9 @@
 
 namespace rollcall {
 
-// Writes `library` to `copy`, with `symbol` under another name: the dynamic
-// linker finds its hash, and then another text. False: it has no such symbol.
+// Writes `library` to `copy` and renames `symbol` in it, so that the dynamic
+// linker still finds the symbol's hash, but another name. Returns false if the
+// library does not have the symbol or the copy cannot be written.
 inline bool CopyWithoutSymbol(const std::string& library,
                               const std::string& symbol,
                               const std::string& copy) {

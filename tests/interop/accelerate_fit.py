@@ -1,4 +1,4 @@
-"""A training with Accelerate, as its users write one; knows no rollcall."""
+"""A usual training with Accelerate; it does not use rollcall."""
 import os
 
 import torch
@@ -23,7 +23,7 @@ def main():
             optimizer.step()
             steps += 1
     layer = accelerator.unwrap_model(model)
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"fitted {accelerator.process_index} of "
                  f"{accelerator.num_processes} steps {steps} to "
                  f"{layer.weight.item():.4f} {layer.bias.item():.4f}\n").encode())

@@ -1,8 +1,8 @@
-"""A training script as anybody writes it for torchrun; knows no rollcall.
+"""A usual training script for torchrun; it does not use rollcall.
 
-Learns y = 3x - 1 data-parallel, every rank on its own points, and prints the
-loss of the first and the last step and a digest of the parameters, which must
-be the same on all ranks.
+It learns y = 3x - 1 data-parallel, with different points on each rank. It
+prints the loss of the first and of the last step and a digest of the
+parameters, which must be the same on all ranks.
 """
 import hashlib
 import os
@@ -29,7 +29,7 @@ def main():
     total = torch.tensor([1.0])
     dist.all_reduce(total)
     state = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"ddp rank {rank} of {size} sum {int(total)} "
                  f"loss {losses[0]:.4f} to {losses[-1]:.6f} parameters "
                  f"{hashlib.sha256(state).hexdigest()[:16]}\n").encode())

@@ -1,5 +1,5 @@
-"""A training with PyTorch's FSDP on the CPU, as anybody writes it for torchrun;
-knows no rollcall. All ranks print the same loss."""
+"""A usual training for torchrun with PyTorch's FSDP on the CPU; it does not use
+rollcall. All ranks print the same loss."""
 import os
 
 import torch
@@ -29,7 +29,7 @@ def main():
         dist.all_reduce(mean)
         losses.append(mean.item() / size)
     here = sum(p.to_local().numel() for p in model.parameters())
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"sharded {rank} of {size} has {here} loss {losses[0]:.4f} to "
                  f"{losses[-1]:.4f}\n").encode())
     dist.destroy_process_group()

@@ -1,6 +1,6 @@
-"""A program of PyTorch, as torchrun and DeepSpeed's launcher start it.
+"""A PyTorch program as torchrun and DeepSpeed's launcher start it.
 
-Argument: a file that each rank reads to its end before it ends.
+Argument: a file that each rank reads to its end before it exits.
 """
 import os
 import sys
@@ -13,7 +13,7 @@ def main():
     dist.init_process_group("gloo")
     total = torch.tensor([dist.get_rank() + 1])
     dist.all_reduce(total)
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"gloo {dist.get_rank()} of {dist.get_world_size()} "
                  f"local {os.environ['LOCAL_RANK']} total {int(total)} "
                  f"process {os.getpid()}\n").encode())

@@ -1,6 +1,6 @@
-"""A program of JAX: the three arguments of jax.distributed.initialize are all
-that it takes from its launcher. With an argument `cluster`: JAX takes them from
-rollcall.jax, which was imported."""
+"""A JAX program that takes only the three arguments of
+jax.distributed.initialize from its launcher. With the argument `cluster`, JAX
+gets them from rollcall.jax, which is imported then."""
 import os
 import sys
 

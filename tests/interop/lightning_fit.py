@@ -1,4 +1,4 @@
-"""A training of Lightning, as its users write one; knows no rollcall.
+"""A usual training with Lightning; it does not use rollcall.
 
 Argument: a folder for its files.
 """
@@ -35,7 +35,7 @@ def main():
         enable_model_summary=False, default_root_dir=sys.argv[1])
     model = Line()
     trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"fitted {trainer.global_rank} of {trainer.world_size} steps "
                  f"{trainer.global_step} to {model.layer.weight.item():.4f} "
                  f"{model.layer.bias.item():.4f}\n").encode())

@@ -1,7 +1,7 @@
-"""A program of MPI (mpi4py) that knows no rollcall.
+"""An MPI program (mpi4py) that does not use rollcall.
 
-Arguments: the exit code of rank 0; a file that each rank reads to its end
-before it ends.
+Arguments: the exit code of rank 0, and a file that each rank reads to its end
+before it exits.
 """
 import sys
 
@@ -13,8 +13,9 @@ def main():
     world.Barrier()
     rank, size = world.Get_rank(), world.Get_size()
     total = world.allreduce(rank + 1)
-    # One rank prints for all: mpirun reads each rank's output from a terminal,
-    # whose line and line end it may read apart, and another rank's between.
+    # One rank prints for all: mpirun reads each rank's output from a terminal
+    # and may read a line and its end separately, with another rank's output in
+    # between.
     lines = world.gather(f"mpi {rank} of {size} on {MPI.Get_processor_name()} "
                          f"total {total}")
     if rank == 0:

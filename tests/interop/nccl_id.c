@@ -1,6 +1,6 @@
-// A C program without a library of rollcall: reads the NCCL unique ids of its
-// world from ROLLCALL_NCCL_ID_FILE (one per line, in hex), as it would give
-// them to ncclCommInitRank or ncclCommInitRankScalable, and prints them again.
+// A C program without any library of rollcall. It reads the NCCL unique ids of
+// its world from ROLLCALL_NCCL_ID_FILE (one per line, in hex), as for
+// ncclCommInitRank or ncclCommInitRankScalable, and prints them.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ typedef struct {
   unsigned char internal[ID_BYTES];  // As in ncclUniqueId.
 } unique_id;
 
-// 1: an id was read; 0: the file has ended; -1: this is no id.
+// Returns 1: an id was read; 0: end of file; -1: the line is no id.
 static int read_id(FILE* file, unique_id* id) {
   char line[2 * ID_BYTES + 2];
   if (fgets(line, sizeof line, file) == NULL) return 0;

@@ -1,10 +1,10 @@
-"""A training script as torchrun starts it; knows no rollcall.
+"""A training script as torchrun starts it; it does not use rollcall.
 
 Arguments: ENDS FAILS OTHERS. All ranks wait until ENDS can be read to its end.
-Unless FAILS is `-`, in the first round the last rank waits for FAILS instead and
-exits with 7. OTHERS: `meet`: the others meet it in a collective meanwhile, and
-so fail with it; `slow`: a rank that is told to end does so 17 s later, after an
-agent has given it up.
+Unless FAILS is `-`, the last rank of the first round waits for FAILS instead
+and exits with 7. OTHERS is `meet` (the other ranks are in a collective with
+that rank, and so fail with it), `slow` (a rank ends only 17 s after it is told
+to, when its agent has given up), or any other word.
 """
 import os
 import signal
@@ -27,7 +27,7 @@ def main():
     left = sorted(name for name in os.environ if name.startswith(
         ("ROLLCALL_", "GLOO_ENABLE_")))
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "-")
-    # In one write: lines of two ranks must not mix.
+    # One write, so that lines of two ranks do not mix.
     os.write(1, (f"entered {rank} of {size} total {int(total)} restarts "
                  f"{restarts} interface {interface} left {left}\n").encode())
     if fails != "-" and restarts == "0":

@@ -1,9 +1,10 @@
-"""Hugging Face's Trainer with DeepSpeed's ZeRO-2, on CPUs: 200 steps, a
-checkpoint every 20, from the last complete one on. FOLDER holds them, on all
-nodes.
+"""Hugging Face's Trainer with DeepSpeed's ZeRO-2 on CPUs: 200 steps, with a
+checkpoint every 20. It starts at the last complete checkpoint in FOLDER, which
+all nodes share.
 
-Of rollcall there is nothing in it. The optimizer's state is in parts: a rank has
-its own part only, so a lost rank means that all go back to the checkpoint.
+The script does not use rollcall. The optimizer's state is sharded: each rank
+has only its own part, so after the loss of a rank all ranks go back to the
+checkpoint.
 """
 import os
 import sys
@@ -14,7 +15,7 @@ from transformers import Trainer, TrainingArguments
 ZERO2 = {
     "train_micro_batch_size_per_gpu": "auto",
     "zero_optimization": {"stage": 2},
-    # torch's AdamW: DeepSpeed's own for CPUs wants to be compiled.
+    # torch's AdamW is used, since DeepSpeed's AdamW for CPUs must be compiled.
     "zero_allow_untested_optimizer": True,
     "zero_force_ds_cpu_optimizer": False,
 }
@@ -40,7 +41,8 @@ class Model(torch.nn.Module):
 
 
 def last_complete(folder, ranks):
-    """A rank's random state is what it writes last."""
+    """Returns the last checkpoint that all ranks have completed: each writes
+    its random state last."""
     steps = [int(name.rpartition("-")[2])
              for name in (os.listdir(folder) if os.path.isdir(folder) else ())
              if all(os.path.exists(os.path.join(folder, name, one)) for one in

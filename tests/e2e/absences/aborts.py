@@ -1,4 +1,4 @@
-"""Nothing that came from outside may reach an abort."""
+"""Checks that no input from outside may reach an abort."""
 import re
 
 from absences.source import excused, places, without_comments
@@ -19,7 +19,7 @@ INPUT = re.compile(
     r"|^trainer/data/(dataset|shard_header)"
     r"|^trainer/(options|checkpoint/|collective/|cuda/nccl|"
     r"check/(check_options|thresholds))")
-# Checks there of what is not from outside: (file, the line) -> why.
+# Checks there on values that are not from outside: (file, line) -> reason.
 CHECKS_JUSTIFIED = {
     ("daemon/security/digest.cc", "CHECK_GT(got, 0);"):
         "the system's random numbers: without them there is no secret",
@@ -124,13 +124,13 @@ CHECKS_JUSTIFIED = {
 }
 
 ABORTS = re.compile(r"(?<!\w)(CHECK(_\w+)?|assert|GPR_ASSERT|LOG\(FATAL)\s*\(|"
-                    # Not a message's abort(), nor a method of that name.
+                    # Leaves out a message's abort() and methods of that name.
                     r"(?<![\w.>:])abort\s*\((?!\)\s*const)|"
                     r"std::terminate\(|std::abort\(")
 
 
 def aborts_on_input(files):
-    """Nothing from network, file, environment or flag reaches an abort."""
+    """No input from network, file, environment or flag reaches an abort."""
     return places({p: excused(p, without_comments(t), CHECKS_JUSTIFIED)
                    for p, t in files.items() if INPUT.search(p)},
                   ABORTS, "what comes from outside gets a Status", clean=str)

@@ -1,4 +1,4 @@
-"""What our binaries link and need."""
+"""Checks the libraries that our binaries link and need."""
 import glob
 import os
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 from paths import BIN, PROJECT
 
-# Opened at run time, never linked.
+# Libraries that are opened at run time and never linked.
 NEVER_LINKED = re.compile(
     r"lib(nccl|nvidia-ml|cuda|cudart|cublas|ibverbs|rdmacm|mlx5)\b")
 
@@ -14,7 +14,8 @@ GLIBC = re.compile(r"\bGLIBC_(\d+)\.(\d+)")
 
 
 def executables():
-    """Path -> the libraries it needs: rollcall's all, others' own."""
+    """Maps each path to its libraries: all, for rollcall and rollcalld; only
+    those linked directly, for the others."""
     found = {}
     for path in glob.glob(os.path.join(BIN, "*")):
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -27,21 +28,22 @@ def executables():
 
 
 def linked(binaries):
-    """Binaries as executables() has them. rollcall and rollcalld start where
-    none of these is installed, so nothing below them may link one either;
-    what a packaged libgloo links is its own business."""
+    """`binaries` is the result of executables(). rollcall and rollcalld must
+    start where none of these libraries is installed, so their libraries may not
+    link one either. For other binaries it does not matter what a packaged
+    libgloo links."""
     return [f"{path}:1: links {match[0]}; open it with dlopen"
             for path, said in sorted(binaries.items())
             for match in NEVER_LINKED.finditer(said)]
 
 
 def needed(path):
-    """The shared libraries that a binary names itself."""
+    """Returns the shared libraries that a binary links directly."""
     said = subprocess.run(["readelf", "-d", path], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
     return re.findall(r"\(NEEDED\).*\[(.*)\]", said)
 
 
 def newest_glibc(symbols):
-    """Of what `objdump -T` or `readelf` prints, as (2, 35)."""
+    """Returns the newest version in a list of symbols, as (2, 35)."""
     return max(tuple(map(int, m)) for m in GLIBC.findall(symbols))

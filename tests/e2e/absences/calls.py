@@ -1,4 +1,4 @@
-"""Calls that no code of ours makes."""
+"""Checks for calls that our code must not make."""
 import re
 
 from absences.layers import FLOORS
@@ -8,7 +8,7 @@ SLEEPS = re.compile(
     r"\bsleep_for\(|\bsleep_until\(|\busleep\(|\bnanosleep\(|"
     r"\babsl::SleepFor\(|(?<![\w.:])sleep\(|\btime\.sleep\(")
 
-# A file may sleep where there is no event to await: path -> why.
+# Files that may sleep, since there is no event to wait for: path -> reason.
 SLEEPS_JUSTIFIED = {
     "trainer/checkpointing.cc":
         "another process saves in a folder, maybe on another machine",
@@ -16,23 +16,23 @@ SLEEPS_JUSTIFIED = {
         "another agent's lock has no end that could be awaited with a bound",
 }
 
-# C functions that start a shell on a string.
+# C functions that pass a string to a shell.
 SHELLS = re.compile(r"(?<![\w.:>])(system|popen)\(|std::system\(|"
                     r"\bos\.system\(|shell=True")
 
-# Channels and servers that do not begin with the shared arguments.
+# Channels and servers that are made without the shared arguments.
 BARE_CHANNEL = re.compile(
     r"grpc::ChannelArguments(\(\)| \w+;)|grpc::CreateChannel\(")
 BARE_SERVER = re.compile(r"grpc::ServerBuilder \w+;(?!\s*(SetDefaults|"
                          r"Configure)\()")
 DEFAULTS = "daemon/base/grpc/grpc_defaults.h"
 
-# A literal port where something listens or dials. 0 asks for a free one.
+# A literal port to listen on or to dial. 0 is allowed: the system chooses.
 FIXED_PORT = re.compile(
     r"(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):(?!0\b)\d{2,5}\b|"
     r"\bbind\(\(['\"][^'\"]*['\"], *(?!0\b)\d+|--listen[ =]\S*:(?!0\b)\d{2,5}")
 
-# (file, text) -> why no test takes that port.
+# (file, text) -> reason why no test uses that port.
 PORTS_JUSTIFIED = {
     ("tests/unit/cli/cli_test.cc", "[::1]:80"): "parsed, never dialled",
     ("tests/unit/journal/etcd_records_test.cc", "[::1]:2379"):
@@ -53,20 +53,20 @@ PORTS_JUSTIFIED = {
 
 
 def sleeps(files):
-    """Nothing waits by sleeping where an event can be awaited."""
+    """Code must not sleep to wait if it can wait for an event."""
     return places({p: t for p, t in files.items()
                    if p not in SLEEPS_JUSTIFIED},
                   SLEEPS, "await the event", clean=as_code)
 
 
 def shells(files):
-    """Nothing hands a string to a shell."""
+    """Code must not pass a string to a shell."""
     return places(files, SHELLS, "start the program itself", clean=as_code)
 
 
 def bare_channels(files):
-    """Each channel and server begins with the arguments that turn message
-    compression off."""
+    """Each channel and server must be made with the shared arguments, which
+    turn message compression off."""
     ours = {p: t for p, t in files.items()
             if p != DEFAULTS and p.split("/")[0] in FLOORS}
     found = places(ours, BARE_CHANNEL, "begin with DefaultChannelArguments()")
@@ -78,7 +78,7 @@ def bare_channels(files):
 
 
 def fixed_ports(files):
-    """No test listens on or dials a port that it did not ask the system for."""
+    """Tests only listen on or dial ports that they got from the system."""
     return places({p: excused(p, as_code(t), PORTS_JUSTIFIED)
                    for p, t in files.items() if p.startswith("tests/")},
                   FIXED_PORT, "ask for port 0", clean=str)

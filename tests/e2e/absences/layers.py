@@ -1,15 +1,15 @@
-"""Which folder may include what, and what the pure cores may call."""
+"""Checks which folder may include what, and what the pure cores may call."""
 import os
 import re
 
 from absences.source import includes, places
 
-# Each floor and those below it.
+# The layers, lowest first. Each may use itself and those before it.
 FLOORS = ["proto", "daemon", "client", "trainer"]
 
-# (folder, folders that it may use): with their subfolders, itself always. Each
-# row names rows above it alone. A subfolder with a row of its own is bound by
-# that one.
+# (folder, folders that it may use), each with its subfolders. A folder may
+# always use itself. Each row may only name rows above it. A subfolder with a
+# row of its own follows only that row.
 USES = [
     ("daemon/base", []),
     ("daemon/core", ["daemon/base"]),
@@ -26,7 +26,7 @@ USES = [
     ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
                       "client/rank", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server"]),
-    # Of the server only the JSON of a status, which `status --json` shares.
+    # It may use only the server's status JSON, which `status --json` shares.
     ("client/admin", ["client/agent", "daemon/base", "daemon/core",
                       "daemon/security", "daemon/server/web"]),
     ("client/launch", ["client/admin", "client/agent", "client/facts",
@@ -40,9 +40,10 @@ USES = [
                  "daemon/core"]),
 ]
 
-# What the pure cores may not include, not even through another header of ours.
-# <csignal> names signals and <arpa/inet.h> parses addresses: both are allowed,
-# and CALLS keeps out what else they declare.
+# Headers that the pure cores may not include, neither directly nor through our
+# headers. <csignal>, which has the signals' names, and <arpa/inet.h>, which
+# parses addresses, are allowed; CALLS forbids the other functions that they
+# declare.
 IMPURE = re.compile(
     r"^(grpc|grpcpp|grpc\+\+|absl/synchronization|absl/time/clock|sys/|netinet/"
     r"|net/|linux/)|^(thread|mutex|shared_mutex|condition_variable|future"
@@ -50,8 +51,8 @@ IMPURE = re.compile(
     r"|filesystem|random|unistd\.h|fcntl\.h|poll\.h|dlfcn\.h|netdb\.h"
     r"|ifaddrs\.h|pthread\.h)$|\.grpc\.pb\.h$")
 
-# Calls that read a clock, draw chance or reach the system, wherever their
-# header came from.
+# Calls that read a clock, draw random numbers or use the system, whichever
+# header declares them.
 CALLS = re.compile(
     r"(?<![\w.>])(socket|kill|raise|sigaction|getenv)\("
     r"|(?<!\w)::(open|connect)\("
@@ -65,8 +66,8 @@ def is_pure(path):
 
 
 def impure_includes(files):
-    """The cores include no gRPC, thread, clock, file or socket, however far
-    down."""
+    """The cores include no gRPC, thread, clock, file or socket, directly or
+    indirectly."""
     found = []
 
     def walk(path, chain, seen):
@@ -75,7 +76,7 @@ def impure_includes(files):
             way = "".join(f" <- {c}" for c in reversed(chain))
             if IMPURE.search(name):
                 found.append(f"{where}: <{name}> in a pure core{way}")
-            # And what the headers of ours include, and their sources.
+            # Also checks what our headers and their sources include.
             for one in (name, re.sub(r"\.h$", ".cc", name)):
                 if one in files and one not in seen:
                     seen.add(one)
@@ -87,14 +88,14 @@ def impure_includes(files):
 
 
 def calls_in_cores(files):
-    """The cores take `now` as an argument, chance with the event, and touch
-    nothing."""
+    """The cores get `now` as an argument and random numbers with the event, and
+    use nothing else from outside."""
     return places({p: t for p, t in files.items() if is_pure(p)}, CALLS,
                   "time, chance and the world come in with the event")
 
 
 def upward_includes(files):
-    """trainer -> client -> daemon -> proto."""
+    """Includes go only trainer -> client -> daemon -> proto."""
     found = []
     for path, text in sorted(files.items()):
         floor = path.split("/")[0]
@@ -111,8 +112,8 @@ def upward_includes(files):
 
 
 def folder_uses(files):
-    """{folder: {folder that it includes from: the first file:line that does}},
-    of our folders that have code."""
+    """Returns {folder: {folder that it includes from: first file:line that
+    does}} for our folders with code."""
     code = {p: t for p, t in files.items()
             if p.split("/")[0] in FLOORS
             and p.endswith((".h", ".cc"))}
@@ -127,7 +128,7 @@ def folder_uses(files):
 
 
 def way(uses, start, end):
-    """The folders of a shortest way from one to the other; none: []."""
+    """Returns the folders of a shortest way from start to end, or []."""
     ways, seen = [[start]], {start}
     for at in ways:
         for other in sorted(uses.get(at[-1], {})):
@@ -140,7 +141,7 @@ def way(uses, start, end):
 
 
 def folder_cycles(files):
-    """No include cycle between folders."""
+    """There is no include cycle between folders."""
     uses, found, told = folder_uses(files), [], set()
     for folder in sorted(uses):
         cycle = way(uses, folder, folder)
@@ -156,8 +157,8 @@ def lies_in(folder, other):
 
 
 def forbidden_uses(files, table=None):
-    """Each folder uses what USES allows; a folder without a row has to get
-    one."""
+    """Each folder uses only what USES allows. A folder without a row is an
+    error."""
     table, found = USES if table is None else table, []
     for folder, uses in sorted(folder_uses(files).items()):
         rows = [row for row in table if lies_in(folder, row[0])]
@@ -172,8 +173,8 @@ def forbidden_uses(files, table=None):
 
 
 def more_than_absl(files):
-    """daemon/base includes neither gRPC nor messages of ours; its subfolder
-    grpc, a library of its own, may."""
+    """daemon/base includes neither gRPC nor our messages. Its subfolder grpc is
+    a library of its own and may."""
     return [f"{path}:{line}: <{name}>: daemon/base links absl only"
             for path, text in sorted(files.items())
             if os.path.dirname(path) == "daemon/base"
@@ -182,8 +183,8 @@ def more_than_absl(files):
 
 
 def grpc_in_rank(files):
-    """client/rank links no gRPC, so that a training process that has one of its
-    own meets no second."""
+    """client/rank links no gRPC, so that a training process with its own gRPC
+    does not get a second one."""
     return [f"{path}:{line}: <{name}>: client/rank links no gRPC"
             for path, text in sorted(files.items())
             if os.path.dirname(path) == "client/rank"

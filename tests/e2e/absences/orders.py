@@ -1,19 +1,19 @@
-"""No message of a daemon names a command."""
+"""Checks that no message of a daemon contains a command."""
 import re
 
 from absences.source import without_comments
 
-# What an agent does for its daemon is fixed by the message's kind: no field
-# may tell it what to execute. The command's digest alone is known, and it
-# travels the other way.
+# The kind of a message alone determines what an agent does for its daemon; no
+# field may tell it what to execute. The daemon only gets the command's digest,
+# from the agent.
 ORDERS = re.compile(
     r"(command|argv|args|exec|executable|shell|script|program)(_\w+)?",
     re.IGNORECASE)
 
 
 def messages(files):
-    """Name -> [(file:line, type, field)] of all messages in .proto files; a
-    nested one by its own name."""
+    """Returns name -> [(file:line, type, field)] for all messages in .proto
+    files. A nested message has its own name."""
     found = {}
     for path, text in sorted(files.items()):
         if not path.endswith(".proto"):
@@ -26,7 +26,7 @@ def messages(files):
                     r"\s*(?:repeated |optional )?(map<[^>]*>|[\w.]+)\s+(\w+)"
                     r"\s*=\s*\d+", piece)
                 if piece.endswith("{"):
-                    # A oneof's fields are those of its message.
+                    # The fields of a oneof belong to its message.
                     is_message = opened and opened[1] == "message"
                     is_oneof = opened and opened[1] == "oneof"
                     blocks.append(opened[2] if is_message else
@@ -42,7 +42,7 @@ def messages(files):
 
 
 def orders(files, root="DaemonMessage"):
-    """No message that a daemon sends says what to execute, however deep."""
+    """No message of a daemon, or inside one, has a field for a command."""
     known, found = messages(files), []
     todo, seen = [root], {root}
     while todo:
@@ -53,7 +53,7 @@ def orders(files, root="DaemonMessage"):
                 if part in known and part not in seen:
                     seen.add(part)
                     todo.append(part)
-    # A World travels as bytes in a Proposal, a WorldCommit in a Commit.
+    # A Proposal contains a World as bytes, and a Commit a WorldCommit.
     if root == "DaemonMessage":
         for inner in ("World", "WorldCommit"):
             found += orders(files, inner) if inner in known else []

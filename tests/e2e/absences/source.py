@@ -1,4 +1,4 @@
-"""The text of our code, and the places in it that match a pattern."""
+"""Reads our code, and finds places in it that match a pattern."""
 import glob
 import os
 import re
@@ -12,7 +12,7 @@ def read_at_once(name):
 
 
 def tree():
-    """Path -> text of all our code, without the rules themselves."""
+    """Returns path -> text of all our code, except the rules themselves."""
     files = {}
     for folder in ("proto", "daemon", "client", "trainer", "tests",
                    "scripts"):
@@ -21,13 +21,13 @@ def tree():
             if read_at_once(path) and os.path.isfile(path):
                 with open(path, encoding="utf-8") as f:
                     files[os.path.relpath(path, PROJECT)] = f.read()
-    # The rules would find their own patterns and samples.
+    # The rules would match their own patterns and samples.
     return {path: text for path, text in files.items()
             if not path.startswith("tests/e2e/absences")}
 
 
 def without_comments(text):
-    """C++ with comments blanked, line ends kept, strings left alone."""
+    """Replaces comments in C++ by spaces; keeps line ends and strings."""
     return re.sub(
         r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/',
         lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]),
@@ -35,7 +35,7 @@ def without_comments(text):
 
 
 def as_code(text):
-    """Python and shell: without comment lines; C++: without comments."""
+    """Removes comment lines of Python and shell, or comments of C++."""
     if re.search(r'^\s*#\s*include\b|\bnamespace\b', text, re.M):
         return without_comments(text)
     return re.sub(r"^\s*#.*$", "", text, flags=re.M)
@@ -52,7 +52,7 @@ def places(files, pattern, why, clean=without_comments):
 
 
 def excused(path, text, justified):
-    """`text` without what is justified in that file."""
+    """Returns `text` without the parts that are justified in that file."""
     for where, words in justified:
         if where == path:
             text = text.replace(words, "")
@@ -60,7 +60,7 @@ def excused(path, text, justified):
 
 
 def includes(text):
-    """[(line, name)] of all #include lines."""
+    """Returns [(line number, name)] of all #include lines."""
     return [(number, match[1])
             for number, line in enumerate(
                 without_comments(text).split("\n"), 1)
