@@ -152,7 +152,7 @@ TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   cause.set_detail("no such shard");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7: no such shard\n  | one\n  | two");
-  // The text was already printed above.
+  // The text of this cause already has the detail.
   cause.set_code(v1::REASON_CODE_HANG);
   cause.clear_stderr_tail();
   EXPECT_EQ(FailureText(end), "rank 3 on b made no progress: no such shard");

@@ -207,7 +207,7 @@ class FakeAgent {
   std::string folder_;
   Fd listener_;
   std::thread accepts_;
-  std::vector<std::thread> serving_;  // Of accepts_, until it has ended.
+  std::vector<std::thread> serving_;  // Used by accepts_ alone until it ends.
   Mutex mutex_;
   CondVar changed_;
   std::vector<int> open_ ABSL_GUARDED_BY(mutex_);

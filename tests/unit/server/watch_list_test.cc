@@ -78,7 +78,7 @@ TEST_F(WatchListTest, WatchersOfAGatheringJobHearOfFailedConnections) {
   EXPECT_EQ(watcher->offers, 1);
   list_.Publish(At(2));
   EXPECT_EQ(watcher->offers, 1);
-  EXPECT_EQ(list_.NextDue(), At(3));  // Reading causes no event.
+  EXPECT_EQ(list_.NextDue(), At(3));  // Failed connections cause no event.
   failed_ = 1;
   list_.Publish(At(3));
   EXPECT_EQ(watcher->offers, 2);

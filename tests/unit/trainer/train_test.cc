@@ -427,7 +427,7 @@ TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
     });
     ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
     ASSERT_EQ(plans.size(), 1u);
-    EXPECT_EQ(plans[0].share, 4);  // Of seven.
+    EXPECT_EQ(plans[0].share, 4);  // Four of seven samples.
     EXPECT_EQ(plans[0].micro_batch, 4);
     EXPECT_EQ(plans[0].state, (*loop)->backend().StateBytes());
   });

@@ -51,7 +51,7 @@ TEST(DialFailures, SaysOnceAndAgainWhenTheReasonChanges) {
       {60.0, "a", "refused", 0},
       {61.0, "a", "no route", 1},
       {62.0, "a", "no route", 0},
-      {67.0, "a", "refused", 1},  // It has changed back.
+      {67.0, "a", "refused", 1},  // The reason changed back.
   });
 }
 
@@ -61,7 +61,7 @@ TEST(DialFailures, EachEndpointHasItsReason) {
       {2.0, "b", "not found", 0},  // Five seconds between two lines.
       {3.0, "a", "refused", 0},
       {6.0, "b", "not found", 1},
-      {11.0, "a", "refused", 0},  // They take turns and have not changed.
+      {11.0, "a", "refused", 0},  // Neither reason changed.
       {12.0, "b", "not found", 0},
   });
 }

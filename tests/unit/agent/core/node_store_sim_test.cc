@@ -159,7 +159,7 @@ class StoreSim {
 
   void Answered(const AnswerStore& answer) {
     const auto at = asked_.find(answer.ticket);
-    if (at == asked_.end()) return;  // Given up.
+    if (at == asked_.end()) return;  // It was cancelled.
     const Asked asked = at->second;
     asked_.erase(at);
     const v1::StoreResult& result = answer.result;

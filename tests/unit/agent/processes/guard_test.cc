@@ -69,8 +69,8 @@ std::vector<pid_t> GuardsOf(pid_t parent) {
   return guards;
 }
 
-// Waits for a guard of `parent` other than `not_this`; 0: there is none. The
-// kernel reports an exec only to the parent, so this polls.
+// Waits for a guard of `parent` other than `not_this`; 0: there is none. No
+// event tells an unrelated process of an exec, so this polls.
 pid_t AwaitGuardOf(pid_t parent, pid_t not_this) {
   const absl::Time deadline = MonotonicNow() + absl::Seconds(20);
   while (MonotonicNow() < deadline) {
@@ -150,11 +150,11 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
 }
 
-// Waits until the agent has reaped two orphans, one after the other. The scan
-// that found the first may have begun before this script did, but the next scan
-// did not. After that, the guard knows all processes that were hidden before.
-// An orphan ends only when its parent is gone, because its parent could reap it
-// otherwise.
+// Waits until the agent has reaped two orphans, one after the other. The look
+// at /proc that found the first may have begun before this script did, but the
+// next look did not. After that, the guard knows all processes that were hidden
+// before. An orphan ends only when its parent is gone, because its parent could
+// reap it otherwise.
 constexpr char kAwaitLook[] =
     "for i in 1 2; do setsid sh -c '(while kill -0 $$ 2>/dev/null; do :; done) "
     "& echo $! > $LIFE.orphan'; "

@@ -68,9 +68,9 @@ TEST_F(ProcessesTest, AHiddenOrphanIsSweptBeforeGoneAndReaped) {
 }
 
 TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
-  // While another rank lives, only an earlier scan shows to which rank the
-  // process belongs. The rank knows that a scan has been made when an ended
-  // orphan has been reaped. The first such scan may have begun before the
+  // While another rank lives, only an earlier look at /proc shows to which rank
+  // the process belongs. The rank knows that there was such a look when an
+  // ended orphan has been reaped. The first look may have begun before the
   // process detached.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   options_.subreaper = true;

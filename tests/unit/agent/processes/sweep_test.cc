@@ -229,7 +229,7 @@ TEST_F(SweepTest, ALookTellsThePartsAndWhereTheyAre) {
     EXPECT_EQ(found.session, found.pid);
     EXPECT_EQ(found.pid == rank, std::to_string(found.pid) != child[0]);
   }
-  // Without its parent, only the earlier scan knows the child.
+  // Without its parent, the child is known only from the earlier look.
   kill(-rank, SIGKILL);
   PeekExit(rank);
   EXPECT_TRUE(FindMatching({.sessions = {session}}).empty());
@@ -325,7 +325,7 @@ TEST(ExitWatch, TellsOfTheEndByEitherMeans) {
     ASSERT_TRUE(rank.ok());
     ExitWatch watch(rank->pid, means);
     pollfd polled{watch.fd(), POLLIN, 0};
-    EXPECT_EQ(poll(&polled, 1, 0), 0);  // Held at its gate.
+    EXPECT_EQ(poll(&polled, 1, 0), 0);  // It waits at its gate.
     Release(*rank);
     EXPECT_EQ(poll(&polled, 1, 20'000), 1);
     EXPECT_EQ(PeekExit(rank->pid).code, 7);

@@ -15,7 +15,7 @@ constexpr uint64_t kMax = UINT64_MAX;
 
 struct Standing {
   int node = 0;
-  // The collectives that it has entered and left.
+  // The numbers of the last collectives that the rank has entered and left.
   uint64_t entered = 0;
   uint64_t left = 0;
   // kPlain: the rank has published a step, and cannot be asked. kStarts: the

@@ -87,7 +87,7 @@ TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
   const v1::Facts two = FactsOf("m2", "eth0=10.0.0.2/24 more0=10.67.0.2/24");
   Reports at_one = ReportsOf("b=10.0.0.1");
   at_one["b"].found["10.66.0.1"].error = "no route to host";
-  // Its second address was not probed.
+  // The second address of b was not probed.
   const Reports at_two = ReportsOf("a=10.0.0.2");
   const auto plan = PlanNetwork({{"a", &one, "10.0.0.1", false, &at_one},
                                  {"b", &two, "10.0.0.2", false, &at_two}});

@@ -40,8 +40,8 @@ class ProbesRunningTest : public ProbesTest {
         [](std::string* text, const Seated& seated) { *text += seated.node; });
   }
 
-  bool all_pairs_ = false;  // Of the latest TakeNext.
-  std::string silent_;      // Of the latest TakeRound.
+  bool all_pairs_ = false;  // The result of the latest TakeNext.
+  std::string silent_;      // The result of the latest TakeRound.
 };
 
 TEST_F(ProbesRunningTest, ARoundIsForTheMembersAndTheNodesThatMayHaveASeat) {

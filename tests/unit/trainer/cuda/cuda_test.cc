@@ -492,7 +492,7 @@ absl::Status Interrupted(Polled& state, Interruption& interruption,
   return status;
 }
 
-// The peer never comes.
+// The peer never connects, so NCCL waits until it is interrupted.
 TEST(CudaInterruptionTest, EndsTheInitialization) {
   SKIP_WITHOUT_GPU();
   const auto library = NcclLibrary::Open("");
