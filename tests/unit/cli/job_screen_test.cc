@@ -123,7 +123,8 @@ TEST(JobScreen, FitsEveryScreen) {
   }
 }
 
-// Names, reasons and addresses come from nodes, so they must be escaped.
+// Names, reasons and addresses come from nodes, so they must not reach the
+// terminal unchanged.
 TEST(JobScreen, NothingFromANodeReachesTheTerminalRaw) {
   const std::string hostile =
       "\033]0;title\007\033[2J\r\n\xc2\x9b"

@@ -360,7 +360,8 @@ TEST(PassSecret, NeitherArgumentsNorEnvironmentHaveIt) {
   EXPECT_EQ(*TakePassedSecret(fd), secret);
   EXPECT_EQ(fcntl(fd, F_GETFD), -1);
   EXPECT_EQ(*TakePassedSecret(-1), "");
-  // PassSecret never blocks, so a secret larger than a pipe is refused.
+  // PassSecret never blocks, so it refuses a secret that the socket cannot
+  // hold.
   EXPECT_FALSE(PassSecret(std::string(16 << 20, 'x'), options).ok());
 }
 
