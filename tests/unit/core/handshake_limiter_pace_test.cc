@@ -18,8 +18,7 @@
 namespace rollcall {
 namespace {
 
-// --- Running handshakes
-// -------------------------------------------------------
+// --- Running handshakes ------------------------------------------------------
 
 // No rate limits; at most `at_once` handshakes run at the same time.
 ConnectionLimits Paced(size_t at_once) {

@@ -204,8 +204,7 @@ TEST_F(InfinibandTest, ThePortsOfAHelloAreBounded) {
   EXPECT_EQ(facts.infiniband(0).gids_size(), 256);
 }
 
-// --- libibverbs
-// ---------------------------------------------------------------
+// --- libibverbs --------------------------------------------------------------
 
 TEST_F(InfinibandTest, VerbsWinsWhereBothSpeak) {
   const std::string root = Machine("dgx_h100");

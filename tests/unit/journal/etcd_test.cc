@@ -26,8 +26,7 @@ namespace {
 constexpr char kPrefix[] = "/rollcall/t/";
 constexpr absl::Duration kDeadline = absl::Seconds(30);
 
-// --- With a real etcd
-// ---------------------------------------------------------
+// --- With a real etcd --------------------------------------------------------
 
 class EtcdTest : public testing::Test {
  protected:
@@ -146,8 +145,7 @@ TEST_F(EtcdTest, AnEtcdThatIsSilentDeposesInTime) {
   EXPECT_TRUE(a.Await<LeaderTerm>().has_value());
 }
 
-// --- The journal
-// --------------------------------------------------------------
+// --- The journal -------------------------------------------------------------
 
 class EtcdJournalTest : public EtcdTest {
  protected:

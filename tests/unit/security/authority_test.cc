@@ -184,8 +184,7 @@ TEST(Authority, ItsCertificateIsForTheNamesItIsGiven) {
   }
 }
 
-// --- The user's own PKI
-// -------------------------------------------------------
+// --- The user's own PKI ------------------------------------------------------
 
 TEST(VerifyIssued, LooksAtIssuerNameTimeAndUse) {
   const TestCa ours("ours");

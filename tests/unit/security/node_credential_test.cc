@@ -112,8 +112,7 @@ TEST(NodeCredential, SaysItsTermsAndIsBoundToThem) {
   }
 }
 
-// --- Commit proofs
-// ------------------------------------------------------------
+// --- Commit proofs -----------------------------------------------------------
 
 TEST(CommitProof, IsBoundToAllThatItProves) {
   v1::Hello hello;

@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// --- Replacement of kept tokens
+// --- Replacement of kept tokens ----------------------------------------------
 
 constexpr absl::Duration kTtl = absl::Hours(24);
 

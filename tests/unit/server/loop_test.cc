@@ -214,8 +214,7 @@ TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
   loop_->Stop();
 }
 
-// --- Log lines that an agent's messages cause
-// ---------------------------------
+// --- Log lines that an agent's messages cause --------------------------------
 
 size_t LinesWith(const std::string& log, const std::string& what) {
   size_t lines = 0;
@@ -262,8 +261,7 @@ TEST_F(LoopTest, AnAgentsWarningsAreSoMany) {
   EXPECT_EQ(LinesWith(log, "event=suppressed"), 1u);
 }
 
-// --- Failures of the journal
-// --------------------------------------------------
+// --- Failures of the journal -------------------------------------------------
 
 // Refuses each batch that has an entry of one of these jobs. Stores nothing.
 class ChoosyJournal final : public JournalStore {

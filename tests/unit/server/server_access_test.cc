@@ -16,8 +16,7 @@
 namespace rollcall {
 namespace {
 
-// --- Tokens
-// -------------------------------------------------------------------
+// --- Tokens ------------------------------------------------------------------
 
 TEST_F(AccessTest, TokensThatDoNotOpenAreToldApartLoggedOnceAndCounted) {
   ServerOptions options = Options();
@@ -305,8 +304,7 @@ TEST_F(AccessTest, ALaunchersAgentThatIsLateHearsOfTheEnd) {
   EXPECT_EQ(StatusOf("train").exit_code(), 4);
 }
 
-// --- What one token may cost
-// --------------------------------------------------
+// --- What one token may cost -------------------------------------------------
 
 class JobsOfATokenTest : public AccessTest {
  protected:

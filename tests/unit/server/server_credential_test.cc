@@ -185,8 +185,7 @@ TEST_F(CredentialTest, OneThatWasLostAttendsAnewWithItsCredential) {
   EXPECT_TRUE(Refused().empty());
 }
 
-// --- A run that the daemon does not remember
-// ----------------------------------
+// --- A run that the daemon does not remember ---------------------------------
 
 class ClaimTest : public AccessTest {
  protected:

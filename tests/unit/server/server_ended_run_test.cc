@@ -9,8 +9,7 @@
 namespace rollcall {
 namespace {
 
-// --- The end of a run that another agent began
-// --------------------------------
+// --- The end of a run that another agent began -------------------------------
 
 class EndedRunTest : public JournaledServerTest {
  protected:

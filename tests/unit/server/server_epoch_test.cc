@@ -12,8 +12,7 @@
 namespace rollcall {
 namespace {
 
-// --- Epochs
-// -------------------------------------------------------------------
+// --- Epochs ------------------------------------------------------------------
 
 class EpochTest : public AccessTest {
  protected:

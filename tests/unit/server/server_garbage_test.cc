@@ -19,8 +19,7 @@
 namespace rollcall {
 namespace {
 
-// --- Garbage
-// ------------------------------------------------------------------
+// --- Garbage -----------------------------------------------------------------
 
 // Calls Attend and sends these bytes as the first message.
 grpc::Status AttendWithBytes(const std::shared_ptr<grpc::Channel>& channel,

@@ -17,8 +17,7 @@
 namespace rollcall {
 namespace {
 
-// --- What unauthenticated clients may cost
-// ------------------------------------
+// --- What unauthenticated clients may cost -----------------------------------
 
 TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
   ServerOptions options = Options();
@@ -221,8 +220,7 @@ TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
   EXPECT_TRUE(again.Say(beat));
 }
 
-// --- Calls that gRPC answers itself
-// -------------------------------------------
+// --- Calls that gRPC answers itself ------------------------------------------
 
 // Makes a call of `method` with `bytes` as its request, and returns its status.
 grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,

@@ -17,8 +17,7 @@
 namespace rollcall {
 namespace {
 
-// --- A whole run
-// --------------------------------------------------------------
+// --- A whole run -------------------------------------------------------------
 
 uint64_t ProposedTo(HandAgent& agent) {
   const auto message = agent.HearKind(v1::DaemonMessage::kProposal);
@@ -108,8 +107,7 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   EXPECT_TRUE(watch->Finish().ok());
 }
 
-// --- Messages of an agent
-// -----------------------------------------------------
+// --- Messages of an agent ----------------------------------------------------
 
 TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   StartJob(2);
@@ -197,8 +195,7 @@ TEST_F(ServerTest, ADrainedNodeIsLetGo) {
   EXPECT_EQ(end->end().code(), v1::REASON_CODE_LEAVING);
 }
 
-// --- Starting and ending
-// ------------------------------------------------------
+// --- Starting and ending -----------------------------------------------------
 
 TEST_F(ServerTest, ATakenPortIsAnError) {
   StartJob(2);
@@ -253,8 +250,7 @@ TEST_F(ServerTest, ShutdownTellsEverybodyAndIsQuick) {
   EXPECT_FALSE(server_->Wait().has_value());
 }
 
-// --- rollcalld
-// ----------------------------------------------------------------
+// --- rollcalld ---------------------------------------------------------------
 
 TEST_F(ServerTest, JobsAreMadeByTheFirstHelloWithSettings) {
   Start(Options());
@@ -313,8 +309,7 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   EXPECT_EQ(StatusOf("train").state(), v1::JOB_STATE_GATHERING);
 }
 
-// --- The journal
-// --------------------------------------------------------------
+// --- The journal -------------------------------------------------------------
 
 TEST_F(JournaledServerTest, ARunSurvivesItsDaemon) {
   StartJob(2, Journaled(false));
@@ -376,8 +371,7 @@ TEST_F(JournaledServerTest, TwoDaemonsOnOneStateAreOneTooMany) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// --- Addresses
-// ----------------------------------------------------------------
+// --- Addresses ---------------------------------------------------------------
 
 TEST(AddressOfPeer, ReadsWhatGrpcWrites) {
   const struct {

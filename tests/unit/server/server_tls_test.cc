@@ -104,8 +104,7 @@ class TlsTest : public JournaledServerTest {
   }
 };
 
-// --- The daemon's own CA
-// ------------------------------------------------------
+// --- The daemon's own CA -----------------------------------------------------
 
 TEST_F(TlsTest, AStrangerIsToldNothing) {
   StartJob(3);
@@ -189,8 +188,7 @@ TEST_F(TlsTest, NothingToKnowItByIsNoTrust) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// --- A shared secret
-// ----------------------------------------------------------
+// --- A shared secret ---------------------------------------------------------
 
 TEST_F(TlsTest, WhoHoldsTheSecretKnowsTheDaemon) {
   const auto secret = SharedSecret::Parse(SharedSecret::MakeText());
@@ -242,8 +240,7 @@ TEST_F(TlsTest, WithASecretADaemonWithoutADiskIsTheSameAgain) {
                 v1::REFUSAL_CODE_UNSPECIFIED);
 }
 
-// --- Without TLS
-// --------------------------------------------------------------
+// --- Without TLS -------------------------------------------------------------
 
 TEST_F(TlsTest, InsecureIsForLoopbackAlone) {
   for (const char* listen : {"0.0.0.0:0", "[::]:0", "10.0.0.1:0", "[fd00::1]:0",
@@ -262,8 +259,7 @@ TEST_F(TlsTest, InsecureIsForLoopbackAlone) {
   EXPECT_TRUE(Attend(trust_, "a").welcome);
 }
 
-// --- The user's own PKI
-// -------------------------------------------------------
+// --- The user's own PKI ------------------------------------------------------
 
 TEST_F(TlsTest, OptionsExcludeEachOther) {
   const TestCa ca;

@@ -13,8 +13,7 @@
 namespace rollcall {
 namespace {
 
-// --- Agents' connections
-// ------------------------------------------------------
+// --- Agents' connections -----------------------------------------------------
 
 TEST_F(UnauthenticatedConnectionsTest, AgentsHaveSoManyConnections) {
   Begin(absl::Hours(1));

@@ -22,8 +22,7 @@ namespace {
 using Code = absl::StatusCode;
 using Kind = CollectiveKind;
 
-// --- Figures
-// ------------------------------------------------------------------
+// --- Figures ----------------------------------------------------------------
 
 TEST(Figures, Sizes) {
   const struct {
@@ -97,8 +96,7 @@ TEST(Figures, RowSizes) {
   }
 }
 
-// --- Pattern
-// ------------------------------------------------------------------
+// --- Pattern ----------------------------------------------------------------
 
 TEST(Pattern, SumsCoverAllRanks) {
   for (const int ranks : {1, 2, 5, 64}) {
@@ -317,8 +315,7 @@ TEST(CheckFlags, ThresholdsFromAFile) {
   unlink(path.c_str());
 }
 
-// --- Links
-// --------------------------------------------------------------------
+// --- Links ------------------------------------------------------------------
 
 TEST(Links, NoRankHasTwoLinksInARound) {
   for (int ranks = 3; ranks < 12; ++ranks) {

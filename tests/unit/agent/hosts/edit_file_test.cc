@@ -17,8 +17,7 @@
 namespace rollcall {
 namespace {
 
-// --- Torn writes
-// --------------------------------------------------------------
+// --- Torn writes ------------------------------------------------------------
 
 TEST(EditFile, KnowsATornWriteFromAnEdit) {
   const std::string kTexts[] = {"",          "a",          "abcdef",

@@ -24,7 +24,7 @@
 namespace rollcall {
 namespace {
 
-// --- The file ----------------------------------------------------------------
+// --- The file ---------------------------------------------------------------
 
 class HostsFileTest : public testing::Test {
  protected:

@@ -126,8 +126,7 @@ TEST(HostsNames, AsksForNamesOfOneLabelInWorldsOfUpTo64Nodes) {
   EXPECT_TRUE(NamesToAsk(world, {}).empty());
 }
 
-// --- The resolver
-// -------------------------------------------------------------
+// --- The resolver ------------------------------------------------------------
 
 // Lookups that block until the test releases them.
 class Hanging {

@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// --- The text ----------------------------------------------------------------
+// --- The text ---------------------------------------------------------------
 
 TEST(HostsText, TheBlockStandsFirstAndReadsAsDocumented) {
   EXPECT_EQ(Put("127.0.0.1 localhost\n",

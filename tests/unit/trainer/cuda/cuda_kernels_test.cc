@@ -372,8 +372,7 @@ TEST_P(CudaKernels, UpdateEqualsTheReference) {
   }
 }
 
-// --- The emulation itself
-// -----------------------------------------------------
+// --- The emulation itself ----------------------------------------------------
 
 // Each thread reads its neighbour's number, with or without a barrier.
 std::vector<int> Neighbours(bool barrier) {

@@ -430,8 +430,7 @@ TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
   }
 }
 
-// --- Counters
-// -----------------------------------------------------------------
+// --- Counters ---------------------------------------------------------------
 
 // A device that is held up in `communication` has not reached the later work.
 TEST(CudaDeviceTest, CountsWhatItHasComeTo) {

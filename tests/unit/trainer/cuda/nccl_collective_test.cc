@@ -460,8 +460,7 @@ TEST_F(NcclCollectiveTest, UnfinishedIsAborted) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-// --- The libraries
-// ------------------------------------------------------------
+// --- The libraries -----------------------------------------------------------
 
 TEST(NcclLibraryTest, MissingOneIsReported) {
   const absl::Status status =
