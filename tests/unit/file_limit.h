@@ -1,7 +1,8 @@
-// FileLimit: while it lives, no file of this process grows beyond a size, as if
-// its disk were full.
+// FileLimit: while this object lives, no file of this process can grow beyond a
+// size, as if its disk were full.
 //
-// A write that would first writes up to the limit, and then fails with EFBIG.
+// A write that would exceed the size writes up to it, and the next one fails
+// with EFBIG.
 #ifndef ROLLCALL_TESTS_UNIT_FILE_LIMIT_H_
 #define ROLLCALL_TESTS_UNIT_FILE_LIMIT_H_
 

@@ -1,11 +1,12 @@
-// HeapBytes: what this process has allocated and not freed.
+// HeapBytes: the number of bytes that this process has allocated and not freed.
 #ifndef ROLLCALL_TESTS_UNIT_HEAP_H_
 #define ROLLCALL_TESTS_UNIT_HEAP_H_
 
 #include <cstddef>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// As sanitizer/allocator_interface.h has it, which not every compiler brings.
+// Declared as in sanitizer/allocator_interface.h, which not every compiler
+// provides.
 extern "C" size_t __sanitizer_get_current_allocated_bytes();
 #else
 #include <malloc.h>

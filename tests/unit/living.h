@@ -1,5 +1,5 @@
-// For tests that start real processes: a folder of their own, and FIFOs that
-// tell, without waiting by the clock, who is still alive.
+// For tests that start real processes: a folder for each test, and FIFOs that
+// tell which processes still run, without waiting for a fixed time.
 #ifndef ROLLCALL_TESTS_UNIT_LIVING_H_
 #define ROLLCALL_TESTS_UNIT_LIVING_H_
 
@@ -39,14 +39,15 @@ class TempFolder {
   std::string path_;
 };
 
-// For a script whose process is to be found without its rank's cgroup, where
-// one could be made.
+// Put this first in a script whose process must be found without its rank's
+// cgroup, in case a cgroup could be made.
 inline constexpr char kLeaveCgroup[] =
     "for c in /sys/fs/cgroup /sys/fs/cgroup/unified; do "
     "{ echo 0 > $c/cgroup.procs; } 2>/dev/null; done; ";
 
 inline std::string ReadFile(const std::string& path) {
-  // Through stdio: a process that ends while its /proc is read is no exception.
+  // Uses stdio, which throws no exception if the process ends while its /proc
+  // file is read.
   std::string text;
   FILE* file = fopen(path.c_str(), "re");
   if (file == nullptr) return text;
@@ -59,7 +60,8 @@ inline std::string ReadFile(const std::string& path) {
   return text;
 }
 
-// While it exists, this thread lacks these capabilities, as in a container.
+// While this object exists, this thread lacks these capabilities, as in a
+// container.
 class WithoutCapabilities {
  public:
   explicit WithoutCapabilities(const std::vector<int>& capabilities) {
@@ -77,8 +79,8 @@ class WithoutCapabilities {
   __user_cap_data_struct before_[2] = {};
 };
 
-// Processes under test open it for writing and keep it: its end of file is
-// their death, all of them.
+// A FIFO that the processes under test open for writing and keep open. The
+// reader gets its end of file when all of them have ended.
 class LifeLine {
  public:
   explicit LifeLine(const std::string& path) : path_(path) {
@@ -87,7 +89,8 @@ class LifeLine {
   }
   const std::string& path() const { return path_; }
 
-  // The next `count` lines that they write; fewer: none came in 20 s.
+  // Returns the next `count` lines that the processes write, or fewer if no
+  // line comes for 20 s.
   std::vector<std::string> Lines(size_t count) {
     std::vector<std::string> lines;
     while (lines.size() < count) {
@@ -102,7 +105,7 @@ class LifeLine {
     return lines;
   }
 
-  // True once nobody has it open any more; only after a line was read.
+  // Returns true once no process has the FIFO open any more. Read a line first.
   bool AllDead(int within_ms) {
     while (true) {
       pollfd polled{fd_.get(), POLLIN, 0};
@@ -114,7 +117,7 @@ class LifeLine {
     }
   }
 
-  // Whether somebody has it open.
+  // Returns whether a process has the FIFO open.
   bool SomebodyLives() {
     pollfd polled{fd_.get(), POLLIN, 0};
     return poll(&polled, 1, 0) == 0;
@@ -122,7 +125,8 @@ class LifeLine {
 
  private:
   bool ReadMore(int within_ms) {
-    // Before the first writer there is no event, not even an end.
+    // Before the first writer has opened the FIFO, poll reports no event, not
+    // even an end.
     pollfd polled{fd_.get(), POLLIN, 0};
     if (poll(&polled, 1, within_ms) <= 0) return false;
     char piece[4096];

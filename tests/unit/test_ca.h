@@ -1,5 +1,5 @@
-// TestCa: a user's own PKI for tests: a CA, and certificates of it, valid or
-// wrong in the way that a test needs.
+// TestCa: a user's own PKI for tests. It has a CA and issues certificates that
+// are valid, or wrong in the way that a test needs.
 #ifndef ROLLCALL_TESTS_UNIT_TEST_CA_H_
 #define ROLLCALL_TESTS_UNIT_TEST_CA_H_
 
@@ -22,10 +22,10 @@ namespace rollcall {
 class TestCa {
  public:
   struct Wanted {
-    // In OpenSSL's form: "DNS:a,IP:127.0.0.1".
+    // Subject alternative names in OpenSSL's form: "DNS:a,IP:127.0.0.1".
     std::string names = "DNS:localhost,IP:127.0.0.1";
     std::string usage = "serverAuth,clientAuth";
-    // Relative to now; both may be in the past.
+    // The times are relative to now, and both may be in the past.
     long begins_s = -3600;
     long ends_s = 3600;
   };
@@ -72,7 +72,7 @@ class TestCa {
     return Text(bio.get());
   }
 
-  // Signed by this CA; the CA's own certificate is self-signed.
+  // This CA signs the certificate. The CA's own certificate is self-signed.
   Certificate Make(EVP_PKEY* key, const std::string& name,
                    const std::string& constraints, const std::string& names,
                    const std::string& usage, const Wanted& wanted) const {
@@ -113,7 +113,7 @@ class TestCa {
 
 // Writes a new file and renames it, as a user who replaces a file in use does.
 inline void ReplaceFile(const std::string& path, const std::string& text) {
-  // A key that others can read is refused.
+  // A key file that other users can read would be refused.
   std::ofstream(path + ".new").close();
   ASSERT_EQ(chmod((path + ".new").c_str(), 0600), 0) << path;
   std::ofstream(path + ".new") << text;

@@ -1,4 +1,4 @@
-// Moments of a test.
+// Points in time, for tests.
 #ifndef ROLLCALL_TESTS_UNIT_TIME_AT_H_
 #define ROLLCALL_TESTS_UNIT_TIME_AT_H_
 

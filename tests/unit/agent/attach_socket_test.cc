@@ -27,7 +27,7 @@ class AttachSocketTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // A socket at path_, on which a process listens.
+  // Makes a socket at path_ on which this process listens.
   Fd Listen() {
     Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};

@@ -17,14 +17,14 @@
 namespace rollcall {
 namespace {
 
-// A process, from its own side.
+// The process's side of a connection.
 struct Attached {
   Attached(const std::string& path, uint32_t local_rank, int32_t pid,
            uint64_t generation = 0)
       : side(path) {
     side.Hello(local_rank, true, pid, generation);
   }
-  // With which code the agent ended the connection; OK: with none.
+  // The code with which the agent ended the connection. OK: no code.
   absl::StatusCode End() { return side.Finish().code(); }
   void Stopped(uint64_t generation) {
     v1::RankMessage message;
@@ -40,8 +40,8 @@ struct Attached {
     message.mutable_finished()->set_reason(reason);
     side.Write(message);
   }
-  // The generation of the world, or minus that of the abort, that comes next;
-  // 0: the connection has ended.
+  // The generation of the next world, or minus the generation of the next
+  // abort. 0: the connection has ended.
   int64_t Next() {
     v1::AgentReply reply;
     if (!side.Read(&reply)) return 0;
@@ -72,7 +72,7 @@ class AttachedRanksTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // One node of two ranks.
+  // Opens a world of one node with two ranks.
   void OpenWorld(uint64_t generation,
                  const std::vector<uint32_t>& waiting = {}) {
     v1::World world;
@@ -86,7 +86,7 @@ class AttachedRanksTest : public testing::Test {
     service_->EndWorld(generation, v1::REASON_CODE_RANK_EXIT, "over");
   }
 
-  // The next event of this kind; others before it are passed over.
+  // The next event of this type; events of other types before it are skipped.
   template <typename Event>
   Event Next() {
     for (;;) {
@@ -130,7 +130,7 @@ TEST_F(AttachedRanksTest, AProcessThatIsGoneIsAFailedRank) {
   EXPECT_TRUE(ended.gone);
   EXPECT_TRUE(absl::StrContains(ended.stderr_tail, "4711"))
       << ended.stderr_tail;
-  // The next process is for the next world.
+  // This process enters the next world.
   Attached again(path_, 1, 12);
   EndWorld(5);
   service_->Stop({{5, 1}});
@@ -174,7 +174,7 @@ TEST_F(AttachedRanksTest, ACodeThatNoProcessHasIsRefused) {
   const auto ended = Next<RankEnded>();
   EXPECT_EQ(ended.code, 1);
   EXPECT_TRUE(ended.gone);
-  // The reason is for who reads of the failure, too.
+  // The reason is also in the text for those who read about the failure.
   EXPECT_TRUE(absl::StrContains(ended.error_file, "process 11"))
       << ended.error_file;
   EXPECT_TRUE(absl::StrContains(ended.error_file, "exit_code: expected"))
@@ -211,13 +211,13 @@ TEST_F(AttachedRanksTest, AProcessThatDoesNotAnswerKeepsItsConnection) {
   EndWorld(5);
   EXPECT_EQ(rank->Next(), -5);
   service_->Stop({{5, 0}});
-  // It is fenced.
+  // The process is fenced.
   rank->side.Exchange(1, 5, "k", "v");
   v1::AgentReply reply;
   ASSERT_TRUE(rank->side.Read(&reply));
   EXPECT_EQ(reply.exchanged().code(),
             static_cast<uint32_t>(absl::StatusCode::kAborted));
-  // Nothing is told of it before it answers or is gone.
+  // The agent does not report the rank as gone before it answers or is gone.
   service_->Stop({{5, 1}});
   EXPECT_EQ(Next<RanksGone>().ranks, (std::vector<RankIncarnation>{{5, 1}}));
   rank.reset();
@@ -265,7 +265,8 @@ TEST_F(AttachedRanksTest, ASecondProcessIsNamedAndWaits) {
   EXPECT_EQ(doubled.local_rank, 0u);
   EXPECT_EQ(doubled.pid, 12);
   EXPECT_EQ(doubled.connected_pid, 11);
-  // What it says counts for nothing: it does not end the first one's run.
+  // A message of the second process has no effect, so it does not end the first
+  // one's run.
   second.Finished(0, "");
   second.side.WritesDone();
   EXPECT_EQ(second.Next(), 0);

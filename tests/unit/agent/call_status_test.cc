@@ -1,5 +1,5 @@
-// What a person reads of a connection that did not come about. The left side is
-// what gRPC 1.51 was seen to say.
+// What a person reads about a failed connection. The left column is what gRPC
+// 1.51 reported in tests.
 #include "client/agent/link/call_status.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(CallStatus, SaysInWordsWhyAnEndpointCannotBeReached) {
        "alert bad certificate)"},
       {last + "Failed to create security handshaker",
        "TLS cannot be set up on this machine; GRPC_VERBOSITY=error says why"},
-      // What is not known is passed on.
+      // Unknown texts are passed on unchanged.
       {"Socket closed", "Socket closed"},
       {last + "recvmsg:Connection reset by peer",
        "recvmsg:Connection reset by peer"},
@@ -67,7 +67,7 @@ TEST(CallStatus, SaysInWordsWhyAnEndpointCannotBeReached) {
   }
 }
 
-// As WireStatus sends it: with a Refusal in the details.
+// The status has a Refusal in its details, as WireStatus sends it.
 TEST(CallStatus, PassesOnWhatADaemonAnswersThatCannotGoOn) {
   v1::Refusal refusal;
   refusal.set_text("the journal: cannot be written: timeout: disk full");

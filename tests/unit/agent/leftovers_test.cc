@@ -1,4 +1,4 @@
-// What agents that have ended leave behind, and the next agent sweeps.
+// What ended agents leave behind, and how the next agent removes it.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST_F(RunFolderTest, SweepsWhatKilledAgentsLeftAndNothingElse) {
   EXPECT_FALSE(std::filesystem::exists(dead));
   EXPECT_TRUE(std::filesystem::exists(parent_ + "/other-0123abcd"));
   EXPECT_TRUE(std::filesystem::exists(longer));
-  // Old, but its agent lives.
+  // The folder is old, but its agent lives.
   const timeval old[2] = {{1000, 0}, {1000, 0}};
   ASSERT_EQ(utimes((*living)->path().c_str(), old), 0);
   auto second = RunFolder::Make(parent_);
@@ -52,7 +52,8 @@ TEST_F(RunFolderTest, EndsRanksThatNobodyIsLeftToEnd) {
   std::filesystem::create_directories(dead);
   auto living = RunFolder::Make(parent_);
   ASSERT_TRUE(living.ok());
-  // It has a socket, so its agent had the lock and is gone, however young.
+  // The folder is new but has a socket. So its agent had held the lock, and is
+  // gone.
   std::ofstream(dead + "/agent.sock") << "";
   std::ofstream((*living)->socket()) << "";
   const pid_t orphan = StartWith("ROLLCALL_SOCKET=" + dead + "/agent.sock");
@@ -93,13 +94,14 @@ TEST_F(RunFolderTest, TellsWhichLivesOfItsNodeAreGone) {
       << "job node " << here << " " << Hex('a') << "\n"
       << "job node " << here << " " << Hex('b')
       << "\n"
-      // Others' processes may still run: they could not be seen from here.
+      // Processes of these may still run, because they are not visible from
+      // here.
       << "job node " << BootId() << " pid:[1] " << Hex('c') << "\n"
       << "job other " << here << " " << Hex('d') << "\n"
       << "other node " << here << " " << Hex('e') << "\n"
       << "job node an-earlier-boot pid:[1] " << Hex('f')
       << "\n"
-      // No nonces: too short, too long, no hex.
+      // These are no nonces: too short, too long, or not hex.
       << "job node " << here << " a1\n"
       << "job node " << here << " " << Hex('g') << "00\n"
       << "job node " << here << " " << std::string(32, 'x') << "\n"
@@ -112,12 +114,12 @@ TEST_F(RunFolderTest, TellsWhichLivesOfItsNodeAreGone) {
   EXPECT_FALSE(std::filesystem::exists(dead));
 }
 
-// Two nodes of one machine, both of whose agents were killed.
+// Two nodes run on one machine, and both agents were killed.
 TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   const std::string dead = LeftBehind("rollcall-0123abcd");
   std::ofstream(dead + "/lives") << "job node " << BootId() << " "
                                  << PidNamespace() << " " << Hex('a') << "\n";
-  // It had recorded that long before it was killed.
+  // The nonce was recorded long before the agent was killed.
   const timeval long_ago[2] = {{1000, 0}, {1000, 0}};
   ASSERT_EQ(utimes((dead + "/lives").c_str(), long_ago), 0);
   ASSERT_EQ(utimes(dead.c_str(), long_ago), 0);
@@ -131,7 +133,7 @@ TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   ASSERT_TRUE(node.ok()) << node.status();
   EXPECT_EQ((*node)->swept(), (std::vector<std::string>{Nonce('a')}));
   EXPECT_FALSE(std::filesystem::exists(dead));
-  // Nobody asks for it for ever.
+  // A folder that no agent asks for is removed after a time.
   const std::string old = parent_ + "/rollcall-4567abcd";
   std::filesystem::create_directory(old);
   std::ofstream(old + "/lives") << "job gone - - " << Hex('a') << "\n";
@@ -140,14 +142,16 @@ TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
-// In a folder that others can write to, somebody else may have been first.
+// Other users can write to this folder, so another user may have made the file
+// first.
 TEST_F(RunFolderTest, APipeInPlaceOfTheLockKeepsNobodyOut) {
   ASSERT_EQ(chmod(parent_.c_str(), 0777), 0);
   ASSERT_EQ(mkfifo((parent_ + "/rollcall-sweep.lock").c_str(), 0666), 0);
   EXPECT_TRUE(RunFolder::Make(parent_, "job", "node").ok());
 }
 
-// How an agent of job and node ends, and what its next one says.
+// How an agent of this job and node ends, and what the next one reports as
+// swept.
 TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
   using Lives = std::vector<std::string>;
   const struct {
@@ -187,7 +191,7 @@ TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
       ASSERT_TRUE(folder.ok()) << folder.status();
       row.ends(**folder);
     }
-    // One folder at most, with one file that only its user can read.
+    // There is at most one folder, with one file that only its user can read.
     size_t folders = 0;
     for (const auto& at : std::filesystem::directory_iterator(parent_)) {
       if (!at.is_directory()) continue;
@@ -206,9 +210,7 @@ TEST_F(RunFolderTest, LivesOutliveTheirAgentUntilTheyAreForgotten) {
   }
 }
 
-// A rank's child that is another user's, as after sudo. Where its parent has
-// ended, nothing tells any more whose it was.
-// An agent of an older run of the job, which cannot reach its daemon.
+// An agent of an older run of the job is alive, and cannot reach its daemon.
 TEST_F(RunFolderTest, ALivingAgentOfTheNodeIsNamedAndLeftAlone) {
   const auto living = RunFolder::Make(parent_, "job", "node");
   ASSERT_TRUE(living.ok()) << living.status();
@@ -249,8 +251,9 @@ class TwoUsersTest : public RunFolderTest {
  protected:
   static constexpr uid_t kNobody = 65534;
 
-  // A folder of nobody's as its agent left it that was killed, with a rank that
-  // has a child of root's.
+  // A folder of user nobody, as a killed agent left it. Its rank is alive and
+  // has a child of root, as after sudo. Once the rank has ended, nothing else
+  // shows to which agent the child belongs.
   void SetUp() override {
     if (getuid() != 0) GTEST_SKIP() << "needs root, to have two users";
     std::filesystem::create_directory(dead_);
@@ -281,7 +284,7 @@ class TwoUsersTest : public RunFolderTest {
     ASSERT_EQ(read(ready[0], &child_, sizeof child_), ssize_t{sizeof child_});
     close(ready[1]);
     char none;
-    ASSERT_EQ(read(ready[0], &none, 1), 0);  // Closed by its exec.
+    ASSERT_EQ(read(ready[0], &none, 1), 0);  // Closed by exec.
     close(ready[0]);
   }
   void TearDown() override {
@@ -294,7 +297,7 @@ class TwoUsersTest : public RunFolderTest {
   void EndChild() {
     if (child_ <= 0) return;
     kill(child_, SIGKILL);
-    // Its new parent may never reap it.
+    // The child's new parent may never reap it.
     while (kill(child_, 0) == 0 && !IsZombie(child_)) {
     }
     child_ = -1;
@@ -305,7 +308,7 @@ class TwoUsersTest : public RunFolderTest {
     EXPECT_EQ(WTERMSIG(status), SIGKILL);
     rank_ = -1;
   }
-  // What a process of nobody's returns.
+  // Runs `run` in a process of user nobody, and returns the result.
   static int AsNobody(const std::function<int()>& run) {
     const pid_t pid = fork();
     if (pid == 0) _exit(setuid(kNobody) == 0 ? run() : 9);
@@ -313,7 +316,8 @@ class TwoUsersTest : public RunFolderTest {
     EXPECT_EQ(waitpid(pid, &status, 0), pid);
     return WEXITSTATUS(status);
   }
-  // 0: it got its folder; 1: it was refused, and the child named.
+  // Returns 0 if the agent got its folder, and 1 if it was refused with an
+  // error that names the child.
   int Make(const std::string& node) {
     return AsNobody([&] {
       const auto folder =
@@ -335,7 +339,7 @@ TEST_F(TwoUsersTest, WhatCannotBeEndedKeepsTheNextAgentsOut) {
   EXPECT_TRUE(std::filesystem::exists(dead_));
   ExpectRankKilled();
   EXPECT_EQ(Make("node"), 1);
-  // Another node's agent keeps what is known of it.
+  // The agent of another node keeps the record of this folder.
   EXPECT_EQ(Make("other"), 0);
   EXPECT_EQ(Make("node"), 1);
   EXPECT_TRUE(std::filesystem::exists(dead_));

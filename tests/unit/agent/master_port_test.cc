@@ -53,7 +53,7 @@ TEST(MasterPort, LooksOutsideTheEphemeralRange) {
   }
 }
 
-// Whether a plain program could bind the port now.
+// Returns whether a plain program could bind the port now.
 bool IsFree(int family, uint32_t port) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return true;
@@ -87,7 +87,7 @@ TEST(MasterPort, HoldsAPortUntilItIsGivenBack) {
     EXPECT_TRUE(port < ephemeral.first || port > ephemeral.last) << port;
     MasterPort moved = *std::move(held);
     EXPECT_EQ(moved.port(), port);
-    // Taken by one that may not be shared: bound, though nobody listens.
+    // The port is bound and cannot be shared, though nothing listens on it.
     auto second = MasterPort::Hold({{port, port}}, 0);
     EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted);
   }
@@ -100,7 +100,7 @@ TEST(MasterPort, SkipsTakenPorts) {
   ASSERT_TRUE(first.ok());
   const uint32_t taken = first->port();
   ASSERT_LT(taken, 65000u);
-  // Starts at the taken one and goes round.
+  // The search starts at the taken port and wraps around.
   auto next = MasterPort::Hold({{taken, taken + 200}}, 0);
   ASSERT_TRUE(next.ok());
   EXPECT_NE(next->port(), taken);

@@ -1,4 +1,4 @@
-// Its binary is its own `mint-nccl-id`: see main at the end.
+// This binary is its own `mint-nccl-id` child; see main at the end.
 #include "client/agent/nccl/nccl.h"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ std::vector<std::string> Environment() {
   return environment;
 }
 
-// The library on this machine; empty, with a notice, where there is none.
+// The library on this machine. Empty, with a notice, if there is none.
 std::string Library() {
   const std::string library = FindNcclLibrary("", Environment());
   if (access(library.c_str(), R_OK) == 0) return library;
@@ -85,7 +85,7 @@ TEST_F(NcclFolderTest, FindsTheLibraryThatTheCommandWouldFind) {
       {{"PATH=relative:/nowhere:" + f + "/py/bin", "CUDA_HOME=" + f + "/cuda"},
        f + "/py/bin/../lib/python3.12/site-packages" + so},
       {{"CUDA_HOME=" + f + "/cuda"}, cuda},
-      // Of names that only begin alike, none counts.
+      // Variables whose names only begin the same do not count.
       {{"LD_LIBRARY_PATHS=" + f + "/ld", "CUDA_HOME=" + f + "/cuda"}, cuda},
       {{"LD_PRELOAD=" + ld, "CUDA_HOME=" + f + "/cuda"}, cuda},
   };
@@ -132,7 +132,7 @@ TEST(Nccl, SaysWhatIsWrongWithALibrary) {
             absl::StatusCode::kNotFound);
   EXPECT_EQ(MintNcclIds("/dev/null", 1).status().code(),
             absl::StatusCode::kNotFound);
-  // A library, but not NCCL.
+  // This is a library, but not NCCL.
   EXPECT_EQ(MintNcclIds("libm.so.6", 1).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
@@ -245,8 +245,8 @@ TEST(NcclMint, TheChildGoesWithItsHolder) {
   EXPECT_EQ(errno, ESRCH) << "killed and reaped";
 }
 
-// An agent that is killed leaves no child: its end of the child's stdin goes
-// with it, since nobody else has it.
+// A killed agent leaves no child, because only the agent holds the other end of
+// the child's stdin.
 TEST(NcclMint, TheChildGoesWhenTheAgentIsKilled) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -279,7 +279,8 @@ TEST(NcclMint, TheChildGoesWhenTheAgentIsKilled) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "mint-nccl-id") {
     const std::vector<std::string> arguments(argv + 2, argv + argc);
-    // A child that never answers, and ends with its stdin like the real one.
+    // A child that never answers. It ends when its stdin closes, as the real
+    // one does.
     if (arguments.back() == "silent") {
       char ignored;
       while (read(STDIN_FILENO, &ignored, 1) > 0) {

@@ -20,12 +20,12 @@ struct Case {
   NcclEnv nccl_env = NcclEnv::kNeeded;
   std::map<std::string, std::pair<std::string, std::string>> conf = {};
   bool one_machine = false;
-  // The peers use its IPv6 address.
+  // The peers use this node's IPv6 address.
   bool ipv6 = false;
 };
 
-// A node with eth0 (its peers'), docker0 and a RoCE port on eth1; the plan sets
-// NCCL_SOCKET_IFNAME and NCCL_IB_HCA.
+// A node with eth0 (which its peers reach), docker0, and a RoCE port on eth1.
+// The plan sets NCCL_SOCKET_IFNAME and NCCL_IB_HCA.
 NetworkSettings Settings(const Case& row) {
   v1::World world;
   world.set_one_machine(row.one_machine);
@@ -98,14 +98,14 @@ TEST(NetworkSettings, WhatThePlanSaysAndNothingElse) {
 
 TEST(NetworkSettings, WhatTheUserSetIsKept) {
   EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=eth0", "NCCL_IB_HCA=mlx5"}}), "");
-  // An empty value is none.
+  // An empty value counts as not set.
   EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=", "NCCL_IB_HCA=mlx5"}}),
             "NCCL_SOCKET_IFNAME==eth0");
   EXPECT_EQ(Set({{},
                  NcclEnv::kNeeded,
                  {{"NCCL_IB_HCA", {"mlx5", "/etc/nccl.conf"}}}}),
             "NCCL_SOCKET_IFNAME==eth0");
-  // Another network, whose plugin knows its devices.
+  // NCCL_NET names another network, whose plugin knows its devices.
   EXPECT_EQ(Set({{"NCCL_NET=AWS Libfabric"}}), "NCCL_SOCKET_IFNAME==eth0");
   EXPECT_EQ(Set({{"NCCL_NET=IB"}}),
             "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
@@ -122,7 +122,7 @@ TEST(NetworkSettings, TheFamilyIsThatOfThePeersInterface) {
             "NCCL_IB_HCA==mlx5_0:1");
   EXPECT_EQ(set("NCCL_SOCKET_IFNAME=eth"),
             "NCCL_SOCKET_FAMILY=AF_INET6 NCCL_IB_HCA==mlx5_0:1");
-  // That one may have IPv4 alone.
+  // eth1 may have only IPv4.
   EXPECT_EQ(set("NCCL_SOCKET_IFNAME=eth1"), "NCCL_IB_HCA==mlx5_0:1");
   EXPECT_EQ(set("NCCL_SOCKET_FAMILY=AF_INET"),
             "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
@@ -134,7 +134,7 @@ TEST(NetworkSettings, TheFamilyIsThatOfThePeersInterface) {
 TEST(NetworkSettings, WhatCannotWorkIsSaid) {
   struct Row {
     const char* own;
-    const char* expect;  // Of the one warning; empty: none.
+    const char* expect;  // In the only warning; empty: no warning.
   };
   const Row rows[] = {
       {"NCCL_SOCKET_IFNAME=eth0", ""},
@@ -174,7 +174,7 @@ TEST(NetworkSettings, WhatCannotWorkIsSaid) {
     EXPECT_TRUE(absl::StrContains(warnings[0], row.expect)) << warnings[0];
     EXPECT_TRUE(absl::StrContains(warnings[0], row.own)) << warnings[0];
     EXPECT_TRUE(absl::StrContains(warnings[0], "(environment)"));
-    // Loopback serves all of them.
+    // On one machine, loopback reaches all nodes.
     EXPECT_TRUE(
         Settings({{row.own}, NcclEnv::kNeeded, {}, true}).warnings.empty());
   }
@@ -201,7 +201,7 @@ TEST_F(NcclConf, IsReadAsNcclReadsIt) {
   EXPECT_EQ(conf["NCCL_IB_HCA"].first, "b");
   EXPECT_EQ(conf["NCCL_IB_HCA"].second, folder_ + "/.nccl.conf");
   EXPECT_EQ(conf.count("x"), 0u);
-  // A file that is named takes the place of the one at home.
+  // A file that is named replaces the one in the home folder.
   std::ofstream(folder_ + "/other") << "NCCL_DEBUG=WARN\n";
   conf =
       ReadNcclConf({"HOME=" + folder_, "NCCL_CONF_FILE=" + folder_ + "/other"});

@@ -22,7 +22,7 @@ namespace {
 
 using Severity = v1::CheckFinding::Severity;
 
-// Of a node that is well and has no GPU.
+// Facts of a healthy node without GPUs.
 v1::Facts WellFacts() {
   v1::Facts facts;
   facts.set_boot_id("3f2c");
@@ -52,7 +52,7 @@ TEST(NodeChecks, SayWhatMakesANodeUseless) {
       {"run-folder", v1::CheckFinding::SEVERITY_OK},
       {"log-folder", v1::CheckFinding::SEVERITY_OK}};
   EXPECT_EQ(Check(options), fine);
-  // It takes away what it made.
+  // The check removes the files that it made.
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 
   std::ofstream(folder / "file") << "in the way";
@@ -64,7 +64,7 @@ TEST(NodeChecks, SayWhatMakesANodeUseless) {
   EXPECT_EQ(Check(options), bad);
 }
 
-// What only warns is no reason to leave a node out.
+// A check that only warns is no reason to exclude a node.
 TEST(NodeChecks, ReportWhatIsFatalToTheDoctor) {
   TempFolder folder;
   NodeChecksOptions options;
@@ -82,14 +82,15 @@ TEST(NodeChecks, ReportWhatIsFatalToTheDoctor) {
   EXPECT_EQ(Check(options, facts), expected);
 }
 
-// A rank writes to the run folder, and knows its agent's pid.
+// A rank can write to the run folder, and knows its agent's pid.
 TEST(NodeChecks, DoNotWaitAtAPipeThatARankHasMade) {
   TempFolder folder;
   const std::string pipe = absl::StrCat(folder / ".check-", getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   NodeChecksOptions options;
   options.run_folder = folder.path();
-  // Without a reader open() blocks for ever: the test's time limit ends it.
+  // Without a reader, open() would block until the test's time limit ends the
+  // test.
   EXPECT_EQ(Check(options)["run-folder"], v1::CheckFinding::SEVERITY_OK);
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
@@ -109,7 +110,7 @@ TEST(NodeChecks, AnswersFromAThreadOfItsOwn) {
   ASSERT_GE(report.findings_size(), 2);
   EXPECT_EQ(report.findings(0).check(), "process");
   EXPECT_EQ(report.findings(1).check(), "run-folder");
-  // What it was made of.
+  // The facts on which the report is based.
   EXPECT_FALSE(report.facts().interfaces().empty());
   EXPECT_FALSE(report.facts().boot_id().empty());
 }
@@ -159,7 +160,7 @@ TEST_F(RankFoldersTest, ANoticeIsOverWithItsGeneration) {
 }
 
 TEST_F(RankFoldersTest, ProgressOnlyGrows) {
-  // Who has written, and the highest step so far.
+  // The ranks that have written, with the highest step so far.
   using Told = std::vector<std::pair<uint32_t, uint64_t>>;
   const auto sample = [this] {
     Told told;
@@ -179,7 +180,7 @@ TEST_F(RankFoldersTest, ProgressOnlyGrows) {
   EXPECT_EQ(sample(), (Told{{1, 7}}));
   std::ofstream(Of(1, "1")) << "5 once more";
   EXPECT_EQ(sample(), (Told{{1, 7}}));
-  // More than a step can be: as good as no number.
+  // A number above the highest possible step is ignored.
   std::ofstream(Of(1, "1")) << Limits::step_max + 1;
   EXPECT_EQ(sample(), (Told{{1, 7}}));
   std::ofstream(Of(1, "1")) << Limits::step_max;

@@ -1,4 +1,4 @@
-// Its binary is its own `mint-nccl-id`: see main at the end.
+// This binary is its own `mint-nccl-id` child; see main at the end.
 #include "client/agent/preparation.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ v1::World MakeWorld(uint64_t generation, uint32_t ranks = 1) {
   return world;
 }
 
-// Says what a test has put in; does not know any other name.
+// Answers with what the test has set, and knows no other name.
 class FakeResolver : public HostsResolver {
  public:
   std::map<std::string, NameAnswer> Ask(
@@ -61,7 +61,7 @@ class FakeResolver : public HostsResolver {
   }
 
   std::map<std::string, NameAnswer> answers;
-  // Read when nothing is being prepared.
+  // Read this only while nothing is being prepared.
   std::vector<std::string> asked;
 };
 
@@ -81,7 +81,7 @@ class PreparationTest : public testing::Test {
     std::ofstream(options_.hosts_file) << kHosts;
   }
   void TearDown() override {
-    // Lock files stay where agents use them, but none is needed of a test.
+    // Agents keep their lock files, but a test needs none.
     for (const bool others : {false, true}) {
       for (const std::string& folder : LockFolders({geteuid(), others})) {
         unlink((folder + "/" + LockName(folder_ + "/hosts")).c_str());
@@ -95,7 +95,7 @@ class PreparationTest : public testing::Test {
         options_, [this](Outcome outcome) { inbox_.PostAlways(outcome); });
   }
 
-  // The next outcome; fails after a minute.
+  // The next outcome. Fails after a minute.
   PreparationDone Next() {
     if (waiting_.empty()) waiting_ = inbox_.Take(absl::Seconds(60));
     if (waiting_.empty()) {
@@ -141,7 +141,8 @@ TEST_F(PreparationTest, ANameThatMeansAnotherAddressGetsItsAliasAlone) {
             "10.0.0.2 node-1.train.rollcall\n");
   EXPECT_EQ(done.warnings.size(), 1u);
   EXPECT_EQ(resolver_->asked, (std::vector<std::string>{"a", "b"}));
-  // Said once; and what the own block says of a name is no answer.
+  // The warning is given once. What rollcall's own block says about a name does
+  // not count as an answer.
   preparation->Prepare(MakeWorld(2), 1, NetworkOptions());
   done = Next();
   EXPECT_EQ(done.warnings.size(), 0u);
@@ -215,7 +216,7 @@ TEST_F(PreparationTest, EachGenerationReplacesTheLast) {
   EXPECT_EQ(Hosts().blocks.size(), 1u) << "the block stays";
 }
 
-// A child that never answers: the generation after it does not wait for it.
+// A child never answers, and the next generation does not wait for it.
 TEST_F(PreparationTest, ASupersededGenerationIsDroppedAndNotAnswered) {
   options_.nccl_library = "silent";
   auto preparation = Start();
@@ -269,7 +270,7 @@ TEST_F(PreparationTest, AFileThatChangedMeanwhileKeepsItsNewLines) {
   EXPECT_EQ(Hosts().rest, std::string(kHosts) + "\n10.9.9.9 new\n");
 }
 
-// With the real library, where there is one: how long until ids are in hand.
+// With the real library, if there is one. Prints how long it takes to get ids.
 TEST_F(PreparationTest, MintsWithTheRealLibrary) {
   options_.nccl_library = "";
   const std::string library = FindNcclLibrary("", options_.environment);
@@ -295,7 +296,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "mint-nccl-id") {
     const std::vector<std::string> arguments(argv + 2, argv + argc);
     if (arguments.back() == "fake") {
-      // Ids that tell one child from another.
+      // The ids differ between children.
       rollcall::NcclIds ids;
       ids.version = 12345;
       for (int i = 0; i < std::atoi(arguments[1].c_str()); ++i) {

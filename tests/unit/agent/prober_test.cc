@@ -1,4 +1,4 @@
-// Probers of one machine, over loopback.
+// Several probers on one machine, over loopback.
 #include "client/agent/probe/prober.h"
 
 #include <arpa/inet.h>
@@ -110,7 +110,7 @@ TEST_F(ProberTest, EachHearsTheOthersAnswer) {
   }
 }
 
-// The daemon tells both at once, but one may receive it later.
+// The daemon tells both nodes at once, but one may receive it later.
 TEST_F(ProberTest, OneThatIsAskedTooEarlyAnswersOnceItKnows) {
   const auto a = Start();
   const auto b = Start();
@@ -190,8 +190,8 @@ TEST_F(ProberTest, ManyTargetsAndCallersAreServed) {
   }
 }
 
-// As many callers as a node has in a world in which all pairs are probed,
-// before the node itself knows of the round.
+// Connects as many probers as a node has when all pairs are probed, before the
+// node itself knows of the round.
 TEST_F(ProberTest, AllWaitUntilTheNodeHearsOfTheRound) {
   rlimit files;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -226,14 +226,14 @@ TEST_F(ProberTest, AllWaitUntilTheNodeHearsOfTheRound) {
   }
 }
 
-// Addresses without an answer do not keep other targets from being tried.
+// Addresses that do not answer must not keep other targets from being tried.
 TEST_F(ProberTest, TheFirstAddressOfEachTargetIsTriedFirst) {
   const auto a = Start();
   const auto b = Start();
   b->Run(Round('b'));
   const Silent mute(true);
   v1::Probe probe = Round('a', absl::Seconds(2));
-  // More targets than are dialled at once.
+  // There are more targets than are dialled at once.
   const int targets = static_cast<int>(Limits::probe_targets_max);
   for (int i = 0; i < targets; ++i) {
     Target(probe, i % 2 == 0 ? mute.port() : b->port());
@@ -250,7 +250,7 @@ TEST_F(ProberTest, TheFirstAddressOfEachTargetIsTriedFirst) {
   EXPECT_GE(answered, targets / 2);
 }
 
-// Callers from one address that connect faster than they are closed.
+// Callers from one address connect faster than they are closed.
 TEST_F(ProberTest, AFloodOfCallersKeepsNobodyWaiting) {
   const auto a = Start();
   auto b = Start();
@@ -265,7 +265,7 @@ TEST_F(ProberTest, AFloodOfCallersKeepsNobodyWaiting) {
         to.sin_family = AF_INET;
         to.sin_addr.s_addr = htonl(0x7f000002);
         to.sin_port = htons(static_cast<uint16_t>(port));
-        // Closed with a reset, so that no TIME_WAIT is left.
+        // Closes with a reset, so that no TIME_WAIT is left.
         const linger off{1, 0};
         setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &off, sizeof(off));
         connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to));

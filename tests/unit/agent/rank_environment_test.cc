@@ -18,7 +18,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-// By name; fails where a name comes twice.
+// Returns the entries by name. Fails if a name occurs twice.
 Environment ByName(const std::vector<std::string>& entries) {
   Environment by_name;
   for (const std::string& entry : entries) {
@@ -121,7 +121,7 @@ TEST(RankEnvironment, WhatIsInheritedAndWhatIsNot) {
   struct {
     const char* entry;
     const char* name;
-    const char* expect;  // nullptr: not there at all.
+    const char* expect;  // nullptr: not set.
   } const kRows[] = {
       {"HOME=/root", "HOME", "/root"},
       {"X=", "X", ""},
@@ -182,7 +182,7 @@ TEST(RankEnvironment, OfThePlanOnlyNetworkSettingsAreTaken) {
   EXPECT_EQ(environment.size(), good);
   EXPECT_EQ(environment.at("NCCL_SOCKET_IFNAME"), "=eth0");
   EXPECT_EQ(environment.at("NCCL_HOSTID"), "a-1");
-  // Another node's plan is not this one's.
+  // The plan of the other node does not apply to node rank 0.
   EXPECT_FALSE(Get({}, world, MakeWorldCommit(), 0, 0).contains("NCCL_IB_HCA"));
 }
 
@@ -237,7 +237,7 @@ TEST(WorldFiles, TheWorldAsJson) {
 TEST(WorldFiles, TextThatIsNoUtf8DoesNotThrow) {
   v1::World world = MakeWorld();
   world.mutable_members(0)->set_node("a");
-  // As a peer's bytes could be, past a decoder that does not look.
+  // A peer could send such bytes past a decoder that does not check them.
   world.mutable_members(0)->mutable_address()->assign("\xff\xfe");
   EXPECT_FALSE(
       nlohmann::json::parse(WorldJson(world, MakeWorldCommit())).empty());
@@ -290,7 +290,7 @@ TEST_F(RankFilesTest, AreWrittenWithTheirModes) {
   for (int i = 0; i < 128; ++i) hex += "42";
   EXPECT_EQ(Read(files.nccl_id_file), hex + "\n");
   EXPECT_EQ(Read(files.world_file), WorldJson(world, world_commit));
-  // Again, as after a retry, and nothing is left over.
+  // Writing them again, as in a retry, leaves no other files behind.
   ASSERT_TRUE(WriteRankFiles(files, world, world_commit).ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(files.folder),
                           std::filesystem::directory_iterator()),
@@ -316,7 +316,8 @@ TEST_F(RankFilesTest, OfAnotherUserAreThatUsers) {
     EXPECT_EQ(info.st_uid, user.uid) << path;
     EXPECT_EQ(info.st_gid, user.gid) << path;
   }
-  // A link in the place of a file leads nowhere that the user may not write.
+  // A symbolic link in place of a file must not lead to a file that the user
+  // may not write.
   const std::string other = folder_ + "/other";
   std::ofstream(other) << "kept";
   const std::string link = files.folder + "/notice.new";

@@ -39,7 +39,8 @@ class RankServiceTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // Generation 5, two nodes of two ranks; this is node rank 1.
+  // Opens the world of a generation: two nodes of two ranks. This is node rank
+  // 1.
   void OpenWorld(uint64_t generation = 5,
                  const std::vector<uint32_t>& waiting = {}) {
     v1::World world;
@@ -56,7 +57,7 @@ class RankServiceTest : public testing::Test {
     service_->SetWorld(world, world_commit, 1, waiting);
   }
 
-  // Attends, and reads its world.
+  // A rank that has attended and has read its world.
   RankSide Attended(uint32_t local_rank) {
     RankSide rank(path_);
     rank.Hello(local_rank);
@@ -81,7 +82,7 @@ class RankServiceTest : public testing::Test {
   }
   static int CodeOf(absl::StatusCode code) { return static_cast<int>(code); }
 
-  // The next event of this kind; others before it are passed over.
+  // The next event of this type; events of other types before it are skipped.
   template <typename Event>
   Event Next() {
     for (;;) {
@@ -110,18 +111,18 @@ TEST_F(RankServiceTest, AnOperationOnTheStoreGetsItsResult) {
   const auto event = Next<RankAsksStore>();
   EXPECT_EQ(event.generation, 5u);
   EXPECT_EQ(event.operation.key(), "k");
-  // The other rank's numbers are its own.
+  // The other rank uses the same request number, and gets a ticket of its own.
   other.Store(7, 5, v1::STORE_KIND_CHECK, "k");
   const auto others = Next<RankAsksStore>();
   EXPECT_NE(others.ticket, event.ticket);
   AnswerStore answer{event.ticket, {}};
   answer.result.set_value("v");
   service_->Answer(answer);
-  service_->Answer(answer);  // Once is enough.
+  service_->Answer(answer);  // A second answer has no effect.
   const v1::RankStored stored = Stored(rank);
   EXPECT_EQ(stored.request(), 7u);
   EXPECT_EQ(stored.result().value(), "v");
-  // What waits when the generation ends is answered, too.
+  // An operation that waits when the generation ends is answered, too.
   service_->EndWorld(5, v1::REASON_CODE_LEAVING, "why");
   EXPECT_EQ(Stored(other).result().code(),
             static_cast<uint32_t>(CodeOf(absl::StatusCode::kAborted)));
@@ -146,10 +147,10 @@ TEST_F(RankServiceTest, WhatTheStoreDoesNotTake) {
   EXPECT_EQ(refused(), Code::kResourceExhausted);
   rank.CancelStore(10);
   EXPECT_EQ(Next<StoreCancelled>().tickets.size(), 1u);
-  rank.Store(11, 5, v1::STORE_KIND_GET, "k");  // A number that is under way.
+  rank.Store(11, 5, v1::STORE_KIND_GET, "k");  // Already in use.
   EXPECT_EQ(refused(), Code::kInvalidArgument);
   rank.CancelStore(10);  // Nothing waits under this number.
-  // The others are given up with the connection.
+  // The other operations are cancelled when the connection ends.
   rank.Close();
   EXPECT_EQ(Next<StoreCancelled>().tickets.size(),
             Limits::store_asked_per_rank_max - 1);
@@ -176,7 +177,7 @@ TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
   v1::ExchangeOut out;
   out.set_generation(5);
   out.set_key("store/b");
-  service_->Answer(out);  // Another key: nobody waits for it.
+  service_->Answer(out);  // No rank waits for this key.
   out.set_key("store/a");
   for (const char* value : {"a", "b", "c", "mine"}) out.add_values(value);
   service_->Answer(out);
@@ -185,7 +186,7 @@ TEST_F(RankServiceTest, ExchangeWaitsForTheAnswer) {
   EXPECT_EQ(answered.code(), 0u) << answered.error();
   ASSERT_EQ(answered.values_size(), 4);
   EXPECT_EQ(answered.values(3), "mine");
-  // It can fail for the daemon's reasons too.
+  // The exchange can also fail for a reason of the daemon.
   rank.Exchange(8, 5, "k", "v");
   Next<RankExchanged>();
   out.set_key("k");
@@ -218,7 +219,7 @@ TEST_F(RankServiceTest, ANewerRequestForAKeyReplacesTheOlder) {
   v1::RankExchanged answered = Answered(rank);
   EXPECT_EQ(answered.request(), 1u);
   EXPECT_EQ(answered.code(), CodeOf(absl::StatusCode::kCancelled));
-  // Another value does not.
+  // A request with another value does not replace the older request.
   rank.Exchange(3, 5, "k", "w");
   answered = Answered(rank);
   EXPECT_EQ(answered.request(), 3u);
@@ -241,10 +242,10 @@ TEST_F(RankServiceTest, ARankWaitsForSoManyKeysAlone) {
   const v1::RankExchanged answered = Answered(rank);
   EXPECT_EQ(answered.request(), 1000u);
   EXPECT_EQ(answered.code(), CodeOf(absl::StatusCode::kResourceExhausted));
-  // It does not cost the other one anything.
+  // The other rank's own limit is not affected.
   other.Exchange(1, 5, "its key", "v");
   EXPECT_EQ(Next<RankExchanged>().key, "its key");
-  // What waits goes with its connection, and is answered all at once.
+  // The end of the world answers all exchanges that wait.
   service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
   for (uint64_t i = 0; i < Limits::exchanges_open_max; ++i) {
     EXPECT_EQ(Answered(rank).code(), CodeOf(absl::StatusCode::kAborted));
@@ -264,7 +265,7 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
       {5, "", "v", absl::StatusCode::kInvalidArgument},
       {5, std::string(Limits::exchange_key_bytes_max + 1, 'k'), "v",
        absl::StatusCode::kInvalidArgument},
-      // The daemon admits printable ASCII alone.
+      // The daemon admits only printable ASCII.
       {5, "a\nb", "v", absl::StatusCode::kInvalidArgument},
       {5, std::string("a\0b", 3), "v", absl::StatusCode::kInvalidArgument},
       {5, "caf\xc3\xa9", "v", absl::StatusCode::kInvalidArgument},
@@ -280,7 +281,7 @@ TEST_F(RankServiceTest, BadExchangesAreRefused) {
     EXPECT_EQ(answered.code(), CodeOf(row.expect))
         << row.generation << " '" << row.key << "'";
   }
-  // Not even kept until it is looked at.
+  // The agent does not even read a message of this size to its end.
   rank.Exchange(++request, 5, "k", std::string(kRankMessageBytesMax, 'v'));
   EXPECT_EQ(rank.Finish().code(), absl::StatusCode::kResourceExhausted);
 }
@@ -304,7 +305,7 @@ TEST_F(RankServiceTest, ARankIsToldItsWorldAndItsEnd) {
   const auto progressed = Next<RankProgressed>();
   EXPECT_EQ(progressed.generation, 5u);
   EXPECT_EQ(progressed.step, 17u);
-  // How a training goes is the first rank's to say.
+  // Only the first local rank reports loss and pace.
   EXPECT_FALSE(progressed.pace.has_value());
 
   service_->EndWorld(5, v1::REASON_CODE_LOST_LEASE, "node n0 was lost");
@@ -333,7 +334,7 @@ TEST_F(RankServiceTest, TheFirstRankTellsHowATrainingGoes) {
   } const kRows[] = {{0, 0},
                      {100, 100},
                      {Limits::step_max, Limits::step_max},
-                     // No training has as many.
+                     // No training has so many steps.
                      {Limits::step_max + 1, 0}};
   for (const auto& row : kRows) {
     progress.set_steps(row.steps);
@@ -372,7 +373,7 @@ TEST_F(RankServiceTest, AnElasticRankIsLedFromWorldToWorld) {
   EXPECT_EQ(waits.completed_step, 17u);
   EXPECT_TRUE(waits.whole_state);
 
-  OpenWorld(6, {0, 1});  // Rank 0 has gone in the meantime.
+  OpenWorld(6, {0, 1});  // Rank 0 has left meanwhile.
   ASSERT_TRUE(rank.Read(&reply));
   EXPECT_EQ(reply.world().world().generation(), 6u);
   EXPECT_EQ(reply.world().rank(), 3u);
@@ -389,7 +390,7 @@ TEST_F(RankServiceTest, ANoticeReachesWhoAttendsAndWhoAttendsLater) {
   v1::RankNotice notice;
   notice.set_notice(3);
   notice.set_generation(4);
-  service_->Tell(notice);  // Of an older world: nobody's.
+  service_->Tell(notice);  // For an older world: no rank gets it.
   notice.set_generation(5);
   service_->Tell(notice);
   ASSERT_TRUE(early.Read(&reply));

@@ -64,7 +64,7 @@ class RankSide {
     Write(message);
   }
   void Write(const v1::RankMessage& message) { WriteBytes(FrameOf(message)); }
-  // False: the agent does not take them any more.
+  // Returns false if the agent no longer accepts the bytes.
   bool WriteBytes(const std::string& bytes) {
     size_t sent = 0;
     while (sent < bytes.size()) {
@@ -76,10 +76,11 @@ class RankSide {
     return true;
   }
   void WritesDone() { shutdown(fd_.get(), SHUT_WR); }
-  // As the kernel closes the connections of a process that dies.
+  // Closes the connection as the kernel does when a process dies.
   void Close() { fd_.Close(); }
 
-  // Blocks for the next message. False: the connection has ended; see ended.
+  // Blocks for the next message. Returns false if the connection has ended; see
+  // ended.
   bool Read(v1::AgentReply* reply) {
     char piece[4096];
     for (;;) {
@@ -99,7 +100,7 @@ class RankSide {
       reader_.Add(absl::string_view(piece, got));
     }
   }
-  // Reads to the end. OK: the agent did not say why.
+  // Reads to the end. Returns OK if the agent gave no reason.
   absl::Status Finish() {
     v1::AgentReply reply;
     while (Read(&reply)) {

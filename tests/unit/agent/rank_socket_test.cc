@@ -21,8 +21,8 @@ namespace {
 
 using Code = absl::StatusCode;
 
-// A message `leave` is refused; at `stopped` the connection is ended as another
-// thread may end it.
+// The handler refuses the message `leave`. At `stopped` it ends the connection
+// as another thread could.
 class RankSocketTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class RankSocketTest : public testing::Test {
     EXPECT_EQ(all.size(), 1u);
     return all[0];
   }
-  // With which status the agent ended the connection that went next.
+  // The status with which the agent ended the connection that ended next.
   absl::Status Gone() {
     std::vector<absl::Status> all;
     while (all.empty()) all = gone_.Take(absl::Seconds(60));
@@ -86,7 +86,7 @@ TEST_F(RankSocketTest, AnAbortOvertakesAnswersOfTheStore) {
   Listen();
   RankSide rank(path_);
   const RankConnectionRef connection = Came();
-  // More than the kernel takes, so that some wait.
+  // This is more than the kernel takes, so some replies wait.
   v1::AgentReply stored;
   stored.mutable_stored()->mutable_result()->set_value(
       std::string(1 << 20, 'x'));
@@ -122,7 +122,7 @@ TEST_F(RankSocketTest, OneThatSaysNothingIsEnded) {
   RankSide rank(path_);
   EXPECT_EQ(rank.Finish().code(), Code::kFailedPrecondition);
   EXPECT_EQ(Gone().code(), Code::kFailedPrecondition);
-  // Half a message is none.
+  // Half a message counts as no message.
   RankSide half(path_);
   half.WriteBytes(std::string("\0\0\0\2x", 5));
   EXPECT_EQ(half.Finish().code(), Code::kFailedPrecondition);
@@ -134,7 +134,8 @@ TEST_F(RankSocketTest, OneThatHasSpokenMayBeSilent) {
   Listen(limits);
   RankSide rank(path_), silent(path_);
   rank.Hello(0);
-  // The other one's time is over, and it is later than the first one's.
+  // The time of the silent rank, which ends later than the time of the first
+  // one, is over.
   EXPECT_EQ(silent.Finish().code(), Code::kFailedPrecondition);
   v1::RankMessage message;
   message.mutable_leave();
@@ -171,12 +172,12 @@ TEST_F(RankSocketTest, OneThatDoesNotReadIsEnded) {
     RankSide rank(path_);
     rank.Hello(0);
     const RankConnectionRef connection = Came();
-    // More than the kernel holds.
+    // More than the kernel buffers.
     int sent = 0;
     for (; connection->ended().ok(); ++sent) connection->Send(Reply(1 << 20));
     EXPECT_LE(sent, 10);
     EXPECT_EQ(connection->ended().code(), Code::kResourceExhausted);
-    // It does not read that, either.
+    // The rank does not read the end of the connection either.
     EXPECT_EQ(Gone().code(), Code::kResourceExhausted);
   }
 }
@@ -208,7 +209,7 @@ TEST_F(RankSocketTest, WhatIsNoMessageIsEnded) {
   } const kRows[] = {
       {std::string("\0\x10\x40\x01", 4), Code::kResourceExhausted},
       {std::string("\0\0\0\1\xff", 5), Code::kInvalidArgument},
-      // Nothing is heard after it.
+      // Bytes after a bad message are ignored.
       {std::string("\0\0\0\1\xff\xff\xff\xff\xff", 9), Code::kInvalidArgument},
   };
   for (const auto& row : kRows) {
@@ -257,7 +258,7 @@ TEST_F(RankSocketTest, AConnectionMayOutliveTheSocket) {
 
 TEST_F(RankSocketTest, TakesThePlaceOfASocketAlone) {
   Listen();
-  // As an agent that is killed leaves it.
+  // A killed agent leaves the socket like this.
   std::filesystem::create_hard_link(path_, folder_ + "/kept");
   socket_.reset();
   EXPECT_FALSE(std::filesystem::exists(path_));

@@ -14,8 +14,8 @@ namespace {
 
 const std::set<std::string> kHere{"10.0.0.1", "fe80::1", "127.0.0.1"};
 
-// What NCCL 2.28.9 answered for two ranks, of which rank 0 (process 482) is in
-// the fifth all-reduce and rank 1 (process 481) before it.
+// NCCL 2.28.9's answer for two ranks. Rank 0 (process 482) is in the fifth
+// all-reduce; rank 1 (process 481) has not entered it.
 RasStatus Recorded() {
   const absl::StatusOr<std::string> json = ReadWholeFile(
       absl::StrCat(ROLLCALL_RECORDED, "/nccl_ras_status.json"), 1 << 20);
@@ -38,7 +38,8 @@ TEST(RasStatus, ARecordedAnswerNamesTheRankThatIsBehind) {
   EXPECT_EQ(waits.text,
             "NCCL: 5 collectives begun in communicator 0xe86360c6fd238bd9 of 2 "
             "ranks, waits for rank 1 (process 481 on 127.0.0.1) with 4");
-  // Other processes of this machine, and the same pid of another machine.
+  // Other processes of this machine, and the same pid on another machine, are
+  // not found.
   EXPECT_EQ(FindPlace(status, {{7}, kHere}).place, v1::NCCL_PLACE_UNSPECIFIED);
   EXPECT_EQ(FindPlace(status, {{481}, {"10.0.0.2"}}).place,
             v1::NCCL_PLACE_UNSPECIFIED);

@@ -20,8 +20,8 @@
 namespace rollcall {
 namespace {
 
-// An answer with this process, which has begun `begun` collectives, and another
-// one that has begun 5.
+// An answer that lists this process with `begun` collectives, and another
+// process with 5.
 std::string Answer(uint64_t begun, pid_t pid = getpid()) {
   return absl::StrCat(
       "{\"communicators\": [{\"hash\": \"x\", \"size\": 2, \"ranks\": "
@@ -33,15 +33,15 @@ std::string Answer(uint64_t begun, pid_t pid = getpid()) {
       "[]}]}\n");
 }
 
-// A service that gives each connection the next of its answers, the last one
-// again and again.
+// A service that gives each connection the next of its answers. The last answer
+// is repeated.
 class Service {
  public:
   struct Script {
     std::string greeting = "SERVER PROTOCOL 2\n";
     std::string format = "OK\n";
     std::string answer;
-    bool silent = false;  // It accepts, and says nothing.
+    bool silent = false;  // It accepts, but sends nothing.
   };
 
   explicit Service(std::vector<Script> scripts)
@@ -87,7 +87,7 @@ class Service {
       ++connections_;
       if (script.silent) {
         Line(client.get());
-        Line(client.get());  // Its end.
+        Line(client.get());  // The last line.
         continue;
       }
       EXPECT_EQ(Line(client.get()), "CLIENT PROTOCOL 2");
@@ -119,7 +119,7 @@ TEST(Ras, TellsWhereThisProcessStands) {
   const Service service({{.answer = Answer(4)}});
   Ras ras({"A=b", absl::StrCat("NCCL_RAS_ADDR=", service.address())});
   EXPECT_EQ(PlaceAt(ras), v1::NCCL_PLACE_BEHIND);
-  // All who ask now share the answer.
+  // Callers that ask now get the same answer.
   EXPECT_EQ(PlaceAt(ras), v1::NCCL_PLACE_BEHIND);
   EXPECT_EQ(service.connections(), 1);
 }
@@ -194,7 +194,7 @@ TEST(Ras, WithoutNcclThereIsNone) {
 }
 
 TEST(Ras, ALaterErrorDoesNotReplaceTheAnswerThatAnotherRankIsIn) {
-  // A process that is in no communicator asks first, and asks again.
+  // A process that is in no communicator asks first, and then again.
   const Service service({{.answer = Answer(4)}, {.silent = true}});
   Ras ras({absl::StrCat("NCCL_RAS_ADDR=", service.address())},
           absl::Seconds(2));

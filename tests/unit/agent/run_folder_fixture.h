@@ -1,4 +1,4 @@
-// RunFolderTest: a parent of run folders, and what killed agents leave in it.
+// RunFolderTest: a parent of run folders, with what killed agents left in it.
 #ifndef ROLLCALL_TESTS_UNIT_AGENT_RUN_FOLDER_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_AGENT_RUN_FOLDER_FIXTURE_H_
 
@@ -21,7 +21,7 @@ class RunFolderTest : public testing::Test {
   }
   ~RunFolderTest() override { std::filesystem::remove_all(parent_); }
 
-  // A folder as an agent that was killed leaves it, last touched long ago.
+  // A folder that a killed agent left, last touched long ago.
   std::string LeftBehind(const std::string& name) {
     const std::string path = parent_ + "/" + name;
     std::filesystem::create_directories(path + "/gen-1");
@@ -31,7 +31,7 @@ class RunFolderTest : public testing::Test {
     return path;
   }
 
-  // A process with this in its environment, which only a signal ends.
+  // Starts a process with this entry in its environment. Only a signal ends it.
   static pid_t StartWith(std::string entry) {
     std::string words[] = {"sleep", "infinity"};
     char* argv[] = {words[0].data(), words[1].data(), nullptr};

@@ -44,7 +44,7 @@ TEST_F(RunFolderTest, AnotherUsersRanksReachItsFilesAndNoMore) {
   const auto folder =
       RunFolder::Make(parent_, "", "", absl::ZeroDuration(), nullptr, &user);
   ASSERT_TRUE(folder.ok()) << folder.status();
-  // `parent_` may be closed to that user.
+  // The folder is in /tmp, because that user may have no access to `parent_`.
   EXPECT_EQ((*folder)->path().rfind("/tmp/rollcall-0-", 0), 0u);
   struct stat info;
   ASSERT_EQ(stat((*folder)->path().c_str(), &info), 0);
@@ -73,7 +73,7 @@ TEST_F(RunFolderTest, OnlyASafeTmpServesAnotherUsersRanks) {
         !absl::StrContains(refused.message(), "0777")) {
       _exit(1);
     }
-    // Ranks of the same user gain nothing by it.
+    // Ranks of the agent's own user gain nothing from an unsafe /tmp.
     if (!RunFolder::Make("").ok()) _exit(2);
     if (chmod("/tmp", 01777) != 0 || !make().ok()) _exit(3);
     if (chown("/tmp", user.uid, 0) != 0) _exit(kNoMount);
@@ -104,7 +104,7 @@ TEST_F(RunFolderTest, EachGenerationsFolderIsTheRanksUsers) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// As after a program that cleans /tmp.
+// A program that cleans /tmp may remove the folder.
 TEST_F(RunFolderTest, OneThatIsGoneIsMadeAsAtFirst) {
   const bool root = geteuid() == 0;
   const SystemUser user = {.uid = 31337, .gid = 31338};
@@ -117,7 +117,7 @@ TEST_F(RunFolderTest, OneThatIsGoneIsMadeAsAtFirst) {
     (*folder)->RecordIncarnation("0123456789abcdef");
     ASSERT_TRUE((*folder)->Add(1).ok());
     std::filesystem::remove_all(path);
-    // As a check of the node does.
+    // A node check may have made the folder again.
     if (check_made_one) {
       ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
     }
@@ -128,7 +128,7 @@ TEST_F(RunFolderTest, OneThatIsGoneIsMadeAsAtFirst) {
     EXPECT_EQ(info.st_gid, root ? user.gid : getegid());
     EXPECT_TRUE(std::filesystem::exists(path + "/gen-2"));
     EXPECT_TRUE(std::filesystem::exists(path + "/lives"));
-    // Its agent lives, so that the next one leaves it alone.
+    // The agent lives, so the next agent leaves the folder alone.
     std::ofstream(path + "/agent.sock") << "";
     ASSERT_TRUE(RunFolder::Make(parent_, "job", "other").ok());
     EXPECT_TRUE(std::filesystem::exists(path + "/gen-2"));
@@ -139,7 +139,7 @@ TEST_F(RunFolderTest, OneThatIsGoneIsMadeAsAtFirst) {
 
 class ReplacedTest : public RunFolderTest {
  protected:
-  // What root alone may change, and what the agent could confuse with its own.
+  // Files that only root may change, named like files of the agent.
   ReplacedTest() {
     std::filesystem::create_directory(victim_);
     std::ofstream(victim_ + "/precious") << "precious";
@@ -205,7 +205,7 @@ TEST_F(ReplacedTest, NothingIsDoneInAnotherUsersFolder) {
   std::filesystem::remove_all(path);
 }
 
-// Longer than a path may be, and deeper than there are descriptors.
+// The paths are longer than PATH_MAX, and deeper than there are descriptors.
 TEST_F(RunFolderTest, DeepFoldersAreRemoved) {
   auto folder = RunFolder::Make(parent_);
   ASSERT_TRUE(folder.ok());

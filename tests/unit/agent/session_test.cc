@@ -31,7 +31,7 @@
 namespace rollcall {
 namespace {
 
-// A socket that is bound to a port of loopback.
+// Returns a socket bound to a loopback port.
 int Bind(int& port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -44,7 +44,7 @@ int Bind(int& port) {
   return fd;
 }
 
-// A port of loopback that nobody listens on: bound, and let go.
+// A loopback port on which nothing listens. It was bound and then released.
 int SilentPort() {
   int port;
   close(Bind(port));
@@ -112,7 +112,7 @@ TEST_F(SessionTest, RanksRunAndTheRunFinishes) {
   EXPECT_TRUE(result.end->finished());
   EXPECT_EQ(Read("0"), "0 2 1\n");
   EXPECT_EQ(Read("1"), "1 2 1\n");
-  // The run folder is gone; what the ranks wrote is all that is left.
+  // The run folder is gone. Only what the ranks wrote is left.
   size_t left = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     left += entry.path().filename() == "0" || entry.path().filename() == "1"
@@ -144,7 +144,7 @@ TEST_F(SessionTest, AWrongTokenIsRefused) {
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 77);
 }
 
-// A daemon that would let anybody with our token in, and is not ours.
+// A daemon that admits any client with our token, but is not our daemon.
 std::unique_ptr<Server> Stranger(const v1::JoinToken& token) {
   ServerOptions options;
   options.listen = "127.0.0.1:0";
@@ -158,7 +158,7 @@ std::unique_ptr<Server> Stranger(const v1::JoinToken& token) {
   return *std::move(server);
 }
 
-// How many have attended there.
+// The number of nodes that attend at this daemon.
 int NodesAt(const Server& server, const v1::JoinToken& token) {
   Trust trust;
   trust.pin = server.pin();
@@ -225,8 +225,9 @@ TEST_F(SessionTest, ASecondEndpointIsTried) {
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 0);
 }
 
-// Endpoints take turns, so that two connections in a row at one of them mean
-// that the channel of an attempt that failed connected again by itself.
+// The endpoints take turns. So two connections in a row at the same endpoint
+// would mean that the channel of a failed attempt has connected again by
+// itself.
 TEST_F(SessionTest, AnAttemptConnectsOnce) {
   constexpr size_t kConnections = 8;
   int ports[2];
@@ -238,7 +239,7 @@ TEST_F(SessionTest, AnAttemptConnectsOnce) {
   AgentOptions options = Options("true");
   options.endpoints = {absl::StrCat("127.0.0.1:", ports[0]),
                        absl::StrCat("127.0.0.1:", ports[1])};
-  // Which of the two each connection came to.
+  // The endpoint, 0 or 1, to which each connection came.
   std::vector<int> came;
   std::thread closing([&] {
     while (came.size() < kConnections && poll(listeners, 2, -1) > 0) {
@@ -260,20 +261,21 @@ TEST_F(SessionTest, AnAttemptConnectsOnce) {
 
 TEST_F(SessionTest, ASignalEndsTheRanksAndTheAgent) {
   AgentOptions options = Options("exec sleep 600");
-  // Once: a second one would end it without the daemon.
+  // Sends the signal once, because a second one would end the agent without the
+  // daemon.
   options.report = [asked = false](const Report& report) mutable {
     if (report.kind != Report::Kind::kState || asked) return;
     asked = true;
     raise(SIGTERM);
   };
-  // The only node leaves: the job ends for requeue.
+  // The only node leaves, so the job ends with the requeue code.
   EXPECT_EQ(RunAgent(std::move(options)).exit_code, 75);
 }
 
 }  // namespace
 }  // namespace rollcall
 
-// The agent's own children are this same binary.
+// The agent's child processes run this same binary.
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
   if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {

@@ -1,4 +1,4 @@
-// What a job still needs, in words.
+// The text that tells what a job still needs.
 #include "daemon/base/awaited_text.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(AwaitedText, SaysWhatIsStillNeeded) {
       {{3, 2, 4, {"d"}},
        "3 nodes are here; enough to begin, room for 1 more; missing: d"},
       {{4, 2, 4, {}}, "4 nodes are here; none is missing"},
-      // A spare is here as well.
+      // One of the nodes is a spare.
       {{5, 2, 4, {}}, "5 nodes are here; none is missing"},
       {{1, 10, 10, {"a", "b", "c", "d", "e", "f", "g", "h", "i"}},
        "1 node is here; 9 more to begin; missing: a, b, c, d, e, f, g, h and "

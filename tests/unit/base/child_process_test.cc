@@ -40,7 +40,7 @@ TEST(ChildProcess, HowItEndedIsTold) {
   auto dies = Shell("kill -11 $$");
   ASSERT_TRUE(dies.ok());
   EXPECT_EQ(dies->End(absl::Seconds(60)).Text(), "by signal 11");
-  // A child that does not end by itself.
+  // This child does not end by itself.
   auto waits = Shell("exec cat");
   ASSERT_TRUE(waits.ok());
   EXPECT_EQ(waits->End(absl::Milliseconds(1)).Text(), "by signal 9");
@@ -93,7 +93,7 @@ TEST(ChildProcess, WhatItHasStartedGoesWithIt) {
                   .ok());
   const pid_t grandchild = static_cast<pid_t>(std::stol(answer));
   child->End();
-  // The pipe closes once every process that held it has ended.
+  // The pipe closes only when every process that held it has ended.
   std::string rest;
   EXPECT_TRUE(child->Read(absl::Seconds(60), kMany, nullptr, -1, rest).ok());
   EXPECT_NE(grandchild, 0);

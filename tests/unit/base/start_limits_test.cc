@@ -14,11 +14,11 @@
 namespace rollcall {
 namespace {
 
-// Whose processes nobody else on this machine counts.
+// A user who has no other processes on this machine.
 constexpr uid_t kUser = 1234567;
 
-// What CheckStartLimits says in a child of this process after `prepare`; "ok"
-// where nothing is wrong.
+// Runs CheckStartLimits in a child of this process after `prepare`. Returns its
+// error, or "ok".
 std::string SaidAfter(const std::function<bool()>& prepare) {
   int line[2];
   if (pipe(line) != 0) return "no pipe";

@@ -33,7 +33,7 @@ TEST(FindSystemUser, Table) {
       {"65534:7", true, 65534, 7, ""},
       {"31337:31338", true, 31337, 31338, ""},
       {"31337:0", true, 31337, 0, ""},
-      // Not in the user database: no group is known.
+      // This uid is not in the user database, so its group is unknown.
       {"31337", false, 0, 0, ""},
       {"no-such-user", false, 0, 0, ""},
       {"root", false, 0, 0, ""},
@@ -47,7 +47,7 @@ TEST(FindSystemUser, Table) {
       {"nobody:7", false, 0, 0, ""},
       {"-1", false, 0, 0, ""},
       {"+1:1", false, 0, 0, ""},
-      // The kernel's "no id".
+      // The kernel reserves this value for "no id".
       {"4294967295:1", false, 0, 0, ""},
       {"1:4294967295", false, 0, 0, ""},
       {"4294967296:1", false, 0, 0, ""},
@@ -103,7 +103,7 @@ class AsUserTest : public testing::Test {
     if (geteuid() != 0) GTEST_SKIP() << "needs root";
   }
 
-  // Opens it for reading: 0 or an errno.
+  // Opens the file for reading, and returns 0 or an errno.
   int Try(const std::string& path) {
     return Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC)).open() ? 0 : errno;
   }
@@ -142,7 +142,7 @@ TEST_F(AsUserTest, FilesAreThatUsersAndNoOtherMayBeRead) {
     const std::string path = folder / "made";
     EXPECT_TRUE(Fd(open(path.c_str(), O_CREAT | O_CLOEXEC, 0600)).open());
   }
-  // All is as before, and what was made is the user's.
+  // Everything is as before, and new files belong to the user.
   for (const auto& row : rows) EXPECT_EQ(Try(folder / row.name), 0) << row.name;
   EXPECT_EQ(getgroups(0, nullptr), groups_before);
   struct stat info;

@@ -1,4 +1,4 @@
-// States of a job that the tests of its texts share.
+// Job states that several tests of the texts use.
 #ifndef ROLLCALL_TESTS_UNIT_CLI_ADMIN_STATES_H_
 #define ROLLCALL_TESTS_UNIT_CLI_ADMIN_STATES_H_
 
@@ -39,7 +39,7 @@ inline v1::JobStatus Training(uint64_t step, uint64_t steps,
   return status;
 }
 
-// The same with three of four nodes, after `local-3` was lost.
+// The same job with three of four nodes, after `local-3` was lost.
 inline v1::JobStatus TrainingWithoutOne(uint64_t step, uint64_t steps) {
   v1::JobStatus status = Training(step, steps, 2);
   status.set_nodes_min(3);

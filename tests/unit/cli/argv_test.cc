@@ -18,7 +18,7 @@ TEST(Argv, JoinStringIsOverwrittenBeforeTheCommandOnly) {
   HideSecrets(5, argv);
   EXPECT_EQ(c, "rc1.xxxxxx");
   EXPECT_EQ(e, "rc1.mine");
-  // What a paste brings with it makes it no other.
+  // White space from a paste does not change the secret.
   for (const std::string around : {" ", "\n", "\t \r\n"}) {
     std::string pasted = around + "rc1.secret" + around;
     char* const again[] = {a.data(), b.data(), pasted.data()};
@@ -71,7 +71,7 @@ TEST(Argv, Signals) {
   }
   EXPECT_EQ(*ParseSignalFlag("--s", "USR1"), 10);
   EXPECT_EQ(*ParseSignalFlag("--s", "40"), 40);
-  // Nobody can handle 9 and 19.
+  // No process can handle signals 9 and 19.
   for (const char* bad : {"", "0", "-1", "65", "9", "KILL", "SIGSTOP", "19",
                           "SIG", "TERMINATE", "15s", "99999999999"}) {
     EXPECT_FALSE(ParseSignalFlag("--s", bad).ok()) << bad;

@@ -1,4 +1,4 @@
-// The grammar of the command line.
+// Tests the grammar of the command line.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,7 +17,7 @@
 namespace rollcall {
 namespace {
 
-// `line` as a shell would split it, after the program's name.
+// Splits `line` as a shell would, after the program's name.
 Argv Split(const std::string& line) {
   std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
   words.insert(words.begin(), "rollcall");
@@ -137,7 +137,7 @@ TEST(WrittenFolders, AreThoseThatAreNamedAndThoseOfEveryCommand) {
   EXPECT_TRUE(lost.others.empty());
 }
 
-// `line` with '' for a word that is empty.
+// The complaint about `line`, in which '' is an empty word.
 std::string ComplaintWithEmpty(const std::string& line) {
   Argv args = Split(line);
   for (std::string& flag : args.flags) {
@@ -178,7 +178,7 @@ TEST(Flags, AnEmptyValueIsNotTheDefault) {
   }
   EXPECT_TRUE(absl::StrContains(ComplaintWithEmpty("launch --job '' -- x"),
                                 "--job: expected ID"));
-  // A reason may be blank, and the command's words are its own.
+  // A reason may be empty, and so may the words of the user's command.
   EXPECT_EQ(ComplaintWithEmpty("drain n --reason ''"), "");
   EXPECT_EQ(ComplaintWithEmpty("token create --description ''"), "");
   EXPECT_EQ(ComplaintWithEmpty("launch -- x ''"), "");
@@ -336,7 +336,7 @@ TEST(Addresses, HostPort) {
   for (const char* bad : {"node", "node:", "node:65536", "::1:80", "a:-1"}) {
     EXPECT_FALSE(ParseHostPort(bad).ok()) << bad;
   }
-  // Brackets that do not pair: what was meant cannot be told.
+  // The brackets do not match, so the meaning is unclear.
   for (const char* bad : {"[::1", "[::1:80", "::1]:80", "[:80", "node]:80",
                           "[]]:0", "[[::1]]:80"}) {
     EXPECT_TRUE(absl::StrContains(ParseHostPort(bad).status().message(),
@@ -355,7 +355,7 @@ TEST(Place, TheAddressThatThePlatformNames) {
   EXPECT_EQ(
       AdvertisedAddress({"NODE_ADDR=10.65.0.2", "PRIMARY_ADDR=10.65.0.1"}),
       "10.65.0.2");
-  // Another program's variable.
+  // The variable of another program does not count.
   EXPECT_EQ(AdvertisedAddress({"NODE_ADDR=10.65.0.2"}), "");
   for (const char* bad : {"", "node-1", "127.0.0.1", "10.65.0.2/24"}) {
     EXPECT_EQ(AdvertisedAddress(

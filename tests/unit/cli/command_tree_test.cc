@@ -25,7 +25,7 @@ TEST(CommandTree, HasWhatTheParserHas) {
             (std::vector<std::string>{"bash", "zsh", "fish"}));
 }
 
-// The script of bash knows a flag's value by the flag's name alone.
+// The bash script finds out what values a flag takes by the flag's name only.
 TEST(CommandTree, AFlagHasTheSameKindOfValueInAllCommands) {
   using Kind = std::pair<CommandTree::Value, std::vector<std::string>>;
   std::map<std::string, Kind> kinds;

@@ -20,7 +20,7 @@ TEST(CommandWords, RankStartersAreRefusedWithALineThatWorks) {
     const char* command;
     const char* ranks;
     bool once;
-    // Part of the message; "": accepted.
+    // A part of the message; "": accepted.
     const char* expect;
   } rows[] = {
       {"python train.py", "8", false, ""},
@@ -104,7 +104,7 @@ TEST(CommandWords, ContainersBelowTheAgentAreToldWhatTheyLack) {
       {"python exec", kRun, ""},
       {"apptainer", kRun, ""},
       {"apptainer build i.sif d", kRun, ""},
-      // /tmp is shown by default.
+      // By default, /tmp is visible in the container.
       {"apptainer exec i.sif x", "", ""},
       {"apptainer exec i.sif x", "/tmp/mine", ""},
       {"apptainer exec i.sif x", kRun,
@@ -120,7 +120,7 @@ TEST(CommandWords, ContainersBelowTheAgentAreToldWhatTheyLack) {
       {"apptainer exec --contain -B /tmp i.sif x", "", ""},
       {"apptainer exec --cleanenv i.sif x", "", "--cleanenv hides RANK"},
       {"apptainer exec --bind /a -C i.sif x", "", "-C hides RANK"},
-      // Flags of the program in the container.
+      // These are flags of the program in the container.
       {"apptainer exec i.sif python -c x", "", ""},
       {"apptainer exec --env A=b i.sif x -e", "", ""},
       {"enroot list", kRun, ""},

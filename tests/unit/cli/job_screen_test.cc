@@ -1,4 +1,5 @@
-// The full screen of `status --watch`, and what a terminal gets for it.
+// The full screen of `status --watch`, and the bytes that a terminal gets for
+// it.
 #include "client/admin/job_screen.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ std::string Text(const std::vector<ScreenLine>& lines) {
   });
 }
 
-// A job of three nodes that had four, 20 s after the loss.
+// The history of a job with three nodes that had four, 20 s after the loss.
 JobHistory AfterALoss() {
   JobHistory history;
   v1::JobStatus status = TrainingWithoutOne(100, 1200);
@@ -122,7 +123,8 @@ TEST(JobScreen, FitsEveryScreen) {
   }
 }
 
-// Names, reasons and addresses come from nodes.
+// Names, reasons and addresses come from nodes, so they must not reach the
+// terminal unchanged.
 TEST(JobScreen, NothingFromANodeReachesTheTerminalRaw) {
   const std::string hostile =
       "\033]0;title\007\033[2J\r\n\xc2\x9b"
@@ -195,7 +197,7 @@ TEST(JobHistory, TellsGenerationsFromTheirFirstState) {
   };
   history.Heard(status, At(0));
   EXPECT_EQ(told(), "over 1:0-");
-  // A daemon that was restarted waits for its members, and has them back.
+  // A restarted daemon waits for its members until they are back.
   status.set_state(v1::JOB_STATE_GATHERING);
   history.Heard(status, At(5));
   EXPECT_EQ(told(), "over 1:0-5");

@@ -60,7 +60,7 @@ TEST(JobText, HowATrainingGoes) {
   EXPECT_EQ(json["step"], 12);
   EXPECT_EQ(json["loss"], 1.53125);
   EXPECT_EQ(json["tokens_per_second"], 2345.6);
-  // Unknown as long as the training does not report it.
+  // The value is unknown until the training reports it.
   EXPECT_TRUE(json["steps"].is_null());
   status.mutable_pace()->set_steps(1500);
   EXPECT_EQ(StatusJson(status)["steps"], 1500);
@@ -108,7 +108,7 @@ TEST(JobText, Pings) {
   EXPECT_EQ(json["pings"][1]["ms"], 1.234);
 }
 
-// Who is to blame, and how its rank ended.
+// The text names the node and the rank, and says how the rank ended.
 TEST(JobText, NamesTheRankOfACause) {
   struct Row {
     v1::ReasonCode code;
@@ -148,11 +148,11 @@ TEST(JobText, FailureNamesNodeRankAndCodeFirst) {
   cause.set_stderr_tail("one\ntwo\n");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7\n  | one\n  | two");
-  // What the rank wrote into its error file.
+  // The rank wrote this text into its error file.
   cause.set_detail("no such shard");
   EXPECT_EQ(FailureText(end),
             "rank 3 on b exited with code 7: no such shard\n  | one\n  | two");
-  // Already said.
+  // The text of this cause already has the detail.
   cause.set_code(v1::REASON_CODE_HANG);
   cause.clear_stderr_tail();
   EXPECT_EQ(FailureText(end), "rank 3 on b made no progress: no such shard");
@@ -288,7 +288,7 @@ TEST(JobText, WhomAFormingWorldWaitsFor) {
   for (const auto& row : kRows) {
     const v1::JobStatus status = WithNodes(row.state, row.nodes);
     EXPECT_EQ(UnpreparedText(status), row.text) << row.what;
-    // `status` has it as a line, with and without --json.
+    // `status` also prints it as a line, with and without --json.
     EXPECT_EQ(absl::StrContains(StatusTable(status), "not prepared yet"),
               *row.text != 0)
         << row.what;

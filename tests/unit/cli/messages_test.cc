@@ -1,4 +1,4 @@
-// What a process says while nobody reads.
+// How messages are kept and dropped while no process reads them.
 #include "client/admin/messages.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ class MessagesTest : public testing::Test {
     held_ = Fd(ends[1]);
   }
 
-  // All that comes until the writer has closed it.
+  // Returns everything until the writer has closed the pipe.
   std::string ReadAll() {
     std::string text;
     char block[64 << 10];
@@ -46,7 +46,7 @@ class MessagesTest : public testing::Test {
 TEST_F(MessagesTest, NeverBlockAndAreCountedWhereTheyAreLeftOut) {
   auto messages = std::make_unique<Messages>(held_.get(), held_.get());
   const std::string line(999, 'x');
-  // Far more than a pipe and the queue take.
+  // This is far more than a pipe and the queue can hold.
   constexpr size_t kSaid = 16 << 10;
   for (size_t i = 0; i < kSaid; ++i) messages->Say(line + "\n");
   EXPECT_FALSE(messages->Flush(absl::ZeroDuration()));

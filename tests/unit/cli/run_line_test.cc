@@ -106,7 +106,7 @@ TEST(RunLine, AtEveryWidth) {
   };
   for (const Row& row : rows) {
     StepTrack track;
-    // Sixty steps a second.
+    // The job makes sixty steps a second.
     v1::JobStatus before = row.status;
     before.set_step(row.status.step() > 240 ? row.status.step() - 240 : 1);
     if (row.status.step() > 0) track.Heard(before, At(0));
@@ -128,7 +128,7 @@ TEST(RunLine, AJobThatStandsSaysForHowLong) {
   EXPECT_EQ(TroubleText(status, track, At(35)), "no step for 35 s");
 }
 
-// Loss and speed come from a rank.
+// Loss and speed come from a rank, so they can have any value.
 TEST(RunLine, NumbersOfAnySizeFit) {
   for (const double value : {1e300, -1e300, 1e-300, 0.0, 123456.789}) {
     v1::JobStatus status = Whole(600, 1200);

@@ -1,4 +1,4 @@
-// What `rollcall run` becomes: a table of command lines and environments.
+// What `rollcall run` does: a table of command lines and environments.
 #include "client/cli/run_plan.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ RunFlags Parse(const std::string& line) {
   return std::get<RunFlags>(*invocation);
 }
 
-// `launch any:29400 job x nodes 2:4 ranks 8`, `join h:29400 job x ranks 8`, or
-// the error. All have a secret.
+// Returns `launch any:29400 job x nodes 2:4 ranks 8`, `join h:29400 job x ranks
+// 8`, or the error. A secret is always given.
 std::string Plan(const std::string& line, const Entries& entries,
                  const GivenSecrets& given = {"", "secret"}) {
   RunFlags flags = Parse(line);
@@ -67,7 +67,7 @@ TEST(RunPlan, OneLineForEveryNode) {
     Entries entries;
     const char* expect;
   } rows[] = {
-      // A job of one node needs no port that others know, and no job name.
+      // A job of one node needs neither a port known to others nor a job name.
       {"run -- x", {}, "launch  job  nodes 1:1 ranks 1"},
       {"run --job a --nproc-per-node 2 -- x",
        {},
@@ -87,7 +87,7 @@ TEST(RunPlan, OneLineForEveryNode) {
        "join [fd00::1]:29400 job run ranks 1"},
       {"run --endpoint h:7 -- x", kLeader,
        "launch any:7 job run nodes 3:3 ranks 1"},
-      // torchrun's line, unchanged.
+      // A command line for torchrun works unchanged.
       {"run --nnodes 2 --node_rank 1 --master_addr 10.0.0.1 --master_port "
        "29500 "
        "--rdzv_backend c10d --rdzv_id My.Job --nproc_per_node 8 -- x",
@@ -98,7 +98,7 @@ TEST(RunPlan, OneLineForEveryNode) {
        "--nproc_per_node 8 -- x",
        {},
        "launch any:29500 job run nodes 2:2 ranks 8"},
-      // A platform that is set up for torchrun is overruled by flags.
+      // Flags have priority over a platform that is set up for torchrun.
       {"run --node-rank 0 --nodes 1 -- x", kFollower,
        "launch  job  nodes 1:1 ranks 1"},
   };
@@ -128,7 +128,8 @@ TEST(RunPlan, WhatIsMissingIsNamed) {
       {"run -- x",
        {"PET_NODE_RANK=0", "PET_NNODES=2", "PET_NPROC_PER_NODE=gpu"},
        "PET_NPROC_PER_NODE=gpu"},
-      // A worker counts no nodes, but its launcher would not start.
+      // A worker does not need the number of nodes, but its launcher would not
+      // start.
       {"run -- x",
        {"PET_NODE_RANK=1", "PET_NNODES=4:2", "PET_MASTER_ADDR=h"},
        "PET_NNODES=4:2"},
@@ -156,7 +157,7 @@ TEST(RunPlan, SeveralNodesNeedASecret) {
 }
 
 TEST(RunPlan, AWorkerMayHaveAJoinStringInstead) {
-  // Neither endpoint nor job: the join string says both.
+  // The join string has the endpoint and the job, so neither is given.
   EXPECT_EQ(Plan("run -- x", {"ROLE=worker", "NUM_NODES=2", "NODE_RANK=1"},
                  {"rc1.x", ""}),
             "join  job  ranks 1");
@@ -171,7 +172,7 @@ TEST(RunPlan, TheSettingsOfAWorkerAreThoseOfTheLine) {
   EXPECT_EQ(join.command, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(join.settings.max_restarts(), 1u);
   EXPECT_EQ(join.settings.join_timeout().seconds(), 3600);
-  // The launcher's word alone.
+  // Only the launcher sets this.
   EXPECT_FALSE(join.settings.has_nodes_max());
   EXPECT_TRUE(absl::StrContains(plan->notice, "joins l-0.l:29400"));
   EXPECT_TRUE(absl::StrContains(plan->notice, "LWS_WORKER_INDEX=2"));

@@ -1,4 +1,5 @@
-// How a job's steps went: its speed, its losses, and who does not move.
+// How the steps of a job went: its speed, its losses, and which nodes are
+// behind.
 #include "client/admin/step_track.h"
 
 #include <gtest/gtest.h>
@@ -73,20 +74,20 @@ TEST(StepTrack, ABoundedNumberOfLossesIsKept) {
   EXPECT_GT(track.losses().size(), 256u);
   EXPECT_EQ(track.losses().front(), 1);
   EXPECT_GT(track.losses().back(), 4900);
-  // The same step again is no news.
+  // The same step again adds nothing.
   const size_t known = track.losses().size();
   track.Heard(Training(5000, 5000), At(6000));
   EXPECT_EQ(track.losses().size(), known);
 }
 
-// 0.1 of a second a row: a and b step, and then b does not.
+// There are ten rows a second. Nodes a and b make steps, and then b stops.
 TEST(StepTrack, ANodeThatDoesNotMoveIsBehind) {
   StepTrack track;
   const auto told = [&](double at, uint64_t a, uint64_t b) {
     v1::JobStatus status = Training(a, 1000);
     AddNode(status, "a", v1::NODE_STATE_RUNNING, 0).set_step(a);
     AddNode(status, "b", v1::NODE_STATE_RUNNING, 1).set_step(b);
-    // It publishes nothing.
+    // Node c publishes no step.
     AddNode(status, "c", v1::NODE_STATE_RUNNING, 2);
     track.Heard(status, At(at));
   };
@@ -103,7 +104,7 @@ TEST(StepTrack, ANodeThatDoesNotMoveIsBehind) {
   told(27, 151, 51);
   EXPECT_EQ(track.Stalled(At(28)), absl::ZeroDuration());
   EXPECT_EQ(absl::StrJoin(track.Behind(At(28)), ","), "");
-  // A world that is formed does not stand still.
+  // A job whose world is being formed does not count as stalled.
   v1::JobStatus forming = Training(151, 1000);
   forming.set_state(v1::JOB_STATE_FORMING);
   track.Heard(forming, At(29));

@@ -52,7 +52,7 @@ TEST(Exchanges, KeptAnswersGoOldestFirst) {
     ASSERT_TRUE(exchanges.In(0, InOf(1, absl::StrCat(i), {"x"})).ok());
     ASSERT_TRUE(exchanges.In(1, InOf(1, absl::StrCat(i), {"y"}))->complete);
   }
-  // A forgotten key begins again.
+  // The exchange of a forgotten key begins again.
   EXPECT_EQ(exchanges.In(1, InOf(1, "0", {"y"}))->out, nullptr);
   const auto again = exchanges.In(1, InOf(1, "5", {"y"}));
   EXPECT_NE(again->out, nullptr);
@@ -62,7 +62,8 @@ TEST(Exchanges, KeptAnswersGoOldestFirst) {
 TEST(Exchanges, OneNodeLeavesRoomForTheOthers) {
   Exchanges exchanges;
   exchanges.Begin(1, {1, 1, 1});
-  // Far more keys than all nodes could need, which nobody completes.
+  // Node 0 opens far more keys than all nodes could need, and no node completes
+  // them.
   size_t taken = 0;
   absl::Status refused;
   for (int i = 0; i < 1000; ++i) {
@@ -75,24 +76,24 @@ TEST(Exchanges, OneNodeLeavesRoomForTheOthers) {
   }
   EXPECT_EQ(taken, Limits::exchanges_open_per_node_max);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  // A repetition of an open one is no other key.
+  // A value for an open key opens no other key, so it is accepted.
   EXPECT_TRUE(exchanges.In(0, InOf(1, "a0", {"x"})).ok());
-  // The other nodes open as many as they like of their own, and the node
-  // completes theirs.
+  // The other nodes can open as many keys of their own, and node 0 completes
+  // those.
   for (size_t i = 0; i < Limits::exchanges_open_per_node_max; ++i) {
     ASSERT_TRUE(exchanges.In(1, InOf(1, absl::StrCat("b", i), {"y"})).ok());
     ASSERT_TRUE(exchanges.In(2, InOf(1, absl::StrCat("c", i), {"z"})).ok());
   }
   ASSERT_TRUE(exchanges.In(0, InOf(1, "b0", {"x"})).ok());
   EXPECT_TRUE(exchanges.In(2, InOf(1, "b0", {"z"}))->complete);
-  // A key that is complete makes room for another one.
+  // A completed key makes room for another key.
   ASSERT_TRUE(exchanges.In(1, InOf(1, "a0", {"y"})).ok());
   ASSERT_TRUE(exchanges.In(2, InOf(1, "a0", {"z"}))->complete);
   EXPECT_TRUE(exchanges.In(0, InOf(1, "another", {"x"})).ok());
 }
 
 TEST(Exchanges, OneNodeTakesFewOfTheBytes) {
-  // All that one node can give is a sixteenth of what there is.
+  // One node may use at most a sixteenth of the bytes.
   constexpr uint32_t kRanks = Limits::ranks_per_node_max;
   Exchanges exchanges;
   exchanges.Begin(1, {kRanks, 1});

@@ -1,4 +1,4 @@
-// What the tests of the limiter share: limits, and tables that are played.
+// Shared by the limiter's tests: limits, and a function that plays tables.
 #ifndef ROLLCALL_TESTS_UNIT_CORE_HANDSHAKE_LIMITER_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_CORE_HANDSHAKE_LIMITER_FIXTURE_H_
 
@@ -48,7 +48,7 @@ inline std::string Text(const HandshakeLimiter::Verdicts& verdicts) {
       });
 }
 
-// Small, so that a table shows all of it.
+// The limits are small, so that a table can show everything.
 inline ConnectionLimits SmallLimits() {
   ConnectionLimits limits;
   limits.waiting_max = 5;
@@ -63,7 +63,7 @@ inline ConnectionLimits SmallLimits() {
   return limits;
 }
 
-// No rate, a door as small.
+// No rate limits; the other limits are as small as above.
 inline ConnectionLimits OpenListener() {
   ConnectionLimits limits = SmallLimits();
   limits.handshakes_per_second = limits.handshakes_burst = 1000;
@@ -74,9 +74,10 @@ inline ConnectionLimits OpenListener() {
 
 struct Row {
   double at;
-  // "arrive 1 a": connection 1 from address a. "ask 1", "garbage 1", "gone 1",
-  // "free 1": it has authenticated or is gone, "room", "limit 2": two may wait,
-  // "tick", "next": the next deadline is asked for.
+  // Connection 1 in the examples: "arrive 1 a" (from address a), "ask 1",
+  // "garbage 1", "gone 1", "free 1" (it has authenticated or is gone). Also
+  // "room", "limit 2" (two may wait), "tick", and "next" (asks for the next
+  // deadline).
   const char* event;
   const char* expect;
 };

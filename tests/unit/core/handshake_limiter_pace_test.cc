@@ -1,5 +1,5 @@
-// How fast the limiter lets callers in: handshakes that are under way, large
-// jobs, floods, and random crowds against the invariants.
+// How fast the limiter lets connections in: running handshakes, large jobs,
+// floods, and random events checked against the invariants.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 namespace rollcall {
 namespace {
 
-// --- Handshakes that are under way -------------------------------------------
+// --- Running handshakes ------------------------------------------------------
 
-// An open door for `at_once` of them.
+// No rate limits; at most `at_once` handshakes run at the same time.
 ConnectionLimits Paced(size_t at_once) {
   ConnectionLimits limits = OpenListener();
   limits.handshakes_at_once = at_once;
@@ -34,14 +34,15 @@ TEST(HandshakeLimiterTest, OneHandshakeBeginsWhereAnotherEnds) {
                      {0.0, "ask 1", "in 1"},
                      {0.1, "arrive 2 b", ""},
                      {0.1, "ask 2", "in 2"},
-                     // Neither has clearly fewer than the other.
+                     // The counts of a and c differ by too little for one to
+                     // come before the other.
                      {0.2, "arrive 3 a", ""},
                      {0.2, "ask 3", ""},
                      {0.2, "arrive 4 c", ""},
                      {0.2, "ask 4", ""},
                      {0.3, "tick", ""},
                      {0.3, "next", "2"},
-                     // The network with the fewest comes first.
+                     // The network with the fewest connections comes first.
                      {0.4, "free 2", "in 4"},
                      {0.5, "free 1", "in 3"},
                      {0.5, "arrive 5 a", ""},
@@ -62,7 +63,7 @@ TEST(HandshakeLimiterTest, AHandshakeThatStopsHoldsUpTheOthersForATimeAlone) {
                      {1.9, "tick", ""},
                      {1.9, "next", "2"},
                      {2.0, "tick", "in 3"},
-                     // It is over already.
+                     // The handshake has already ended.
                      {2.1, "free 1", ""},
                      {2.1, "arrive 4 a", ""},
                      {2.1, "ask 4", ""},
@@ -102,17 +103,17 @@ TEST(HandshakeLimiterTest,
                    {0.0, "free 1", ""},
                    {0.0, "free 2", ""},
                    {0.0, "arrive 3 a", ""},
-                   {0.0, "ask 3", "in 3"},  // a's burst is spent.
+                   {0.0, "ask 3", "in 3"},  // a's burst is used up.
                    {0.0, "free 3", ""},
-                   {0.0, "arrive 4 c", ""},  // b is forgotten.
+                   {0.0, "arrive 4 c", ""},  // b's address is forgotten.
                    {0.0, "arrive 5 a", ""},
-                   {0.0, "ask 5", ""},  // a is not.
+                   {0.0, "ask 5", ""},  // a's address is not.
                    {1.0, "tick", "in 5"},
                });
 }
 
-// The largest job comes at once, from as many machines: each waits for a
-// handshake to end, and for nothing else.
+// The largest job connects at once, each node from its own address. Each
+// connection waits only for a handshake to end.
 TEST(HandshakeLimiterTest, TheLargestJobPassesAtOnce) {
   const ConnectionLimits limits;
   HandshakeLimiter limiter(limits);
@@ -132,16 +133,16 @@ TEST(HandshakeLimiterTest, TheLargestJobPassesAtOnce) {
     }
   }
   ASSERT_EQ(in.size(), size_t{Limits::nodes_max});
-  // And its addresses are forgotten as soon as they may be.
+  // The limiter forgets the addresses as soon as it may.
   EXPECT_EQ(limiter.addresses(), Limits::nodes_max);
   limiter.Tick(limiter.NextDeadline());
   EXPECT_EQ(limiter.addresses(), 0u);
   EXPECT_EQ(limiter.NextDeadline(), absl::InfiniteFuture());
 }
 
-// 12,288 agents behind one address, on machines that do 400 handshakes a second
-// with them. Each gives up after the 3 s that an agent first waits, and dials
-// again within a second. All get in, and few handshakes are done in vain.
+// 12,288 agents connect from one address, and the machines do 400 handshakes a
+// second with them. Each agent gives up after 3 s, its first timeout, and dials
+// again within a second. All must get in, and few handshakes may be wasted.
 TEST(HandshakeLimiterTest,
      AFleetBehindOneAddressFormsAtTheSpeedOfItsHandshakes) {
   constexpr size_t kNodes = 12'288;
@@ -152,7 +153,8 @@ TEST(HandshakeLimiterTest,
   HandshakeLimiter::Id id = 0;
   std::multiset<absl::Time> dials;
   for (size_t i = 0; i < kNodes; ++i) dials.insert(At(0));
-  std::map<HandshakeLimiter::Id, absl::Time> waiting;  // With when they came.
+  std::map<HandshakeLimiter::Id, absl::Time> waiting;  // The time when each
+                                                       // came.
   std::deque<std::pair<HandshakeLimiter::Id, absl::Time>> begun;
   size_t in_vain = 0, attending = 0;
   absl::Time now = At(0);
@@ -195,7 +197,8 @@ TEST(HandshakeLimiterTest,
   EXPECT_LT(in_vain, kNodes / 10);
 }
 
-// A flood from one address, of those who ask, against one honest stranger.
+// One address floods the listener and sends data; another address connects
+// once.
 TEST(HandshakeLimiterTest, AFloodDelaysItsOwn) {
   const ConnectionLimits limits;
   HandshakeLimiter limiter(limits);
@@ -209,7 +212,8 @@ TEST(HandshakeLimiterTest, AFloodDelaysItsOwn) {
   EXPECT_EQ(Text(limiter.Ask(id, At(0))), absl::StrCat("in ", id));
 }
 
-// Random crowds. Replay a failure with --gtest_filter and the seed it names.
+// Random events. To replay a failure, use --gtest_filter and the seed in the
+// message.
 class Crowd {
  public:
   Crowd(uint32_t seed, const ConnectionLimits& limits)
@@ -309,8 +313,8 @@ class Crowd {
     }
   }
 
-  // No `burst` + 1 within less than a second over the rate, over the last few
-  // windows.
+  // Expects that the latest `burst` + n connections (n up to 8) span at least
+  // the time in which the rate allows n.
   void ExpectRate(const std::vector<absl::Time>& times, uint32_t per_second,
                   uint32_t burst) {
     for (size_t more = 1; more <= 8; ++more) {
@@ -357,7 +361,7 @@ TEST(HandshakeLimiterTest, RandomCrowdsKeepTheInvariants) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     ConnectionLimits limits = SmallLimits();
     limits.waiting_max = 4 + seed;
-    limits.addresses_max = 40;  // None is forgotten early.
+    limits.addresses_max = 40;  // No address is forgotten early.
     limits.handshakes_per_second = 1 + seed % 4;
     limits.unauthenticated_max = 1 + seed;
     limits.unauthenticated_per_network_max = 1 + seed % 5;

@@ -1,4 +1,5 @@
-// Who waits at the listener, and who is let in when: tables in text.
+// Which connections wait at the listener, and when each is let in. Tables in
+// text.
 #include "daemon/core/handshake_limiter.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +22,8 @@ TEST(HandshakeLimiterTest, WhoSpeaksIsHandedOnAndWhoIsSilentIsClosed) {
                            {1.0, "next", "5"},
                            {2.0, "ask 2", "in 2"},
                            {2.1, "free 2", ""},
-                           {2.5, "ask 2", ""},   // It is not here any more.
-                           {2.5, "gone 2", ""},  // Nor is it that.
+                           {2.5, "ask 2", ""},   // Already handed on.
+                           {2.5, "gone 2", ""},  // The same.
                            {4.9, "tick", ""},
                            {5.0, "tick", "silent 1"},
                            {5.0, "next", "6"},
@@ -76,7 +77,8 @@ TEST(HandshakeLimiterTest, AFullDoorClosesTheOldestWhereMostWait) {
                            {0.3, "arrive 4 c", ""},
                            {0.4, "arrive 5 d", ""},
                            {0.5, "arrive 6 e", "crowded 3"},
-                           // One each now: the one that has waited longest.
+                           // Each address has one connection now, so the one
+                           // that has waited longest goes.
                            {0.6, "arrive 7 f", "crowded 1"},
                            {0.7, "room", "crowded 2"},
                            {0.8, "arrive 8 c", ""},
@@ -105,7 +107,7 @@ TEST(HandshakeLimiterTest, AboveTheRateOfAllTheyWaitInTurnAmongAddresses) {
                    {2.5, "gone 5", ""},     {3.0, "tick", "in 2"},
                    {3.0, "free 1", ""},     {3.0, "free 2", ""},
                    {3.0, "free 3", ""},     {3.0, "free 4", ""},
-                   {3.0, "next", "4"},  // a's burst is whole, and b's long.
+                   {3.0, "next", "4"},  // a's burst is full then; b's already.
                });
 }
 
@@ -122,7 +124,7 @@ TEST(HandshakeLimiterTest, AboveTheRateOfAnAddressOnlyThatOneWaits) {
                           {0.5, "ask 4", "in 4"},
                           {0.9, "tick", ""},
                           {1.0, "tick", "in 3"},
-                          // A second later there is one more for a.
+                          // A second later, one more connection of a may enter.
                           {1.0, "arrive 5 a", ""},
                           {1.0, "ask 5", ""},
                           {2.0, "tick", "in 5"},
@@ -131,7 +133,8 @@ TEST(HandshakeLimiterTest, AboveTheRateOfAnAddressOnlyThatOneWaits) {
                           {2.0, "free 3", ""},
                           {2.0, "free 4", ""},
                           {2.0, "free 5", ""},
-                          // Bursts come back: b's at 1.5, a's at 4.
+                          // The bursts are full again at 1.5 for b and at 4 for
+                          // a.
                           {2.0, "next", "4"},
                           {4.0, "tick", ""},
                           {4.0, "next", "never"},
@@ -219,7 +222,7 @@ TEST(HandshakeLimiterTest, AsManyWaitAsAgentsLeaveRoomFor) {
                    {0.0, "ask 3", ""},
                    {0.0, "arrive 5 c", "crowded 2"},
                    {0.0, "limit 2", "crowded 3"},
-                   {0.0, "limit 0", "crowded 4"},  // One always may.
+                   {0.0, "limit 0", "crowded 4"},  // At least one may wait.
                    {0.0, "limit 9", ""},
                    {0.0, "arrive 6 d", ""},
                    {0.0, "arrive 7 d", ""},
@@ -229,9 +232,10 @@ TEST(HandshakeLimiterTest, AsManyWaitAsAgentsLeaveRoomFor) {
                });
 }
 
-// --- Those that have not authenticated yet ----------------------------------
+// --- Connections that have not authenticated yet -----------------------------
 
-// An open door with room for `all` behind it, and `each` of one network.
+// No rate limits; at most `all` unauthenticated connections, `each` per
+// network.
 ConnectionLimits Room(size_t all, size_t each) {
   ConnectionLimits limits = OpenListener();
   limits.unauthenticated_max = all;
@@ -250,10 +254,10 @@ TEST(HandshakeLimiterTest, ANetworkAtItsBoundWaitsAndLosesNothing) {
                         {0.0, "arrive 4 a", ""},
                         {0.0, "ask 4", ""},
                         {0.1, "arrive 5 b", ""},
-                        {0.1, "ask 5", "in 5"},  // Another one does not wait.
+                        {0.1, "ask 5", "in 5"},  // Network b need not wait.
                         {0.2, "tick", ""},
                         {1.0, "free 1", "in 4"},
-                        {1.0, "free 1", ""},  // Once.
+                        {1.0, "free 1", ""},  // A second report has no effect.
                         {2.0, "free 5", ""},
                         {2.0, "free 4", "in 3"},
                         {20.0, "tick", ""},
@@ -263,7 +267,8 @@ TEST(HandshakeLimiterTest, ANetworkAtItsBoundWaitsAndLosesNothing) {
 
 TEST(HandshakeLimiterTest, WhereAllIsFullTheNetworkWithMostMakesRoom) {
   Play(Room(4, 4), {
-                       // The address that sorts first is not the one that goes.
+                       // The address that sorts first is not the one that is
+                       // displaced.
                        {0.0, "arrive 1 a", ""},
                        {0.0, "ask 1", "in 1"},
                        {0.0, "arrive 2 z", ""},
@@ -272,17 +277,19 @@ TEST(HandshakeLimiterTest, WhereAllIsFullTheNetworkWithMostMakesRoom) {
                        {0.0, "ask 3", "in 3"},
                        {0.0, "arrive 4 z", ""},
                        {0.0, "ask 4", "in 4"},
-                       // The one with most waits.
+                       // The network with the most connections waits.
                        {0.1, "arrive 5 z", ""},
                        {0.1, "ask 5", ""},
-                       // Another one takes the place of its newest.
+                       // Another network displaces the newest connection of
+                       // that network.
                        {0.2, "arrive 6 b", ""},
                        {0.2, "ask 6", "displaced 4, in 6"},
                        {0.2, "free 4", ""},
-                       // a and z are equal enough: it waits.
+                       // The counts of a and z differ by too little, so a
+                       // waits.
                        {0.3, "arrive 7 a", ""},
                        {0.3, "ask 7", ""},
-                       // The one with the fewest comes first.
+                       // The network with the fewest connections comes first.
                        {0.4, "free 6", "in 7"},
                        {0.5, "free 2", "in 5"},
                        {0.5, "next", "never"},
@@ -300,7 +307,7 @@ TEST(HandshakeLimiterTest, AFleetBehindOneAddressIsSlowedDown) {
     for (const auto& verdict : limiter.Ask(id, At(0))) in.push_back(verdict);
   }
   EXPECT_EQ(in.size(), 10u);
-  // Each that authenticates lets the next one in; none is turned away.
+  // Each connection that authenticates lets the next one in; none is refused.
   for (size_t i = 0; i < in.size(); ++i) {
     EXPECT_EQ(in[i].fate, Fate::kHandedOn);
     for (const auto& verdict :
@@ -313,10 +320,10 @@ TEST(HandshakeLimiterTest, AFleetBehindOneAddressIsSlowedDown) {
 }
 
 TEST(HandshakeLimiterTest, AnAttackFromANetworkTakesNoOneElsesPlace) {
-  // A /64 with as many addresses as it likes, at the defaults; it never
-  // authenticates.
+  // The attacker has a /64 with any number of addresses, and never
+  // authenticates. The limits are the defaults.
   ConnectionLimits limits;
-  // However many handshakes may be under way.
+  // Not limited by the number of handshakes that may run at once.
   limits.handshakes_at_once = limits.unauthenticated_max;
   HandshakeLimiter limiter(limits);
   HandshakeLimiter::Id id = 0;
@@ -334,7 +341,8 @@ TEST(HandshakeLimiterTest, AnAttackFromANetworkTakesNoOneElsesPlace) {
       limiter.Ask(id, At(0));
     }
   }
-  // Bursts come back; what may be held is held.
+  // The bursts fill again, but the places of the attacker's connections stay
+  // taken.
   for (int second = 1; second < 5; ++second) limiter.Tick(At(second));
   EXPECT_EQ(limiter.counts().unauthenticated, limits.unauthenticated_max);
   limiter.Tick(At(20));
@@ -404,12 +412,12 @@ TEST(FittedTo, LeavesDescriptorsForTheRest) {
     EXPECT_GE(limits.viewer_connections_max, 1u);
     EXPECT_GE(limits.agents_max,
               std::min(descriptors / 16, ConnectionLimits().agents_max));
-    // A fleet that has room as agents has room to wait in until it is in.
+    // As many agents as may be connected may also wait at the same time.
     EXPECT_GE(limits.waiting_max,
               std::min(limits.agents_max, size_t{Limits::nodes_max}));
   }
   EXPECT_GE(FittedTo(ConnectionLimits(), 20'000).agents_max, 12'288u);
-  // Where there are enough, all that the limits say.
+  // With enough descriptors, the limits stay as they are.
   const ConnectionLimits all = FittedTo(ConnectionLimits(), 1 << 20);
   EXPECT_EQ(all.agents_max, ConnectionLimits().agents_max);
   EXPECT_EQ(all.unauthenticated_max, ConnectionLimits().unauthenticated_max);

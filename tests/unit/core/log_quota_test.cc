@@ -1,5 +1,5 @@
-// How many lines one agent may cause: a table in text, and the bound of what is
-// remembered.
+// How many log lines one agent may cause: a table in text, and the bound on
+// what is remembered.
 #include "daemon/core/log_quota.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ LogLimits Small() {
   return limits;
 }
 
-// How many of `lines` lines are written.
+// Tries to write `lines` lines, and returns how many were written.
 int Written(LogQuota& quota, int lines, const std::string& node,
             const std::string& address, double at) {
   int written = 0;
@@ -48,23 +48,25 @@ TEST(LogQuota, ANodeAndItsAddressHaveSoManyLines) {
     const char* node;
     const char* address;
     int written;
-    const char* told;  // At the same time.
+    const char* told;  // Reported at the same time.
   } rows[] = {
       {0, 9, "j/a", "10.0.0.1", 2, ""},
-      // Another node at the same address has its own; all there are five.
+      // Another node at the same address has a quota of its own; the address
+      // has five.
       {0, 9, "j/b", "10.0.0.1", 2, ""},
       {0, 9, "j/c", "10.0.0.1", 1, ""},
       {0, 9, "", "10.0.0.1", 0, ""},
       {0, 9, "j/d", "10.0.0.2", 2, ""},
-      // One more line of the address, for a node that has not had its own.
+      // The address has one line again, which a node without earlier lines
+      // gets.
       {2, 9, "j/e", "10.0.0.1", 1, ""},
       {4, 0, "", "", 0, "10.0.0.1 39;10.0.0.2 7;"},
       {5, 0, "", "", 0, ""},
-      // One more of the node.
+      // The node has one line again.
       {10, 9, "j/a", "10.0.0.1", 1, ""},
       {13.9, 0, "", "", 0, ""},
       {14, 0, "", "", 0, "10.0.0.1 8;"},
-      // All of it, and no more than that.
+      // All quotas are full again, but not larger.
       {1000, 9, "j/a", "10.0.0.1", 2, ""},
       {1000, 9, "j/b", "10.0.0.1", 2, ""},
       {1000, 9, "", "10.0.0.1", 1, ""},
@@ -98,7 +100,7 @@ TEST(LogQuota, RemembersSoMany) {
             1 + i * 0.001);
     EXPECT_LE(quota.peers(), 10u);
   }
-  // Whoever was forgotten is counted all the same.
+  // Lines of forgotten addresses are still counted, in one sum.
   EXPECT_EQ(
       Told(quota, 5.2),
       "address95 7;address96 7;address97 7;address98 7;address99 7; 669;");

@@ -22,11 +22,11 @@ TEST(Printable, ReplacesWhatATerminalWouldObey) {
       {"\xc2\x9b"
        "1m",
        "?1m", "?1m"},                        // A C1 control.
-      {"\xff\xfe", "??", "??"},              // No UTF-8.
+      {"\xff\xfe", "??", "??"},              // Not UTF-8.
       {"\xc0\xaf", "??", "??"},              // Overlong.
       {"\xed\xa0\x80", "???", "???"},        // A surrogate.
       {"\xf4\x90\x80\x80", "????", "????"},  // Beyond Unicode.
-      {"\xe2\x82", "??", "??"},              // Cut.
+      {"\xe2\x82", "??", "??"},              // Cut off.
       {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
       {std::string("a\0b", 3), "a?b", "a?b"},
   };
@@ -43,7 +43,7 @@ TEST(Printable, ReplacesWhatMakesATextReadOtherwise) {
   } ranges[] = {
       {0x80, 0x9F},      // C1 controls.
       {0x61C, 0x61C},    // The Arabic letter mark.
-      {0x200B, 0x200F},  // Of no width, and direction marks.
+      {0x200B, 0x200F},  // Zero width, direction marks.
       {0x2028, 0x202E},  // Line separators, embeddings and overrides.
       {0x2060, 0x2069},  // The word joiner, and isolates.
       {0xFEFF, 0xFEFF},  // The byte order mark.
@@ -64,7 +64,7 @@ TEST(Printable, ReplacesWhatMakesATextReadOtherwise) {
     return false;
   };
   for (const auto& range : ranges) {
-    // With those before and after it, where they are others.
+    // The range and its two neighbours, where these are not in another range.
     for (uint32_t code = range.first - 1; code <= range.last + 1; ++code) {
       if (code < 0x80 || code == 0x206A) continue;
       const std::string text = "a" + utf8(code) + "b";

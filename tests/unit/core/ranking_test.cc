@@ -53,7 +53,8 @@ TEST(AssignSeats, IsStickyAndFillsFromBelow) {
       {{{"b", 2}, {"a", 0}, {"c"}}, 3, "0:a 1:c 2:b"},  // or is filled.
       {{{"n10"}, {"n9"}, {"n1"}}, 2, "0:n1 1:n9"},      // The rest are spares.
       {{{"b", 0}, {"l", -1, true}}, 2, "0:b 1:l"},      // No claim to seat 0.
-      // NVLink domains: each where its first node stands, the launcher's first.
+      // NVLink domains stay together. A domain's place is that of its first
+      // node, and the launcher's domain comes first.
       {{{"n1", -1, false, "y"},
         {"n2", -1, false, "x"},
         {"n3", -1, false, "y"},

@@ -12,7 +12,7 @@
 
 namespace rollcall {
 
-// One rank a node; node ranks and seats in the order of the names.
+// Each node has one rank. Node ranks and seats follow the order of the names.
 inline v1::World WorldOf(uint64_t generation,
                          const std::vector<std::string>& nodes) {
   v1::World world;
@@ -33,7 +33,7 @@ inline v1::World WorldOf(uint64_t generation,
   return world;
 }
 
-// Row n: incarnation 100 + n, epoch 1, no token.
+// Row n has incarnation 100 + n, epoch 1 and no token.
 inline v1::WorldCommit WorldCommitOf(const v1::World& world) {
   v1::WorldCommit world_commit;
   world_commit.set_generation(world.generation());
@@ -48,7 +48,7 @@ inline v1::WorldCommit WorldCommitOf(const v1::World& world) {
   return world_commit;
 }
 
-// Of the agent of this row, which runs in the world.
+// The Hello of the agent of this row, which runs in the world.
 inline v1::Hello HelloOf(const v1::World& world, int row) {
   v1::Hello hello;
   hello.set_job("demo");

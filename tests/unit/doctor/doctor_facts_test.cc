@@ -50,14 +50,14 @@ class DoctorFactsTest : public DeviceTest {
     unsetenv("NCCL_NET_PLUGIN");
   }
 
-  // A machine with 8 HCAs and 8 GPUs.
+  // Uses a machine with 8 HCAs and 8 GPUs.
   void UseEightOfEach() {
     options_.sysroot = Machine("dgx_h100");
     options_.verbs_library = Verbs();
     options_.nvml_library = NvmlLibrary();
   }
 
-  // A machine described by this text; it has a sysfs in any case.
+  // Uses a machine that is described by this text. It always has a sysfs.
   void UseMachine(const std::string& text) {
     options_.sysroot = folder_ / "machine";
     std::filesystem::create_directories(options_.sysroot + "/sys/class");
@@ -71,7 +71,7 @@ class DoctorFactsTest : public DeviceTest {
     std::ofstream(whole) << text << "\n";
   }
 
-  // As GatherNodeFacts, for devices only.
+  // Gathers facts as GatherNodeFacts does, but only those of devices.
   v1::Facts Gather() {
     const v1::Facts facts = HasDevices(options_) ? GatherDeviceFacts(options_)
                                                  : WithoutDevices(options_);
@@ -79,7 +79,7 @@ class DoctorFactsTest : public DeviceTest {
     return facts;
   }
 
-  // The findings of a check, worst first.
+  // Returns the findings of a check, the worst first.
   std::vector<Finding> Of(const std::string& check, const v1::Facts& facts) {
     std::vector<Finding> findings = WorstFirst(Diagnose(facts, doctor_));
     findings.erase(
@@ -89,7 +89,7 @@ class DoctorFactsTest : public DeviceTest {
     return findings;
   }
 
-  // The worst finding of a check; its text must contain `says`.
+  // Expects this worst finding of a check. Its text must contain `says`.
   void Expect(const char* check, Severity severity, const std::string& subject,
               const std::string& says) {
     ExpectOf(Gather(), check, severity, subject, says);
@@ -130,7 +130,7 @@ TEST_F(DoctorFactsTest, WhatNvmlDoesNotTellIsNoOk) {
        "gpu 0", "has no nvmlDeviceGetCudaComputeCapability"},
       {"gpu-retired-pages", "nvmlDeviceGetRemappedRows@3=error:999", "",
        kUnknown, "gpu 3", "Unknown Error"},
-      // ECC: the fake library's GPU N has N errors.
+      // In the fake library, GPU N has N ECC errors.
       {"gpu-ecc", "nvmlDeviceGetEccMode=error:999;gpus=1", "", kUnknown,
        "gpu 0", "nvmlDeviceGetEccMode"},
       {"gpu-ecc", "gpus=1", "nvmlDeviceGetEccMode", kUnknown, "gpu 0",
@@ -151,7 +151,7 @@ TEST_F(DoctorFactsTest, WhatNvmlDoesNotTellIsNoOk) {
     facts.mutable_versions()->set_nccl("2.28.9");
     ExpectOf(facts, row.check, row.severity, row.subject, row.says);
   }
-  // The errors of a GPU count even if its ECC mode is unknown.
+  // The errors of a GPU count even if it is unknown whether ECC is on.
   setenv("FAKE_NVML", "nvmlDeviceGetEccMode@3=error:999", 1);
   options_.nvml_library = NvmlLibrary();
   const std::vector<Finding> ecc = Of("gpu-ecc", Gather());
@@ -235,7 +235,7 @@ TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
       {"not there", "", "", "", kWarning, "aws-ofi-nccl"},
       // The loader waits in open() until the pipe has a writer.
       {"hangs", pipe, "", "", kWarning, "no answer within"},
-      // In any case, whatever happens in libibverbs.
+      // The plugin is reported, whatever happens in libibverbs.
       {"there, and libibverbs is not", NvmlLibrary(), "/nowhere/verbs.so", "",
        kOk, "can be loaded"},
       {"not there, and libibverbs crashes", "", Verbs(),
@@ -256,7 +256,7 @@ TEST_F(DoctorFactsTest, NcclsPluginIsJudgedForEachEfaPort) {
       const std::string said = absl::StrCat(finding.found, " ", finding.mend);
       EXPECT_TRUE(absl::StrContains(said, row.says)) << said;
     }
-    // Only that check has the reason.
+    // Only this check gives the reason.
     EXPECT_EQ(
         Of("facts", facts).front().severity == kOk ||
             !absl::StrContains(Of("facts", facts).front().found, "plugin"),
@@ -300,7 +300,7 @@ TEST_F(DoctorFactsTest, ALowMemlockIsFatalWhereADeviceCouldBeUsed) {
     ExpectOf(facts, "hca-usable", *row.fate == '\0' ? kOk : kWarning,
              "mlx5_0 port 1", row.usable);
   }
-  // Without an ACTIVE port NCCL uses no RDMA.
+  // Without an ACTIVE port, NCCL uses no RDMA.
   const rlimit low{64 << 10, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &low), 0);
   setenv("FAKE_VERBS", "ibv_reg_mr=error:12;devices=1;down=mlx5_0", 1);
@@ -340,7 +340,7 @@ TEST_F(DoctorFactsTest, ANodeWithoutDevicesIsWell) {
     options_.verbs_library = row.verbs ? Verbs() : "";
     options_.nvml_library = row.nvml ? NvmlLibrary() : "";
     setenv("FAKE_VERBS", row.fate, 1);
-    // As on a PCIe card: no NVLink, no retired pages, no remapped rows.
+    // A PCIe card has no NVLink, no retired pages and no remapped rows.
     setenv("FAKE_NVML",
            "gpus=1;nvmlDeviceGetNvLinkState=error:3;rows=none;"
            "nvmlDeviceGetRetiredPages=error:3",
@@ -401,12 +401,12 @@ TEST_F(DoctorFactsTest, ADeviceWithoutADriverIsNamed) {
   Write("/sys/bus/pci/devices/0000:01:00.0/device", "0xefa1");
   Write("/sys/bus/pci/devices/0000:01:00.0/class", "0x020000");
   Expect("hca-usable", kUnknown, "node", "0000:01:00.0");
-  // Without sysfs nothing is known.
+  // Without sysfs, nothing is known about devices.
   std::filesystem::remove_all(options_.sysroot + "/sys");
   Expect("hca-usable", kUnknown, "node", "/sys/class is not there");
 }
 
-// A file in sysfs that cannot be read: here it is a folder.
+// A file in sysfs cannot be read, because it is a folder here.
 TEST_F(DoctorFactsTest, APortsFileThatCannotBeReadIsUnknown) {
   struct {
     const char* file;

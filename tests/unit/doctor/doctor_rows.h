@@ -161,7 +161,7 @@ inline void NoGpu(F& f, O& o) {
 }
 inline void Nothing(F&, O&) {}
 
-// The rows of the table, by what the checks look at.
+// The rows of the table, grouped by what the checks examine.
 std::vector<DoctorRow> HostRows();
 std::vector<DoctorRow> RdmaRows();
 std::vector<DoctorRow> GpuRows();

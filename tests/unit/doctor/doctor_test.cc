@@ -71,8 +71,8 @@ TEST(Doctor, AHealthyNodeIsWellAndAnEmptyOneIsNot) {
   for (const char* layer : {"InfiniBand", "Ethernet"}) {
     EXPECT_EQ(Word(Worst(Diagnose(Healthy(layer), HealthyOptions()))), "ok");
   }
-  // Unknown facts never count as ok. Only `facts` is ok: no other fact is
-  // missing.
+  // Unknown facts never count as ok. Only the check `facts` is ok, because no
+  // other fact is missing.
   for (const Finding& finding : Diagnose({}, {})) {
     EXPECT_EQ(finding.severity == Severity::kOk, finding.check == "facts")
         << finding.check;

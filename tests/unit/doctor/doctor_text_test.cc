@@ -128,7 +128,8 @@ TEST(DoctorText, ExitCodes) {
   EXPECT_EQ(ExitCode(Worst({})), 0);
 }
 
-// A device or a library may return any text.
+// A device or a library may return any text, so it must not reach the terminal
+// unchanged.
 TEST(DoctorText, IsFitForATerminal) {
   const std::vector<Finding> findings = {{"a", Severity::kFatal, "mlx\x1b[2J",
                                           "two\nlines", "x\r", "y\x07",

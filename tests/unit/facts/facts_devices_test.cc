@@ -1,4 +1,4 @@
-// This binary also acts as `rollcall facts`: see main at the end.
+// This binary also acts as `rollcall facts`; see main at the end.
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -99,7 +99,8 @@ TEST(IsolatedQuery, OneThatHangsOrCrashesCostsNoOther) {
         raise(SIGABRT);
         return facts(0);
       }},
-      // More than a pipe can hold, while the parent waits for the first query.
+      // The answer is more than a pipe can hold, while the parent waits for the
+      // first query.
       {[&](const Report&) {
         v1::Facts made = facts(3);
         made.set_hostname(std::string(1 << 20, 'x'));
@@ -218,7 +219,7 @@ TEST_F(DeviceFactsTest, ALibraryThatFailsAtOnceLeavesWhatTheKernelSays) {
   EXPECT_TRUE(absl::StrContains(missing["gpus"], "signal 6"));
 }
 
-// The command itself: missing, silent, crashed, or with a wrong answer.
+// The command is missing, silent, crashed, or gives a wrong answer.
 TEST_F(DeviceFactsTest, ACommandThatDoesNotAnswerIsAMissingFact) {
   struct {
     const char* answer;
@@ -263,7 +264,8 @@ TEST_F(DeviceFactsTest, AHelloGetsThemAll) {
   EXPECT_EQ(facts.versions().driver(), "580.65.06");
 }
 
-// On a busy node a library may be too slow; the devices are still there.
+// On a busy node a library may be too slow, although the devices are still
+// there.
 TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
   NodeFactsOptions options;
   options.environment = Environment();
@@ -318,7 +320,7 @@ TEST_F(DeviceFactsTest, ACheckTakesNoDevicesAwayThatGaveNoAnswer) {
 
 TEST_F(DeviceFactsTest, ANodeWithoutDevicesAsksNoLibrary) {
   NodeFactsOptions options;
-  // If it were run, a missing fact would name it.
+  // If the command were run, a missing fact would name it.
   options.self = "/nowhere/rollcall";
   options.devices.sysroot = folder_ / "empty";
   std::filesystem::create_directories(folder_ / "empty/sys/class");

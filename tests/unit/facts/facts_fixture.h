@@ -57,7 +57,7 @@ class DeviceTest : public testing::Test {
   TempFolder folder_;
 };
 
-// Fact -> reason.
+// Maps each missing fact to its reason.
 inline std::map<std::string, std::string> Missing(const v1::Facts& facts) {
   std::map<std::string, std::string> missing;
   for (const auto& one : facts.missing()) {

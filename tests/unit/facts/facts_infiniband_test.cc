@@ -18,7 +18,7 @@ namespace {
 
 class InfinibandTest : public DeviceTest {
  protected:
-  // All InfiniBand facts of a simulated machine and the fake library.
+  // Returns all InfiniBand facts of a simulated machine and the fake library.
   v1::Facts Ask(const std::string& root, const std::string& library) {
     DeviceFactsOptions options;
     options.sysroot = root;
@@ -129,7 +129,7 @@ TEST_F(InfinibandTest, SysfsOfOtherDrivers) {
   EXPECT_EQ(GidsText(rxe),
             "0 RoCE v2 fe80::5054:ff:fe12:3456 eth0;1 RoCE v2 "
             "::ffff:192.168.1.7 eth0;");
-  // This machine has no plugin for EFA.
+  // The simulated machine has no plugin for EFA.
   DeviceFactsOptions options;
   options.sysroot = Machine("mixed", 1);
   EXPECT_TRUE(
@@ -260,8 +260,8 @@ TEST_F(InfinibandTest, GidsComeByTheBestWayThereIs) {
   }
 }
 
-// Each symbol in turn: without one that ranks need, the devices are unusable;
-// for all others the value comes from sysfs or is left out.
+// Each symbol is missing in turn. Without one that ranks need, the devices are
+// unusable. For all others, the value comes from sysfs or is left out.
 TEST_F(InfinibandTest, AnOldLibraryMayLackAnySymbol) {
   const std::string root = Machine("dgx_h100");
   const std::set<std::string> needed = {"ibv_get_device_list",
@@ -339,7 +339,7 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
       const bool hit =
           all || absl::StrCat("infiniband.", port.device()) == row.fact;
       EXPECT_EQ(!port.unusable().empty(), hit) << row.name << port.device();
-      // The value of sysfs stays.
+      // The value that sysfs gave stays.
       EXPECT_FALSE(port.state().empty()) << row.name;
     }
     ASSERT_EQ(facts.missing_size(), 1)
@@ -355,7 +355,7 @@ TEST_F(InfinibandTest, EachFailureIsToldApart) {
   }
 }
 
-// Calls whose failure loses a fact but no device.
+// If one of these calls fails, a fact is lost but no device.
 TEST_F(InfinibandTest, AFailureThatCostsNoDevice) {
   const std::string root = Machine("dgx_h100");
   for (const char* fate :
@@ -380,7 +380,7 @@ TEST_F(InfinibandTest, TooLittleLockedMemoryIsNamedWithItsLimit) {
   }
   setenv("FAKE_VERBS", "ibv_reg_mr=error:12", 1);
   const v1::Facts facts = Ask(Machine("dgx_h100"), Verbs());
-  // If locked memory is unlimited, nothing is tried.
+  // If locked memory is unlimited, no registration is tried.
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
   const bool lifted = setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0;
   const v1::Facts fine = Ask(Machine("roce_a"), Verbs());
@@ -407,7 +407,8 @@ TEST_F(InfinibandTest, VerbsAloneIsEnough) {
   EXPECT_EQ(facts.infiniband(7).numa_node(), -1);
 }
 
-// No port: it is unknown whether there is one, or known that there is none.
+// The node has no port. It is unknown whether there is one, or known that there
+// is none.
 TEST_F(InfinibandTest, AMachineWithoutAPortSaysWhyItIsUnknown) {
   struct {
     const char* name;

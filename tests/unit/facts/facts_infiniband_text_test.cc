@@ -1,4 +1,4 @@
-// What the files of sysfs and the errors of libibverbs say, as text.
+// The texts of sysfs files and of libibverbs errors.
 #include <errno.h>
 
 #include "client/facts/infiniband.h"
@@ -43,7 +43,7 @@ TEST(InfinibandText, StateRateAndGid) {
       {"fe80:0000:0000:0000:a088:c203:0046:2f40\n", "fe80::a088:c203:46:2f40"},
       {"0000:0000:0000:0000:0000:ffff:0a00:0001", "::ffff:10.0.0.1"},
       {"0000:0000:0000:0000:0000:0000:0000:0000", ""},
-      // An entry with only a prefix is not set.
+      // A GID with only a prefix is not set.
       {"fe80:0000:0000:0000:0000:0000:0000:0000", ""},
       {"fe80", ""},
       {"", ""}};

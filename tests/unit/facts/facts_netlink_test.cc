@@ -1,4 +1,4 @@
-// Dumps of rtnetlink, made by hand.
+// Dumps of rtnetlink that are built by hand.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/if_addr.h>
@@ -84,8 +84,9 @@ TEST(Netlink, LinksAreReadWithAllThatTheySay) {
           Link(7, Named("br0") + Kind("bridge")) +
           Link(8, Named("ib0"), ARPHRD_INFINIBAND) +
           Link(9, Named("ib0.8001") + Kind("ipoib"), ARPHRD_INFINIBAND) +
-          // A bridge's port a second time; a link without a name; a link
-          // without an index; another kind of message.
+          // These entries are ignored: a bridge's port a second time, a link
+          // without a name, a link without an index, and another kind of
+          // message.
           Link(2, Named("eth0"), ARPHRD_ETHER, 0, AF_BRIDGE) + Link(10, "") +
           Link(0, Named("odd")) + Message(RTM_NEWADDR, "") + Done(),
       links);
@@ -234,13 +235,13 @@ TEST(Netlink, DefaultRoutesAreThoseThatLeadOut) {
   }
 }
 
-// If a dump is cut at any byte, the whole entries before it count, and nothing
-// is read beyond the end (asan).
+// If a dump is cut at any byte, the whole entries before the cut count, and
+// nothing is read beyond the end (asan).
 TEST(Netlink, ADumpMayBeCutAnywhere) {
   const std::string whole =
       Link(2, Named("eth0") + Kind("veth")) + Link(3, Named("eth1")) + Done();
   for (size_t size = 0; size <= whole.size(); ++size) {
-    // On the heap, so that asan sees a read beyond its end.
+    // The bytes are on the heap, so that asan reports a read beyond their end.
     const std::vector<char> cut(whole.begin(), whole.begin() + size);
     std::vector<NetworkLink> links;
     const NetlinkEnd end =
@@ -337,7 +338,7 @@ TEST(Network, InterfacesAreMadeOfLinksAddressesAndRoutes) {
   EXPECT_EQ(few.interfaces(1).name(), "bond0");
 }
 
-// As when one is renamed and another one made during the dump.
+// This happens if one interface is renamed and another is made during the dump.
 TEST(Network, OfTwoInterfacesOfOneNameTheFirstCounts) {
   v1::Facts facts;
   AddInterfaces({MakeLink(1, "eth0", IFF_UP), MakeLink(2, "eth0", 0)},
@@ -348,7 +349,7 @@ TEST(Network, OfTwoInterfacesOfOneNameTheFirstCounts) {
   EXPECT_TRUE(AdmitFacts(facts).ok()) << AdmitFacts(facts);
 }
 
-// Compares with what the kernel of this machine reports by another interface.
+// Compares with what this machine's kernel reports through another interface.
 TEST(Network, TheKernelAnswersForThisNamespace) {
   v1::Facts facts;
   GatherNetwork(facts);

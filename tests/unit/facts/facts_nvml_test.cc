@@ -66,7 +66,7 @@ TEST_F(NvmlTest, EightGpus) {
   EXPECT_EQ(facts.gpus(7).pci(), "0000:df:00.0");
 }
 
-// Each call, with its field's name in `missing`.
+// Each call with the name that its field has in `missing`.
 const std::pair<const char*, const char*> kFields[] = {
     {"nvmlDeviceGetName", "name"},
     {"nvmlDeviceGetUUID", "uuid"},
@@ -161,7 +161,7 @@ TEST_F(NvmlTest, WithoutItsFirstCallsThereAreNoGpus) {
   EXPECT_TRUE(absl::StrContains(none.missing(0).remedy(), "--gpus all"));
 }
 
-// Only a handle, a version or the errors' texts may be missing.
+// Only a handle, a version or an error text is missing.
 TEST_F(NvmlTest, OtherCallsCostTheirOwnFacts) {
   const v1::Facts no_handle =
       Ask(Without(NvmlLibrary(), "nvmlDeviceGetHandleByIndex_v2"));
@@ -177,7 +177,8 @@ TEST_F(NvmlTest, OtherCallsCostTheirOwnFacts) {
   EXPECT_TRUE(absl::StrContains(Missing(lost)["gpus.6"], "GPU is lost (15)"));
   EXPECT_EQ(lost.missing_size(), 1);
 
-  // Lost after it gave a handle: reported once, and no further calls are made.
+  // The GPU is lost after it gave a handle. This is reported once, and no
+  // further calls are made.
   setenv("FAKE_NVML", "nvmlDeviceGetPciInfo_v3@6=error:15", 1);
   const v1::Facts falling = Ask(NvmlLibrary());
   ASSERT_EQ(falling.gpus_size(), 8);
@@ -225,7 +226,7 @@ TEST_F(NvmlTest, GpusAreCountedWhereTheDriverShowsThem) {
   EXPECT_EQ(facts.gpu_count(), 2u);
   EXPECT_EQ(facts.gpus_size(), 8) << "the node has them all the same";
 
-  // WSL2: there is only /dev/dxg, and NVML knows how many GPUs there are.
+  // On WSL2 there is only /dev/dxg, and NVML knows how many GPUs there are.
   const std::string wsl = folder_ / "wsl";
   std::filesystem::create_directories(wsl + "/dev");
   std::ofstream(wsl + "/dev/dxg") << "";

@@ -25,7 +25,7 @@ class PlanOfMachines : public DeviceTest {
     }
   }
 
-  // "NAME=VALUE ...; ...", by node.
+  // Returns "NAME=VALUE ...; ...", by node.
   std::string Plan() const {
     std::vector<FabricNode> nodes;
     for (const v1::Facts& facts : facts_) nodes.push_back({"n", &facts, {}});
@@ -55,8 +55,8 @@ class PlanOfMachines : public DeviceTest {
   std::vector<v1::Facts> facts_;
 };
 
-// NCCL's user guide needs no setting here: all ports are on one fabric, and on
-// InfiniBand NCCL finds the GID itself.
+// By NCCL's user guide, no setting is needed here: all ports are on one fabric,
+// and on InfiniBand NCCL finds the GID itself.
 TEST_F(PlanOfMachines, EightInfinibandPortsNeedNothing) {
   Add("dgx_h100", "2.28.9");
   Add("dgx_h100", "2.19.3");
@@ -80,7 +80,7 @@ TEST_F(PlanOfMachines, TwoContainersWithDifferentGidIndices) {
   Add("roce_a", "2.19.3");
   Add("roce_b", "2.19.3");
   EXPECT_EQ(Plan(), "NCCL_IB_GID_INDEX=3; NCCL_IB_GID_INDEX=7");
-  // The plan has a setting for that: no difference is reported.
+  // The plan has a setting for this difference, so it is not reported.
   EXPECT_EQ(Differing(), "");
   for (v1::Facts& facts : facts_) facts.mutable_versions()->set_nccl("2.28.9");
   EXPECT_EQ(Plan(), "; ");

@@ -234,7 +234,7 @@ TEST(BoundFacts, DropsTheLeastUsefulAddressesFirst) {
   EXPECT_EQ(facts.interfaces(1).addresses(0).address(), "10.0.0.1");
 }
 
-// A bond is rated as its ports are.
+// A bond is ranked as its ports are.
 TEST(BoundFacts, KeepsTheAddressOfABondBesideManyOnLoopback) {
   v1::Facts facts;
   *facts.add_interfaces() = MakeInterface("lo", 8, "192.0.2.");
@@ -253,7 +253,7 @@ TEST(BoundFacts, StaysWithinItsBytes) {
         MakeInterface("veth" + std::to_string(i), i % 100 == 0, "10.0.0.");
   }
   BoundFacts(facts);
-  // The bytes that the agent adds.
+  // The agent adds these fields.
   facts.set_probe_port(65535);
   facts.set_advertised_address("2001:db8:ffff:ffff:ffff:ffff:255.255.255.255");
   SetWallClock(facts);
@@ -327,7 +327,8 @@ TEST(BoundFacts, CutsGidsBeforeAnythingElse) {
   EXPECT_LE(facts.ByteSizeLong(), Limits::facts_bytes_max);
   ASSERT_EQ(facts.infiniband_size(), 8);
   for (const auto& port : facts.infiniband()) {
-    // The first two, and the 8 with an interface or an IPv4 address, in order.
+    // The first two GIDs stay, and the 8 with an interface or an IPv4 address,
+    // in order.
     ASSERT_EQ(port.gids_size(), 10) << port.device();
     EXPECT_EQ(port.gids(0).index(), 0u);
     EXPECT_EQ(port.gids(1).index(), 1u);
@@ -340,7 +341,7 @@ TEST(BoundFacts, CutsGidsBeforeAnythingElse) {
 
 TEST(BoundFacts, CutsMoreTheLessThereIsRoom) {
   size_t bytes = Limits::facts_bytes_max;
-  // Each time the limit is one byte less than the result before needed.
+  // Each time, the limit is one byte less than the previous result needed.
   const auto cut = [&] {
     v1::Facts facts = ManyGids();
     AddMissing(facts, "gpus", "x", "");

@@ -28,11 +28,11 @@ TEST(RootsOf, Table) {
       {{"", "", "/home/b", "/t/", 7},
        "/home/b/.local/state/rollcall",
        "/t/rollcall-state-7"},
-      // A relative path depends on the working folder: passed over.
+      // A relative path depends on the working folder, so it is ignored.
       {{"x", "a", "/home/b", "t", 7},
        "/home/b/.local/state/rollcall",
        "/tmp/rollcall-state-7"},
-      // A container that runs as a random user.
+      // The container runs as a random user.
       {{"", "", "", "", 12345}, "", "/tmp/rollcall-state-12345"},
       {{"", "", "", "/", 12345}, "", "/rollcall-state-12345"},
       {{"", "", "", "", 0},
@@ -57,11 +57,12 @@ TEST(ChooseRoot, Table) {
       {{"", false}, {"", false}, kStandard},
       {{"", true}, {"", false}, kStandard},
       {{"", true}, {"", true}, kStandard},
-      {{"", false}, {"", true}, kFallback},  // A run goes on there.
+      {{"", false}, {"", true}, kFallback},  // A run continues there.
       {{"", false}, {"not ours", true}, kStandard},
       {{"cannot", false}, {"", false}, kFallback},
       {{"cannot", false}, {"", true}, kFallback},
-      {{"cannot", true}, {"", false}, kStandard},  // Opening it says why not.
+      {{"cannot", true}, {"", false}, kStandard},  // Opening it gives the
+                                                   // reason.
       {{"cannot", false}, {"not ours", false}, kNone},
       {{"cannot", false}, {"not ours", true}, kNone},
   };
@@ -74,8 +75,8 @@ TEST(ChooseRoot, Table) {
 
 class DefaultStateTest : public testing::Test {
  protected:
-  // A file where a folder should be: nobody can make one below it, not even
-  // root.
+  // Puts a file where a folder should be, so that not even root can make a
+  // folder below it.
   void TakeHomeAway() {
     std::ofstream(folder_ / "file") << "x";
     roots_.standard = folder_ / "file/rollcall";
@@ -108,7 +109,7 @@ TEST_F(DefaultStateTest, TheFallbackIsMadeForThisUserAloneAndFoundAgain) {
   ASSERT_TRUE(state.ok()) << state.status();
   EXPECT_EQ(state->folder, roots_.fallback + "/job");
   EXPECT_EQ(ModeOf(roots_.fallback), 0700u);
-  // One line that names both folders.
+  // The notice is one line and names both folders.
   EXPECT_NE(state->notice.find(state->folder), std::string::npos);
   EXPECT_NE(state->notice.find(roots_.standard), std::string::npos);
   EXPECT_EQ(state->notice.find('\n'), std::string::npos);

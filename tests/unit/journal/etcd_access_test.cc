@@ -1,5 +1,5 @@
-// How a real etcd is reached: with TLS on both sides, and as a user of its own
-// authentication.
+// How a real etcd is accessed: with TLS on both sides, and as a user with a
+// password.
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace rollcall {
 namespace {
 
 constexpr absl::Duration kDeadline = absl::Seconds(30);
-// Enough for a refusal, and not to be waited out in vain.
+// Long enough for a refusal, and short because some tests wait until it ends.
 constexpr absl::Duration kBrief = absl::Seconds(2);
 
 etcdserverpb::RangeRequest ReadOf(const std::string& key) {
@@ -26,7 +26,7 @@ etcdserverpb::RangeRequest ReadOf(const std::string& key) {
   return read;
 }
 
-// Notes the deadline of its last authentication.
+// Records the deadline of its last authentication.
 class NotesDeadlines final : public etcdserverpb::Auth::Service,
                              public etcdserverpb::KV::Service {
  public:
@@ -60,10 +60,11 @@ TEST(EtcdAuthentication, HasMoreTimeThanACall) {
 
   const absl::Time began = absl::Now();
   ASSERT_TRUE(client.Range(ReadOf("x"), kDeadline).ok());
-  // etcd checks a password with much work, and a busy machine is slow at it.
+  // Checking a password is expensive for etcd, and a busy machine is slow at
+  // it.
   EXPECT_GE(member.authenticate, began + 4 * KeyValueStore::kAttempt);
 
-  // What the caller waits for bounds it.
+  // The caller's own deadline bounds the authentication.
   EtcdClient brief(
       {{absl::StrCat("127.0.0.1:", port)}, "", "", "", "user", "word"});
   EXPECT_TRUE(brief.Range(ReadOf("x"), absl::Seconds(2)).ok());
@@ -96,8 +97,8 @@ class EtcdAccessTest : public testing::Test {
     return EtcdClient(access).Range(ReadOf(key), patience).status();
   }
 
-  // Calls of etcd's Auth service. Their requests have two fields of the same
-  // numbers and wire types as Authenticate's, or none.
+  // Makes a call of etcd's Auth service. These requests have no fields, or two
+  // fields with the same numbers and wire types as those of Authenticate.
   void Auth(const std::string& method, const std::string& first = "",
             const std::string& second = "", const std::string& token = "") {
     const std::string name = absl::StrCat("/etcdserverpb.Auth/", method);
@@ -117,12 +118,12 @@ class EtcdAccessTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << method << ": " << status.error_message();
     token_ = response.token();
   }
-  // A user who may do everything below /rollcall/t/, and nothing else.
+  // Adds a user who may read and write below /rollcall/t/, and nothing else.
   void EnableUsers() {
     Auth("UserAdd", "root", "of root");
     Auth("UserGrantRole", "root", "root");
     Auth("RoleAdd", "rollcall");
-    // authpb.Permission: READWRITE, key and range_end.
+    // The bytes are an authpb.Permission: READWRITE, key and range_end.
     Auth("RoleGrantPermission", "rollcall",
          "\x08\x02\x12\x0c/rollcall/t/\x1a\x0c/rollcall/t0");
     Auth("UserAdd", "daemon", "right");
@@ -185,7 +186,8 @@ TEST_F(EtcdAccessTest, ATokenThatEtcdTakesNoMoreIsReplaced) {
   EtcdClient client(As("daemon", "right"));
   EXPECT_EQ(client.Range(ReadOf("/rollcall/t/a"), kDeadline).status(),
             absl::OkStatus());
-  // etcd forgets a user's tokens when the password is set, to the same as well.
+  // etcd forgets a user's tokens when the password is set, even to the same
+  // one.
   Auth("Authenticate", "root", "of root");
   Auth("UserChangePassword", "daemon", "right", token_);
   EXPECT_EQ(client.Range(ReadOf("/rollcall/t/a"), kDeadline).status(),

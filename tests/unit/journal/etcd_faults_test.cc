@@ -1,5 +1,5 @@
-// What becomes of a write whose answer is lost, or that arrives late: between
-// the journal and a real etcd stands a member that loses them on purpose.
+// What happens if the answer to a write is lost, or if a write arrives late. A
+// fake etcd member between the journal and a real etcd loses them on purpose.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -28,16 +28,16 @@ using Kind = Journal::Kind;
 constexpr char kPrefix[] = "/rollcall/t/";
 constexpr int64_t kLease = 77;
 
-// Passes everything on to the real one, but for the transactions that come
-// next, with which it does what it is told.
+// Passes all calls on to the real etcd. The next transactions get the fault
+// that was set.
 class Unreliable final : public etcdserverpb::KV::Service {
  public:
   enum class Fault {
     kNone,
-    kLoseAnswer,  // It is carried out, and the answer is lost.
-    kHoldBack,    // It is carried out when Release is called.
-    kDrop,        // It is not carried out.
-    kRefuse,      // The same, and etcd says so.
+    kLoseAnswer,  // Carried out; the answer is lost.
+    kHoldBack,    // Carried out when Release is called.
+    kDrop,        // Not carried out.
+    kRefuse,      // Not carried out, and etcd reports it.
   };
 
   explicit Unreliable(const std::string& real)
@@ -53,14 +53,14 @@ class Unreliable final : public etcdserverpb::KV::Service {
 
   std::string endpoint() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  // After `first` transactions without a fault.
+  // The first `first` transactions have no fault.
   void Next(Fault fault, int times = 1, int first = 0) {
     MutexLock lock(mutex_);
     fault_ = fault;
     times_ = times;
     first_ = first;
   }
-  // What the one that was held back comes to now.
+  // Carries out the transaction that was held back, and returns its result.
   TxnResponse Release() {
     TxnRequest request;
     {
@@ -129,7 +129,7 @@ class EtcdFaultsTest : public testing::Test {
     between_ = std::make_unique<Unreliable>(etcd_->endpoint());
     client_ = std::make_unique<EtcdClient>(
         EtcdAccess{{between_->endpoint()}, "", "", "", "", ""});
-    // Elected, without a campaign.
+    // Makes this term the leader without a campaign.
     TxnRequest txn;
     auto& leader = *txn.add_success()->mutable_request_put();
     leader.set_key(absl::StrCat(kPrefix, kLeaderKey));
@@ -155,7 +155,7 @@ class EtcdFaultsTest : public testing::Test {
     const JournalEntry entry = {"j", "r", {kind, generation, ""}};
     return journal_->Append({&entry, 1}, absl::UnixEpoch());
   }
-  // What whoever leads next would read.
+  // The generation that the next leader would read.
   uint64_t Durable() {
     const auto run = Open()->Load("j");
     EXPECT_TRUE(run.ok() && run->has_value());
@@ -191,8 +191,9 @@ TEST_F(EtcdFaultsTest, AWriteThatComesLateChangesNothing) {
   EXPECT_EQ(Durable(), 3u);
 }
 
-// More than one transaction holds. If only some of them were written, etcd has
-// decisions that no agent was sent: only the next leader may continue.
+// The write needs more than one transaction. If only some of them were carried
+// out, etcd has decisions that no agent was sent, so only the next leader may
+// continue.
 TEST_F(EtcdFaultsTest, AWriteOfWhichAPartIsRefusedEndsTheTerm) {
   const struct {
     const char* what;
@@ -218,8 +219,8 @@ TEST_F(EtcdFaultsTest, AWriteOfUnknownFateEndsTheReign) {
   between_->Next(Fault::kDrop, 1000);
   EXPECT_EQ(Append(Kind::kProposed, 1).code(), absl::StatusCode::kAborted);
   EXPECT_NE(lost_, "");
-  // It may come through yet, and the next LeaderTerm has begun by then: the
-  // fence.
+  // The write may still arrive, but by then the next leader term has begun, and
+  // so the fence refuses it.
   between_->Next(Fault::kNone, 0);
   TxnRequest txn;
   txn.add_success()->mutable_request_delete_range()->set_key(

@@ -1,4 +1,4 @@
-// What needs no etcd: the place of one, the end of a lease.
+// Tests that need no etcd: endpoints, and the end of a lease.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -56,10 +56,10 @@ TEST(LeaderLeaseTest, EndsBeforeTheLeaseCan) {
   EXPECT_EQ(leader_lease.renew_at(), t + s(0.5));
   leader_lease.Renewed(t + s(1), s(2));
   EXPECT_TRUE(leader_lease.Holds(t + s(2.79)));
-  // An answer to an older question adds nothing.
+  // The answer to an earlier request extends nothing.
   leader_lease.Renewed(t + s(0.5), s(2));
   EXPECT_EQ(leader_lease.until(), t + s(2.8));
-  // What etcd says has ended has ended.
+  // If etcd reports that the lease has ended, it has ended.
   leader_lease.Renewed(t + s(1.5), s(0));
   EXPECT_FALSE(leader_lease.Holds(t + s(1.5)));
   EXPECT_FALSE(leader_lease.Holds(t));

@@ -45,7 +45,7 @@ class EtcdTest : public testing::Test {
   std::unique_ptr<EtcdClient> client_;
 };
 
-// One daemon's part in it, and what it was told.
+// One daemon's part in the election, and what it was told.
 class Candidate {
  public:
   struct LostLeadership {
@@ -68,7 +68,7 @@ class Candidate {
                        told_.PostAlways(Other{endpoints});
                      }}) {}
 
-  // What it is told next that is a T; others are passed over.
+  // Returns the next T that it is told. Skips others.
   template <typename T>
   std::optional<T> Await() {
     for (;;) {
@@ -97,7 +97,7 @@ TEST_F(EtcdTest, OneLeadsAndAnotherTakesOver) {
   const auto other = b.Await<Candidate::Other>();
   ASSERT_TRUE(other.has_value());
   EXPECT_EQ(other->endpoints, std::vector<std::string>{"a:1"});
-  // One that goes in order gives the lead up at once.
+  // A candidate that ends in an orderly way gives up the lead at once.
   a.reset();
   const auto second = b.Await<LeaderTerm>();
   ASSERT_TRUE(second.has_value());
@@ -118,7 +118,7 @@ TEST_F(EtcdTest, WhoAbdicatesBeginsAnew) {
   const auto second = a.Await<LeaderTerm>();
   ASSERT_TRUE(second.has_value());
   EXPECT_GT(second->create_revision, first->create_revision);
-  // A word about a LeaderTerm that is over changes nothing.
+  // Resigning a leader term that is over has no effect.
   a.leadership().Resign(*first, "late");
   EXPECT_TRUE(a.leadership().Leads(*second));
 }
@@ -227,7 +227,7 @@ TEST_F(EtcdJournalTest, AFormerLeaderCanWriteNothing) {
   ASSERT_TRUE(
       old->Append({{Entry(Kind::kRunStarted, 0, Settings(3))}}, kThen).ok());
   const LeaderTerm next = Again();
-  // By its own word it leads still: its clock is as wrong as can be.
+  // The old leader still believes that it leads, as if its clock were wrong.
   const std::function<absl::Status()> kWrites[] = {
       [&] {
         return old->Append({{Entry(Kind::kProposed, 1, ProposalOf(1))}}, kThen);
@@ -274,7 +274,8 @@ std::string Noise(size_t bytes) {
 
 TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
   const auto journal = MustOpen(leader_term_);
-  // Incompressible: as near to the bound as it goes, in three jobs at once.
+  // The values are incompressible and almost as large as allowed, in three jobs
+  // at once.
   const std::string world = Noise(Limits::etcd_value_bytes_max - 2'000);
   std::vector<JournalEntry> entries;
   for (const char* job : {"a", "b", "c"}) {
@@ -287,7 +288,7 @@ TEST_F(EtcdJournalTest, LargeWorldsFitOrAreRefused) {
       {{Entry(Kind::kProposed, 2, ProposalOf(2, world + world), "a")}}, kThen);
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(over_);
-  // And compressible: much more than etcd takes.
+  // A compressible value may be much larger than etcd's limit.
   s = journal->Append({{Entry(Kind::kProposed, 3,
                               ProposalOf(3, std::string(8 << 20, 'w')), "a")}},
                       kThen);
@@ -328,7 +329,7 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgotten) {
   EXPECT_TRUE((*next->Load("j3")).has_value());
 }
 
-// Written by a successor whose clock is a day behind.
+// The last ends are written by a successor whose clock is a day behind.
 TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
   const auto end = [](EtcdJournal& journal, const std::string& job,
                       absl::Time at) {
@@ -340,7 +341,7 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
   };
   {
     const auto journal = MustOpen(leader_term_);
-    // By name the other way round.
+    // The order of the names is the reverse of the order of the ends.
     for (size_t i = EtcdJournal::kEndedRunsKept; i > 0; --i) {
       end(*journal, absl::StrCat("j", i), kThen);
     }
@@ -362,7 +363,7 @@ TEST_F(EtcdJournalTest, EndedRunsAreForgottenInTheOrderInWhichTheyEnded) {
 TEST_F(EtcdJournalTest, AnEtcdThatIsSilentEndsTheReign) {
   const auto journal = MustOpen(leader_term_);
   etcd_->Signal(SIGSTOP);
-  // As the lease would say by then.
+  // The term ends when the lease runs out. `over_` stands for that lease.
   const auto lost_leadership = leader_->Await<Candidate::LostLeadership>();
   EXPECT_TRUE(lost_leadership.has_value());
   over_ = true;
@@ -383,7 +384,8 @@ TEST_F(EtcdJournalTest, WhatIsKeptOnceIsTheSameForAll) {
   EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, std::nullopt, kDeadline),
             "first");
   EXPECT_EQ(*KeepInEtcd(*client_, sealer, key, "second", kDeadline), "first");
-  // With another secret it does not open, and is not taken as missing.
+  // With another secret the value cannot be opened, but it does not count as
+  // missing.
   const absl::Status other =
       KeepInEtcd(*client_,
                  ValueSealer(*SharedSecret::Parse(std::string(64, '8'))), key,
@@ -394,7 +396,7 @@ TEST_F(EtcdJournalTest, WhatIsKeptOnceIsTheSameForAll) {
 }
 
 TEST_F(EtcdJournalTest, AMemberThatIsGoneIsPassedOver) {
-  // Nobody listens there: the port was free a moment ago.
+  // Nothing listens on the first endpoint.
   EtcdClient client({{"127.0.0.1:1", etcd_->endpoint()}, "", "", "", "", ""});
   etcdserverpb::RangeRequest read;
   read.set_key("x");
@@ -426,10 +428,10 @@ TEST_F(EtcdJournalTest, WhatNoDaemonWroteIsNamed) {
   expect_named("jobs/j");
   JournaledRun run;
   run.state.run = "r";
-  // As an older daemon wrote it, and anybody who reaches etcd could.
+  // An older daemon wrote runs without a seal, and so could any client of etcd.
   write("jobs/j", *PackRun(run));
   expect_named("jobs/j");
-  // A good one of another job.
+  // This is a good value of another job.
   write("jobs/j",
         TestSealer().Seal(absl::StrCat(kPrefix, "jobs/k"), *PackRun(run)));
   expect_named("jobs/j");

@@ -1,5 +1,5 @@
-// Journal entries, and the states that they leave, for the tests of every
-// journal.
+// Journal entries and the states that they leave, shared by the tests of all
+// journals.
 #ifndef ROLLCALL_TESTS_UNIT_JOURNAL_JOURNAL_ENTRIES_H_
 #define ROLLCALL_TESTS_UNIT_JOURNAL_JOURNAL_ENTRIES_H_
 
@@ -91,7 +91,8 @@ inline void MustAppend(JournalStore& journal,
   ASSERT_TRUE(status.ok()) << status;
 }
 
-// "r1 g2 proposed2 sealed2": what a state has; what is absent is left out.
+// Returns what a state has, such as "r1 g2 proposed2 sealed2". Absent parts are
+// left out.
 inline std::string Text(const JournalState& state) {
   std::string text = absl::StrCat(state.run, " g", state.generation);
   const auto add = [&text](const char* word, const auto& message,
@@ -126,15 +127,15 @@ inline std::string Text(const JournalState& state) {
   return text;
 }
 
-// "": there is no such run.
+// Returns "" if there is no such run.
 inline std::string StateIn(JournalStore& journal, const std::string& job) {
   const auto run = journal.Load(job);
   EXPECT_TRUE(run.ok()) << run.status();
   return run.ok() && run->has_value() ? Text((*run)->state) : "";
 }
 
-// Writes a run entry by entry, each with a journal that was just opened, and
-// expects the state that each leaves. `open` returns a pointer to a journal.
+// Writes a run entry by entry, each with a newly opened journal, and expects
+// the state that each entry leaves. `open` returns a pointer to a journal.
 template <typename Open>
 void ExpectEachStepLeavesItsState(const Open& open) {
   struct Row {
@@ -151,7 +152,7 @@ void ExpectEachStepLeavesItsState(const Open& open) {
        absl::StatusCode::kFailedPrecondition},
       {Entry(Kind::kRunStarted, 0, Settings(2)), "r1 g0"},
       {Entry(Kind::kProposed, 1, ProposalOf(1)), "r1 g1 proposed1"},
-      // Superseded before it was committed.
+      // The proposal was superseded before it was committed.
       {Entry(Kind::kProposed, 2, ProposalOf(2)), "r1 g2 proposed2"},
       {Entry(Kind::kCommitted, 1, WorldCommitOf(1)), "r1 g2 proposed2",
        absl::StatusCode::kFailedPrecondition},
@@ -166,7 +167,7 @@ void ExpectEachStepLeavesItsState(const Open& open) {
        "r1 g2 leaving:b ran2 ran_sealed2 ran_finished:1"},
       {Entry(Kind::kLeaving, 2, ""),
        "r1 g2 leaving: ran2 ran_sealed2 ran_finished:1"},
-      // A proposal that is not committed does not replace what ran.
+      // A proposal that is not committed does not replace the world that ran.
       {Entry(Kind::kProposed, 3, ProposalOf(3)),
        "r1 g3 proposed3 leaving: ran2 ran_sealed2 ran_finished:1"},
       {ended(3, v1::REASON_CODE_RANK_EXIT, 1),
@@ -182,7 +183,7 @@ void ExpectEachStepLeavesItsState(const Open& open) {
        "r1 g5 proposed5 leaving: ran4 ran_sealed4 charged2"},
       {Entry(Kind::kCommitted, 5, WorldCommitOf(5)),
        "r1 g5 proposed5 sealed5 leaving: charged2"},
-      // Progress, or a node that was to blame, has given charges back.
+      // Progress, or a blamed node, has given charges back.
       {ended(5, v1::REASON_CODE_RANK_EXIT, 1),
        "r1 g5 leaving: ran5 ran_sealed5 charged1"},
       {Entry(Kind::kNodeEpochs, 0,
@@ -195,7 +196,7 @@ void ExpectEachStepLeavesItsState(const Open& open) {
        "r1 g5 leaving: ran5 ran_sealed5 charged1 a=1/t1 floor4"},
       {Entry(Kind::kRunEnded, 5, EndOf(3)),
        "r1 g5 charged1 a=1/t1 floor4 end3"},
-      // The name is used again.
+      // The job name is used again.
       {Entry(Kind::kRunStarted, 0, Settings(2), "j", "r2"), "r2 g0"},
       {Entry(Kind::kRunEnded, 0, EndOf(0)), "r2 g0",
        absl::StatusCode::kFailedPrecondition},

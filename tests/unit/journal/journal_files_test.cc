@@ -1,5 +1,5 @@
-// The journal and what lies on the disk: who may read it, files of other
-// programs and other versions, damage.
+// The journal's files: who may read them, files of other programs and other
+// versions, and damage.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -99,8 +99,8 @@ TEST_F(JournalTest, ANewerRollcallsFileIsRefused) {
             std::string::npos);
 }
 
-// A folder that is for something else is left as it is; one that is ours, or
-// for nothing yet, is closed to others.
+// A folder with other contents is left as it is. A folder that is ours, or is
+// empty, is closed to other users.
 TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {
   const auto mode = [&] {
     return fs::status(state()).permissions() & fs::perms::mask;
@@ -115,13 +115,14 @@ TEST_F(JournalTest, AFolderIsOursAloneOrNotOurs) {
   fs::remove(state() + "/theirs");
   EXPECT_TRUE(StateFolder::Open(state()).ok());
   EXPECT_EQ(mode(), fs::perms::owner_all);
-  // Others could only read it since: the lock shows whose it is.
+  // Other users could only read the folder meanwhile. The lock shows that it is
+  // ours.
   fs::permissions(state(), fs::perms(0755));
   EXPECT_TRUE(StateFolder::Open(state()).ok());
   EXPECT_EQ(mode(), fs::perms::owner_all);
 }
 
-// Where others can write, the lock may be theirs.
+// If other users can write to the folder, they may have made the lock.
 TEST_F(JournalTest, AFolderThatOthersCanWriteToIsRefused) {
   for (const int mode : {0777, 0770, 0720, 0702, 01777}) {
     fs::remove_all(state());
@@ -136,7 +137,7 @@ TEST_F(JournalTest, AFolderThatOthersCanWriteToIsRefused) {
   }
 }
 
-// What another user has put into a folder while it was open to all.
+// Another user put this file into the folder while it was open to all users.
 TEST_F(JournalTest, AFileThatIsNotOursIsRefused) {
   const std::string victim = folder_ + "/victim";
   const struct {
@@ -172,7 +173,7 @@ TEST_F(JournalTest, AFileThatIsNotOursIsRefused) {
                 absl::string_view::npos)
           << refused;
       EXPECT_EQ(ReadAll(victim), "kept");
-      // Nor by those that open a file later.
+      // A later open of the file is refused, too.
       EXPECT_FALSE(OpenPrivateFile(state(), name).ok()) << row.what;
       EXPECT_EQ(ReadAll(victim), "kept");
     }
@@ -194,8 +195,8 @@ TEST_F(JournalTest, AnEmptyFileIsANewJournal) {
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
 }
 
-// Whatever is cut off or overwritten, the answer is a journal or a refusal, and
-// never a crash, a hang or made-up state.
+// Whatever is cut off or overwritten, the result is a journal or a refusal. It
+// is never a crash, a hang or a false state.
 TEST_F(JournalTest, DamageIsRefusedOrHarmless) {
   {
     const auto journal = MustOpen();
@@ -240,7 +241,7 @@ TEST_F(JournalTest, ATornLogLosesItsTailOnly) {
   MustAppend(*journal, {Entry(Kind::kProposed, 2, ProposalOf(2))});
   const std::string after = ReadAll(file() + "-wal");
   ASSERT_GT(after.size(), before.size());
-  // What a power cut in the middle of the second commit leaves.
+  // This is what a power cut in the middle of the second commit leaves.
   const std::string copy = folder_ + "/copy";
   Overwrite(copy + "/journal.db", ReadAll(file()));
   Overwrite(copy + "/journal.db-wal",
@@ -269,7 +270,7 @@ TEST_F(JournalTest, AnAppendThatCannotBeWrittenSaysWhy) {
           << word << " in " << status;
     }
   }
-  // And again once there is room.
+  // A write succeeds again once there is room.
   MustAppend(*journal, {Entry(Kind::kProposed, 1, ProposalOf(1))});
 }
 

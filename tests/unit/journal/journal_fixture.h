@@ -1,4 +1,4 @@
-// What the tests of the journal in SQLite share.
+// Shared by the tests of the SQLite journal.
 #ifndef ROLLCALL_TESTS_UNIT_JOURNAL_JOURNAL_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_JOURNAL_JOURNAL_FIXTURE_H_
 
@@ -55,7 +55,7 @@ inline v1::TokenRecord RecordOf(const std::string& id, uint32_t uses_left) {
   return record;
 }
 
-// What a journal says of its tokens: "a=1 b=2".
+// Returns the tokens that a journal has, such as "a=1 b=2".
 inline std::string TokensIn(JournalStore& journal) {
   const auto records = journal.LoadTokens();
   EXPECT_TRUE(records.ok()) << records.status();

@@ -1,4 +1,4 @@
-// What the journal in SQLite keeps and gives back.
+// What the SQLite journal stores and returns.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -55,7 +55,7 @@ TEST_F(JournalTest, ABatchIsWrittenWholeOrNotAtAll) {
   EXPECT_EQ(journal->Append(batch, kThen).code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_FALSE(journal->Load("j")->has_value());
-  // And goes on afterwards.
+  // The journal still works afterwards.
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1))});
   EXPECT_TRUE(journal->Load("j")->has_value());
 }
@@ -117,7 +117,7 @@ TEST_F(JournalTest, MoreRunsThanAreKeptMayEndInOneBatch) {
   MustAppend(*journal, starts);
   MustAppend(*journal, ends);
   EXPECT_EQ(journal->LoadAll()->size(), SqliteJournal::kEndedRunsKept);
-  // The others are not unended runs in the file.
+  // The other runs must not be in the file as unended runs.
   journal.reset();
   journal = MustOpen();
   const auto all = journal->LoadAll();
@@ -128,7 +128,7 @@ TEST_F(JournalTest, MoreRunsThanAreKeptMayEndInOneBatch) {
   }
 }
 
-// As by a clock that was set back by a day.
+// The clock was set back by a day.
 TEST_F(JournalTest, EndedRunsAreTrimmedInTheOrderInWhichTheyEnded) {
   const auto journal = MustOpen();
   const auto end = [&](const std::string& job, absl::Time at) {
@@ -136,7 +136,7 @@ TEST_F(JournalTest, EndedRunsAreTrimmedInTheOrderInWhichTheyEnded) {
         Entry(Kind::kRunEnded, 0, EndOf(0), job)};
     ASSERT_TRUE(journal->Append(entries, at).ok());
   };
-  // Begun first, and it ends last but one.
+  // This run begins first and ends last but one.
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(1), "long")});
   for (size_t i = 0; i < SqliteJournal::kEndedRunsKept; ++i) {
     const std::string job = absl::StrCat("j", i);
@@ -167,14 +167,14 @@ TEST_F(JournalTest, KeepsTokens) {
   }
   const auto journal = MustOpen();
   EXPECT_EQ(TokensIn(*journal), "a=1 b=2 c=3");
-  // The latest counts; what is not there cannot be missed.
+  // The latest record of a token counts. Deleting an unknown token is no error.
   ASSERT_TRUE(
       journal->SaveTokens({RecordOf("b", 0), RecordOf("d", 4)}, {"c", "nobody"})
           .ok());
   EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
   ASSERT_TRUE(journal->SaveTokens({}, {}).ok());
   EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
-  // A run of a job is no reason to forget them, and neither is its end.
+  // Neither the start nor the end of a run drops the tokens.
   MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3)),
                         Entry(Kind::kRunEnded, 0, EndOf(0))});
   EXPECT_EQ(TokensIn(*journal), "a=1 b=0 d=4");
@@ -205,7 +205,8 @@ TEST_F(JournalTest, EpochsComeBackAndGoWithTheirRun) {
     EXPECT_EQ(found.EpochOf("b"), 1u);
     EXPECT_EQ(found.EpochOf("c"), 0u);
     EXPECT_EQ(found.AdmittedBy("t2"), std::vector<std::string>{"b"});
-    // All of them at once: others are no more, and below the floor.
+    // This entry replaces all nodes. The others are removed, and are below the
+    // floor.
     MustAppend(*journal,
                {Entry(Kind::kNodeEpochs, 0,
                       EpochsBody({EpochRow("a", 0, "t1")}, 2, true))});
@@ -215,7 +216,7 @@ TEST_F(JournalTest, EpochsComeBackAndGoWithTheirRun) {
     EXPECT_EQ(epochs(*journal).EpochOf("a"), 0u);
     EXPECT_EQ(epochs(*journal).EpochOf("b"), 2u);
     EXPECT_FALSE(epochs(*journal).Has("b"));
-    // An ended run's agents may still ask how it ended.
+    // The agents of an ended run may still ask how it ended.
     MustAppend(*journal, {Entry(Kind::kRunEnded, 0, "")});
     EXPECT_EQ(epochs(*journal).EpochOf("b"), 2u);
     MustAppend(*journal, {Entry(Kind::kRunStarted, 0, Settings(3))});
@@ -246,7 +247,7 @@ TEST_F(JournalTest, TheWorldThatRanLastIsKeptUntilNobodyWaitsForIt) {
                 Entry(Kind::kEnded, 1, "")});
   };
   run_first();
-  // A proposal that comes to nothing does not take its place.
+  // A proposal that is never committed does not replace the world that ran.
   MustAppend(*journal,
              {Entry(Kind::kProposed, 2, ""), Entry(Kind::kEnded, 2, "")});
   ASSERT_TRUE(state().ran_proposal.has_value());

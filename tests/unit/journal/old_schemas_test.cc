@@ -1,4 +1,4 @@
-// A journal.db of every older schema: its runs and tokens are all kept.
+// A journal.db of every older schema: all its runs and tokens are kept.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -25,7 +25,7 @@ std::string Hex(const std::string& bytes) {
 
 class OldSchemasTest : public JournalTest {
  protected:
-  // The first column of the first row; -1: there is none.
+  // Returns the first column of the first row; -1: there is no row.
   int64_t Sql(const std::string& sql) {
     sqlite3* database = nullptr;
     EXPECT_EQ(sqlite3_open(file().c_str(), &database), SQLITE_OK);
@@ -42,7 +42,7 @@ class OldSchemasTest : public JournalTest {
     return number;
   }
 
-  // As the rollcall of this schema made it.
+  // Makes the file as a rollcall of this schema did.
   void MakeFile(int schema) {
     fs::create_directories(state());
     fs::permissions(state(), fs::perms::owner_all);
@@ -88,7 +88,7 @@ class OldSchemasTest : public JournalTest {
         header, ", '", job, "', 'r1', 1, 0, 0, 0)"));
   }
 
-  // All that a file of this schema can have of a run: job `j`.
+  // Adds job `j` with everything that a file of this schema can have of a run.
   void AddFullRun(int schema) {
     AddRun("j", 7, std::nullopt, 1);
     const auto set = [&](int since, const char* column,
@@ -115,7 +115,7 @@ class OldSchemasTest : public JournalTest {
     }
   }
 
-  // What AddFullRun leaves of it.
+  // The state that AddFullRun leaves.
   static std::string FullRun(int schema) {
     const auto since = [schema](int first, const char* text) {
       return schema < first ? "" : text;
@@ -149,7 +149,7 @@ TEST_F(OldSchemasTest, NothingOfAnOldFileIsLost) {
     EXPECT_EQ(Sql("PRAGMA user_version"), 7);
     EXPECT_EQ(Sql("SELECT count(*) FROM sqlite_schema WHERE type = 'table'"),
               2);
-    // And it goes on.
+    // The journal accepts further entries.
     const auto journal = MustOpen();
     MustAppend(*journal, {Entry(Kind::kRunEnded, 7, EndOf(0))});
     ASSERT_TRUE(journal->SaveTokens({RecordOf("a", 2)}, {}).ok());
@@ -160,7 +160,8 @@ TEST_F(OldSchemasTest, NothingOfAnOldFileIsLost) {
 TEST_F(OldSchemasTest, EndedRunsAreTrimmedInTheirOldOrder) {
   MakeFile(kLastOldSchema);
   constexpr int kRuns = SqliteJournal::kEndedRunsKept;
-  // By name the other way round, and one whose headers are gone.
+  // The order of the names is the reverse of the order of the ends. One run has
+  // no headers.
   for (int i = 1; i < kRuns; ++i) {
     AddRun(absl::StrCat("j", 100 + i), 1, EndOf(0), kRuns - i);
   }
@@ -201,7 +202,8 @@ TEST_F(OldSchemasTest, AnOldRunThatCannotBeReadIsRefusedAndLeftAsItIs) {
   }
 }
 
-// Wherever the disk is full, the old file is whole and is converted later.
+// Wherever the disk becomes full, the old file stays complete and is converted
+// later.
 TEST_F(OldSchemasTest, AConversionThatIsCutOffLosesNothing) {
   int refused = 0;
   for (rlim_t bytes = 1024;; bytes += 1024) {

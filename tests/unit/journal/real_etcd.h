@@ -1,4 +1,4 @@
-// RealEtcd: one etcd of its own for a test, on free ports, gone with it.
+// RealEtcd: an etcd for one test, on free ports, which ends with the test.
 #ifndef ROLLCALL_TESTS_UNIT_JOURNAL_REAL_ETCD_H_
 #define ROLLCALL_TESTS_UNIT_JOURNAL_REAL_ETCD_H_
 
@@ -26,19 +26,19 @@ namespace rollcall {
 
 class RealEtcd {
  public:
-  // PEM texts. Empty CA: no TLS. It shows the certificate, and asks clients for
-  // one of the CA.
+  // PEM texts. Empty CA: no TLS. etcd presents the certificate, and requires a
+  // client certificate of the CA.
   struct Tls {
     std::string ca;
     std::string certificate;
     std::string key;
   };
 
-  // Null: there is no etcd here, or none could be started.
+  // Returns null if there is no etcd here, or if it could not be started.
   static std::unique_ptr<RealEtcd> Start() { return Start(Tls()); }
   static std::unique_ptr<RealEtcd> Start(const Tls& tls) {
     if (access(kProgram, X_OK) != 0) return nullptr;
-    // The ports may be taken between our asking for them and its binding them.
+    // Another process may take the ports before etcd binds them.
     for (int i = 0; i < 5; ++i) {
       std::unique_ptr<RealEtcd> etcd(new RealEtcd(tls));
       if (etcd->Serves()) return etcd;
@@ -55,7 +55,7 @@ class RealEtcd {
 
   const std::string& endpoint() const { return endpoint_; }
   void Signal(int number) { kill(pid_, number); }
-  // As a client with etcd's own certificate.
+  // Connects as a client that has etcd's own certificate.
   std::shared_ptr<grpc::Channel> Channel() const {
     if (tls_.ca.empty()) {
       return grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials());
@@ -123,7 +123,7 @@ class RealEtcd {
 
   bool Serves() const {
     const auto channel = Channel();
-    // One that has ended, for want of its port, never gets there.
+    // An etcd whose port was taken has ended and never connects.
     for (int i = 0; i < 60; ++i) {
       if (channel->WaitForConnected(std::chrono::system_clock::now() +
                                     std::chrono::milliseconds(500))) {

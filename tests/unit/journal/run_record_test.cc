@@ -1,4 +1,4 @@
-// A run as one value.
+// A run packed into one value.
 #include "daemon/journal/run_record.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ bool memory_is_short = false;
 
 }  // namespace
 
-// The linker gives these to what calls zlib's compress2 (--wrap).
+// The linker option --wrap redirects calls of zlib's compress2 to these.
 extern "C" int __real_compress2(Bytef* to, uLongf* size, const Bytef* from,
                                 uLong bytes, int level);
 extern "C" int __wrap_compress2(Bytef* to, uLongf* size, const Bytef* from,
@@ -73,7 +73,7 @@ TEST(RunRecordTest, OtherBytesAreRefused) {
   const std::string good = *PackRun(run);
   for (const std::string& bad :
        {std::string(), std::string("garbage"), good.substr(0, good.size() - 3),
-        // Says that it expands to 2^62 bytes.
+        // The header claims a size of 2^62 bytes.
         std::string("\x0a\x01x\x10\x80\x80\x80\x80\x80\x80\x80\x80\x40")}) {
     EXPECT_EQ(UnpackRun("j", bad).status().code(),
               absl::StatusCode::kFailedPrecondition);

@@ -13,7 +13,7 @@ namespace {
 struct Death {
   double at_s;
   double served_s;
-  // Until it is started again; -1: it is not.
+  // The pause until the daemon is started again; -1: it is not started.
   double pause_s;
   bool hopeless = false;
 };
@@ -46,7 +46,7 @@ TEST(DaemonRestartsTest, PausesGrowUntilNoneHasServedForSoLong) {
   }
 }
 
-// It counts from the death of the last one that served.
+// The time counts from the death of the last daemon that served.
 TEST(DaemonRestartsTest, OneThatServedBeginsItAgain) {
   Check({{0, 0, 0},
          {1, 0, 0.1},
@@ -69,7 +69,7 @@ TEST(DaemonRestartsTest, OneThatIsRefusedIsRefusedAgain) {
   Check({{0, 3600, 0}, {1, 0, 0}, {2, 0, -1, true}});
 }
 
-// Pauses do not overflow, however many there were.
+// Pauses do not overflow, however many there are.
 TEST(DaemonRestartsTest, ThePauseHasABound) {
   DaemonRestarts restarts(absl::Hours(1000));
   const absl::Time now = absl::UnixEpoch();
@@ -99,7 +99,7 @@ TEST(DaemonBeatsTest, ThreeLooksWithoutABeatAreEnough) {
        {20, false, false},
        {25, false, false},
        {30, false, true}},
-      // The launcher was stopped, too: it may be the first to go on.
+      // The launcher was stopped, too, and it may continue before the daemon.
       {{5, false, false},
        {10, false, false},
        {3600, false, false},

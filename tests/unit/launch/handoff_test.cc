@@ -1,4 +1,4 @@
-// What the launcher's side of ssh sends to the host's side.
+// Tests what the launcher's side of ssh sends to the host's side.
 #include "client/launch/spawn/handoff.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Handoff, ShowsNoWordInPlain) {
   handoff.arguments = {"train"};
   const std::string text = FormatHandoff(handoff);
   EXPECT_EQ(text.find("secret"), std::string::npos);
-  // The end occurs at the end alone, whatever the words are.
+  // Whatever the words are, the end marker occurs only at the end.
   EXPECT_EQ(text.find("go\n"), text.size() - 3);
 }
 

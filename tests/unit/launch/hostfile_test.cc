@@ -1,4 +1,4 @@
-// The hosts of --hostfile.
+// Tests the hosts of --hostfile.
 #include "client/launch/spawn/hostfile.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// `TARGET NAME SLOTS`, separated by `;`.
+// Returns `TARGET NAME SLOTS` for each host, separated by `;`.
 std::string Describe(const absl::StatusOr<std::vector<Host>>& hosts) {
   if (!hosts.ok()) return std::string(hosts.status().message());
   return absl::StrJoin(*hosts, "; ", [](std::string* to, const Host& host) {
@@ -58,7 +58,7 @@ TEST(Hostfile, AMistakeIsNamedWithItsLine) {
       {"a name=n\nb name=n", "n is there twice"},
       {"a name=a/b", "line 1: "},
       {"fd00::1", "name=NODE"},
-      // ssh would take it for a flag.
+      // ssh would take this for a flag.
       {"-oProxyCommand=x", "expected a host"},
   };
   for (const auto& row : rows) {

@@ -1,4 +1,5 @@
-// What a launcher writes down, whom it knows again, and who waits for it.
+// What a launcher records, which processes it recognizes, and which processes
+// wait for it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ class OwnFolder {
   std::string path_ = testing::TempDir() + "launch-state-XXXXXX";
 };
 
-// A child that waits to be killed.
+// A child process that waits until it is killed.
 class Bystander {
  public:
   Bystander() {
@@ -100,7 +101,7 @@ TEST(LaunchRecord, ComesBackAsItWas) {
   EXPECT_EQ(FormatHost(again->terms.hosts[0]), "me@b slots=8");
 }
 
-// It is read, and proves nothing of what it does not say.
+// A record of an older version can be read. Missing fields prove nothing.
 TEST(LaunchRecord, OneOfAnOlderRollcall) {
   const std::string text = FormatLaunchRecord(Sample());
   auto json = nlohmann::json::parse(text);
@@ -128,7 +129,8 @@ TEST(LaunchRecord, WhenAllOfAnEarlierLaunchHasEnded) {
        {"b", true, 1, 2},
        {"b", false, 1, 2},
        LaunchEnd::kNamespace},
-      // It may have been killed alone, wherever the next one is.
+      // The launcher alone may have been killed, wherever the next launcher
+      // runs.
       {"a launcher below a shell",
        {"b", false, 1, 2},
        {"b", false, 1, 2},
@@ -137,7 +139,7 @@ TEST(LaunchRecord, WhenAllOfAnEarlierLaunchHasEnded) {
        {"b", false, 1, 2},
        {"b", true, 1, 2},
        LaunchEnd::kUnknown},
-      // The earlier launcher may hold the lock that it wrote down.
+      // The earlier launcher may still hold the lock whose inode it recorded.
       {"a copy of the folder",
        {"b", true, 1, 2},
        {"b", true, 1, 3},
@@ -219,7 +221,7 @@ TEST(LaunchFolder, IsNotLockedThroughALink) {
   EXPECT_EQ(*ReadWholeFile(victim, 4), "kept");
   EXPECT_EQ(ReadWholeFile(victim, 3).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  // Its first page cannot be read.
+  // The first page of this file cannot be read.
   EXPECT_EQ(ReadWholeFile("/proc/self/mem").status().code(),
             absl::StatusCode::kUnavailable);
   std::filesystem::remove(state + "/lock");
@@ -235,7 +237,7 @@ TEST(KnownProcess, IsWatchedAndEnded) {
   pollfd ended{known->fd(), POLLIN, 0};
   EXPECT_EQ(poll(&ended, 1, 10000), 1);
   EXPECT_TRUE(known->Ended());
-  // Not reaped yet, and no life in it.
+  // The process has ended, but is not reaped yet.
   EXPECT_TRUE(absl::IsNotFound(KnownProcess::Find(IdOf(other.pid())).status()));
 }
 
@@ -273,7 +275,8 @@ TEST(LookAround, FindsWhoIsStillTheSame) {
   EXPECT_EQ(found->agents.at("here").pid(), agent.pid());
   EXPECT_EQ(found->left.ended, LaunchEnd::kUnknown);
 
-  // All numbers are other processes' after a boot, or in another container.
+  // After a boot, or in another container, all these pids belong to other
+  // processes.
   LaunchRecord rebooted = record;
   rebooted.place.boot_id = "another";
   LaunchRecord contained = record;
@@ -300,11 +303,11 @@ TEST(LookAround, NothingIsNothing) {
   EXPECT_FALSE(found->left.record.has_value());
 }
 
-// Runs AwaitStart in a child; its answer.
+// Runs AwaitStart in a child process, and returns its result.
 int Waited(int fd, void (*meanwhile)(StartGate&), StartGate& gate) {
   const pid_t child = fork();
   if (child == 0) {
-    // As exec would: what is close-on-exec goes.
+    // Closes what exec would close.
     for (int other = 3; other < 256; ++other) {
       if (other != fd) close(other);
     }
@@ -327,7 +330,7 @@ TEST(StartGate, LetsGoOrEnds) {
   EXPECT_EQ(Waited(
                 options.inherited_fds[0], [](StartGate& g) { g.Open(); }, gate),
             1);
-  // One whose holder dies.
+  // The holder of this gate dies.
   SpawnOptions more;
   more.arguments = {"daemon"};
   ASSERT_TRUE(gate.HoldBack(more).ok());
@@ -349,7 +352,7 @@ TEST(PassSecret, NeitherArgumentsNorEnvironmentHaveIt) {
       (std::vector<std::string>{"agent", "--secret-fd",
                                 absl::StrCat(passed->get()), "--name", "x"}));
   EXPECT_TRUE(options.environment.empty());
-  // Nor can another process of this user open it by its path.
+  // Another process of this user cannot open the secret by its path either.
   const std::string path = absl::StrCat("/proc/self/fd/", passed->get());
   EXPECT_FALSE(Fd(open(path.c_str(), O_RDONLY | O_NONBLOCK)).open());
   const int fd = fcntl(passed->get(), F_DUPFD_CLOEXEC, 0);
@@ -357,7 +360,8 @@ TEST(PassSecret, NeitherArgumentsNorEnvironmentHaveIt) {
   EXPECT_EQ(*TakePassedSecret(fd), secret);
   EXPECT_EQ(fcntl(fd, F_GETFD), -1);
   EXPECT_EQ(*TakePassedSecret(-1), "");
-  // Never blocks.
+  // PassSecret never blocks, so it refuses a secret that the socket cannot
+  // hold.
   EXPECT_FALSE(PassSecret(std::string(16 << 20, 'x'), options).ok());
 }
 
@@ -367,7 +371,8 @@ TEST(LaunchFolder, OfAStandingDaemonIsLeftAsItIs) {
   ASSERT_TRUE(StateFolder::Open(state).ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
   EXPECT_FALSE(std::filesystem::exists(state + "/lock"));
-  // One that a launcher had before its daemon is the launcher's.
+  // If the launcher's lock was there before the daemon, the folder is the
+  // launcher's.
   std::filesystem::remove(state + "/daemon.lock");
   ASSERT_TRUE(LaunchFolder::Open(state).ok());
   ASSERT_TRUE(StateFolder::Open(state).ok());

@@ -1,4 +1,4 @@
-// Slurm's node lists.
+// Tests how Slurm's node lists are parsed.
 #include "client/launch/platform/node_list.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Platform detection: what each platform's variables mean, as fixtures.
+// How a platform is detected from its environment variables.
 #include "client/launch/platform/platform.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ NodeEnvironment Pod(const Entries& entries, std::string host,
   return environment;
 }
 
-// `slurm worker 2/4 at n07 own 10.0.0.9 gpus 8 job slurm-7`, `none alone`; an
-// obstacle adds "obstacle".
+// Returns a text such as `slurm worker 2/4 at n07 own 10.0.0.9 gpus 8 job
+// slurm-7` or `none alone`. An obstacle adds "obstacle".
 std::string Describe(const absl::StatusOr<Platform>& platform) {
   if (!platform.ok()) return std::string(platform.status().message());
   const Evidence& place = platform->place;
@@ -220,10 +220,10 @@ TEST(Detect, APodOfAnIndexedJob) {
       Describe(DetectPlatform(
           Pod(second, "train-1", "train-1.net.ns.svc.cluster.local"))),
       "kubernetes worker 1 at train-0.net.ns.svc.cluster.local job train");
-  // Without a headless service there is no name for the launcher.
+  // Without a headless service, the launcher has no name.
   EXPECT_EQ(Describe(DetectPlatform(Pod(second, "train-1", ""))),
             "kubernetes worker 1 job train");
-  // With hostNetwork it is the machine's name.
+  // With hostNetwork, the pod's hostname is the machine's name.
   EXPECT_EQ(Describe(DetectPlatform(Pod(second, "gpu-node-7", ""))),
             "kubernetes worker 1");
 }
@@ -234,18 +234,18 @@ TEST(Detect, APodOfAJobSet) {
                                   "js-workers-0-2.js.ns.svc.cluster.local"))),
       "kubernetes worker 2 at js-workers-0-0.js.ns.svc.cluster.local job "
       "js-workers-0");
-  // Several jobs of one pod each.
+  // The JobSet has several Jobs of one pod each.
   EXPECT_EQ(Describe(DetectPlatform(Pod(
                 {"JOB_COMPLETION_INDEX=0", "JOBSET_JOB_GLOBAL_INDEX=3"},
                 "js-workers-3-0", "js-workers-3-0.js.ns.svc.cluster.local"))),
             "kubernetes worker 3 at js-workers-0-0.js.ns.svc.cluster.local job "
             "js-workers");
-  // Of another group than the first: what launches is not known.
+  // This Job is not in the first group, so it is unknown which Job launches.
   EXPECT_EQ(Describe(DetectPlatform(Pod(
                 {"JOB_COMPLETION_INDEX=0", "JOBSET_JOB_GLOBAL_INDEX=3"},
                 "js-workers-2-0", "js-workers-2-0.js.ns.svc.cluster.local"))),
             "kubernetes worker 3");
-  // Of several pods, whose global index is the same.
+  // The Job has several pods, which share one global index.
   const auto second =
       Pod({"JOB_COMPLETION_INDEX=1", "JOBSET_JOB_GLOBAL_INDEX=0"},
           "js-workers-0-1", "js-workers-0-1.js.ns.svc.cluster.local");
@@ -317,7 +317,7 @@ TEST(Detect, PlatformsThatContradictEachOtherAreRefused) {
        {"OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_NODES=2", "--nodes"}) {
     EXPECT_TRUE(absl::StrContains(Detected(sizes), expect)) << Detected(sizes);
   }
-  // Said by the user, neither matters.
+  // The user gave the node rank, so neither variable matters.
   Entries decided = ranks;
   decided.push_back("ROLLCALL_NODE_RANK=1");
   EXPECT_EQ(Detected(decided), "leaderworkerset+kubernetes worker 1/3");

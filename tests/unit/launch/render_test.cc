@@ -1,4 +1,4 @@
-// Words and names in the run specs of `rollcall render`.
+// The placeholders in the run specs of `rollcall render`.
 #include "client/launch/render/render.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(Fill, Places) {
       {"a @A@ @A@b\n", "a 1 1b\n"},
       {"  @B@\nz\n", "  x\n  y\nz\n"},
       {"  @C@\nz @C@|\n", "z |\n"},
-      // A value is not searched, and what is no place stays.
+      // Placeholders in a value are not replaced, and unknown ones stay.
       {"@D@ me@node3 @UNKNOWN@ @A", "@A@ me@node3 @UNKNOWN@ @A\n"},
   };
   for (const auto& row : rows) EXPECT_EQ(Fill(row.text, values), row.expect);

@@ -1,4 +1,4 @@
-// The file of `launch --spec`.
+// Tests the file of `launch --spec`.
 #include "client/launch/run_spec/run_spec.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ absl::Status Check(const std::string& flag, const std::string& value) {
   return absl::InvalidArgumentError(flag + " takes no wrong value");
 }
 
-// `flags | command | environment`, or the messages.
+// Returns `flags | command | environment`, or the error messages.
 std::string Describe(absl::string_view text) {
   const auto spec = ParseRunSpec(text, "f", "/d", Check);
   if (!spec.ok()) return std::string(spec.status().message());
@@ -41,7 +41,7 @@ TEST(RunSpec, WhatItSays) {
   } rows[] = {
       {"job: a\nnodes: 2:4\ncommand: [python3, t.py]",
        "--job=a --nodes=2:4 | python3,t.py | "},
-      // Numbers and words stay as they are written.
+      // Numbers and booleans stay as they are written.
       {"nodes: 4\nmax-restarts: 010\ncommand: [run, 1.10, yes, \"\", '~']",
        "--nodes=4 --max-restarts=010 | run,1.10,yes,,~ | "},
       {"command: |\n  . ./env.sh\n  exec python3 t.py\n",
@@ -49,7 +49,7 @@ TEST(RunSpec, WhatItSays) {
       {"once: true\nno-hosts: false", "--once=true |  | "},
       {"environment: {A: 1.10, B: \"x: y\", C: '', D: on}",
        " |  | A=1.10,B=x: y,C=,D=on"},
-      // Relative paths begin at the file.
+      // Relative paths start at the file's folder.
       {"log-dir: logs\nstate: /s\nfolder: [a, ../b]\nsecret-file: '-'",
        "--log-dir=/d/logs --state=/s --folder=/d/a --folder=/d/../b "
        "--secret-file=- |  | "},
@@ -133,7 +133,7 @@ TEST(RunSpec, AMistakeIsNamedWithItsPlace) {
       {"job: \"a\x01\"",
        "f:1:8: expected text, found the byte 0x01; is this another kind of "
        "file?"},
-      // What YAML's escapes make of it.
+      // YAML's escape gives a NUL byte.
       {"job: a\ncommand: [run, \"a\\0b\"]",
        "f:2:16: expected a text, found one with a NUL byte (\"\\0\"), which no "
        "name, word or variable can hold"},

@@ -1,4 +1,4 @@
-// What a launcher tells people.
+// The messages of a launcher for people.
 #include "client/launch/run_story.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ v1::JobStatus Failed(v1::ReasonCode code) {
   return status;
 }
 
-// What it prints on stderr meanwhile.
+// Returns what the story prints on stderr during `act`.
 template <typename Act>
 std::string Told(RunStory& story, Act act) {
   testing::internal::CaptureStderr();
@@ -45,7 +45,7 @@ std::string Told(RunStory& story, Act act) {
   return testing::internal::GetCapturedStderr();
 }
 
-// A job of up to two nodes.
+// The story of a job of up to two nodes.
 void Join(RunStory& story, uint64_t here,
           absl::Duration lifetime = absl::Hours(24)) {
   story.Joinable("e", "rc1.x", "/state/worker.join", lifetime,
@@ -61,14 +61,15 @@ TEST(RunStory, AKeptSceneIsToldOnce) {
     EXPECT_TRUE(absl::StrContains(told, word)) << word << " not in:\n" << told;
   }
   EXPECT_EQ(Told(story, [&] { story.Heard(failed, kNow); }), "");
-  // Its end is no news.
+  // The end was already reported, so it is not reported again.
   v1::End end;
   end.set_exit_code(3);
   end.set_reason("no more restarts");
   EXPECT_EQ(Told(story, [&] { story.Ended(end, 3, ""); }), "");
 }
 
-// While it lingers: for how much longer, and where ranks are left.
+// While the job lingers, the story tells for how much longer, and which nodes
+// have ranks left.
 TEST(RunStory, WhatIsLeftAliveIsTold) {
   v1::JobStatus status = Failed(v1::REASON_CODE_RESTART_BUDGET);
   status.set_state(v1::JOB_STATE_LINGERING);
@@ -86,7 +87,7 @@ TEST(RunStory, WhatIsLeftAliveIsTold) {
                                 "ranks that still live on n1, n3 and the "
                                 "daemon are left running for 4 min 10 s"))
       << told;
-  // `status` says the same, with and without --json.
+  // `status` reports the same, with and without --json.
   EXPECT_TRUE(absl::StrContains(StatusTable(status),
                                 "ranks that still live on n1, n3 are kept "
                                 "for another 4 min 10 s"))
@@ -97,7 +98,7 @@ TEST(RunStory, WhatIsLeftAliveIsTold) {
   EXPECT_EQ(json["lingers_s"], 250);
   EXPECT_EQ(json["nodes"][0]["state"], "running");
   EXPECT_EQ(json["nodes"][1]["state"], "finished");
-  // With it that is a line of the launcher's.
+  // With --json, the launcher prints this as a line.
   RunStory in_json("demo", true, absl::Minutes(10));
   testing::internal::CaptureStdout();
   Told(in_json, [&] { in_json.Heard(status, kNow); });
@@ -131,7 +132,8 @@ TEST(RunStory, WhatAnEarlierLauncherToldIsNotToldAgain) {
       Told(story, [&] { story.Heard(running, kNow); }), "generation 5"));
 }
 
-// Why the next world waits, once; off a terminal not again for the time left.
+// The reason why the next world waits is told once. If the output is not a
+// terminal, it is not repeated for the time left.
 TEST(RunStory, AFenceIsToldOnce) {
   RunStory story("demo", false, absl::ZeroDuration());
   v1::JobStatus fenced = State(v1::JOB_STATE_GATHERING);
@@ -153,7 +155,7 @@ TEST(RunStory, AFenceIsToldOnce) {
                    story.Show(kNow);
                  }),
             "");
-  // The end of the next world was not seen.
+  // The end of the next world was missed.
   fenced.set_generation(2);
   fenced.set_fence_reason("generation 2 may still train, at most 10m");
   told = Told(story, [&] { story.Heard(fenced, kNow); });
@@ -185,7 +187,7 @@ TEST(RunStory, WhomALongFormationWaitsForIsTold) {
   forming.mutable_nodes(0)->set_prepared(true);
   story.Heard(forming, kNow + absl::Seconds(7));
   EXPECT_TRUE(absl::StrContains(show(7), "not prepared yet: b"));
-  // A world that was committed in between is another wait.
+  // If a world was committed in between, a new wait begins.
   story.Heard(State(v1::JOB_STATE_RUNNING), kNow + absl::Seconds(8));
   story.Heard(forming, kNow + absl::Seconds(9));
   EXPECT_EQ(show(10), "");

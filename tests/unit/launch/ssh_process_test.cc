@@ -1,4 +1,4 @@
-// What rollcall adds to the user's ssh command.
+// Tests what rollcall adds to the user's ssh command.
 #include "client/launch/spawn/ssh_process.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ TEST(ConnectTimeout, IsSetByTheConfiguration) {
       {"connecttimeout -1", false},
       {"connecttimeout 0\n", false},
       {"host a\nconnecttimeout 7\n", true},
-      // The name of another option, or a host of that name.
+      // This is another option that has this name as its value, so it does not
+      // count.
       {"hostname connecttimeout 7\n", false},
   };
   for (const auto& row : rows) {

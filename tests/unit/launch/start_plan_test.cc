@@ -1,4 +1,4 @@
-// What a launcher does at its start: as a table of what it finds.
+// What a launcher does at its start, as a table of what it finds.
 #include "client/launch/start_plan.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ LaunchTerms Terms() {
   return terms;
 }
 
-// What a launcher on port 7 has left.
+// What a launcher on port 7 has left behind.
 LeftBehind Left(bool daemon_lives, std::vector<std::string> living, Run run) {
   LeftBehind left;
   left.folder = "/state";
@@ -45,7 +45,7 @@ LeftBehind Left(bool daemon_lives, std::vector<std::string> living, Run run) {
   return left;
 }
 
-// `attach :7 adopt here start local-1`.
+// Returns, for example, `attach :7 adopt here start local-1`.
 std::string Describe(const StartPlan& plan) {
   std::string text = plan.kind == StartPlan::Kind::kNew      ? "new"
                      : plan.kind == StartPlan::Kind::kAttach ? "attach"
@@ -67,7 +67,7 @@ std::string Describe(const StartPlan& plan) {
                     }));
 }
 
-// Only then are they known to have ended with all that they had started.
+// Only in these cases are all their processes known to have ended.
 TEST(StartPlan, AgentsOfAMachineOrContainerThatEndedAreGone) {
   LeftBehind left = Left(false, {}, Run::kUnfinished);
   left.record->agents = {{"here", true, {}}, {"local-1", false, {}}};
@@ -82,7 +82,7 @@ TEST(StartPlan, AgentsOfAMachineOrContainerThatEndedAreGone) {
     EXPECT_EQ(plan->gone, (std::vector<std::string>{"here", "local-1"}));
     EXPECT_FALSE(plan->others_may_live);
   }
-  // Of another run nothing is to be told.
+  // If the run has ended, the next one is not told of these agents.
   left.run = Run::kEnded;
   plan = PlanStart(left, Terms(), false);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -90,7 +90,7 @@ TEST(StartPlan, AgentsOfAMachineOrContainerThatEndedAreGone) {
   EXPECT_FALSE(plan->others_may_live);
 }
 
-// The launcher that knew it was killed before its daemon listened.
+// The launcher that knew this was killed before its daemon listened.
 TEST(StartPlan, TheDaemonIsToldOfTheGoneByALaterLauncher) {
   LeftBehind left = Left(false, {}, Run::kUnfinished);
   left.record->gone = {"here", "local-1"};
@@ -122,14 +122,14 @@ TEST(StartPlan, WhatIsFoundDecides) {
        "attach :7 adopt local-1 start here*"},
       {"daemon alone lives", Left(true, {}, Run::kNone),
        "attach :7 start here*,local-1"},
-      // The daemon as well.
+      // The daemon has died as well.
       {"agents live", Left(false, {"here", "local-1"}, Run::kUnfinished),
        "resume :7 adopt here,local-1"},
       {"worker lives", Left(false, {"local-1"}, Run::kUnfinished),
        "resume :7 adopt local-1 start here*"},
       {"all dead", Left(false, {}, Run::kUnfinished),
        "resume :7 start here*,local-1"},
-      // Nothing goes on.
+      // No run continues.
       {"ended", Left(false, {}, Run::kEnded), "new start here*,local-1"},
       {"ended, agents live", Left(false, {"here"}, Run::kEnded),
        "new end here start here*,local-1"},
@@ -160,7 +160,7 @@ TEST(StartPlan, WhatGoesOnKeepsItsTerms) {
   LeftBehind left = Left(true, {}, Run::kNone);
   left.record->terms.settings.set_max_restarts(5);
   left.record->ephemeral = true;
-  // Left out agrees with whatever it has.
+  // A flag that is not given agrees with any recorded value.
   const auto plan = PlanStart(left, Terms(), false);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->terms.settings.max_restarts(), 5u);
@@ -237,17 +237,17 @@ TEST(StartPlan, ContradictionsNameBothValues) {
         EXPECT_TRUE(absl::StrContains(plan.status().message(), word))
             << word << " is not in: " << plan.status().message();
       }
-      // Nobody answers `rollcall stop` where no daemon lives.
+      // `rollcall stop` gets no answer if no daemon runs.
       EXPECT_EQ(absl::StrContains(plan.status().message(), "rollcall stop"),
                 lives);
       EXPECT_TRUE(absl::StrContains(plan.status().message(), "--state"));
     }
-    // What is over contradicts nothing.
+    // A run that has ended contradicts no flag.
     EXPECT_TRUE(PlanStart(Left(false, {}, Run::kEnded), wanted, false).ok());
   }
 }
 
-// Two hosts and the launcher's own.
+// The terms have two hosts besides the launcher's own.
 LaunchTerms WithHosts() {
   LaunchTerms terms = Terms();
   terms.local_workers = 0;
@@ -266,7 +266,7 @@ TEST(StartPlanHosts, EachIsStartedOnceAndByItsTarget) {
   EXPECT_EQ(text, "here own '' 4; b 'me@b' 0; c 'c' 8; ");
 }
 
-// What became of agents on other hosts is known to the daemon alone.
+// Only the daemon knows what happened to agents on other hosts.
 TEST(StartPlanHosts, ARunThatIsTakenBackStartsNoneOfThemAgain) {
   for (const LaunchEnd ended : {LaunchEnd::kUnknown, LaunchEnd::kReboot}) {
     LeftBehind left = Left(false, {}, Run::kUnfinished);

@@ -1,4 +1,4 @@
-// Run specs of workers, with placeholders.
+// Tests run specs of workers with placeholders.
 #include "client/launch/spawn/worker_template.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(WorkerTemplate, ValuesTakeThePlaceOfPlaceholders) {
       {"name: w-<<NODE_RANK>>\na: <<MASTER_ADDR>>:1\n",
        "name: w-3\na: 10.0.0.1:1\n"},
       {"<<NODE_RANK>><<NODE_RANK>>", "33"},
-      // A value is not read again.
+      // A value is not searched for placeholders.
       {"<<JOIN>>", "<<JOIN>>"},
       {"a < b > c >> d", "a < b > c >> d"},
   };

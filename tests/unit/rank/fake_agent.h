@@ -1,5 +1,5 @@
 // FakeAgent: the agent's side of rank.proto in this process, for `ranks` ranks
-// of one world, on a Unix socket in a folder of its own that goes with it.
+// of one world. Its Unix socket is in its own folder, which is removed with it.
 #ifndef ROLLCALL_TESTS_UNIT_RANK_FAKE_AGENT_H_
 #define ROLLCALL_TESTS_UNIT_RANK_FAKE_AGENT_H_
 
@@ -44,7 +44,7 @@ class FakeAgent {
     rmdir(folder_.c_str());
   }
 
-  // Ends at once, as an agent that is killed: all connections break.
+  // Ends at once as a killed agent does, so all connections break.
   void Die() {
     if (!accepts_.joinable()) return;
     unlink(socket().c_str());
@@ -63,7 +63,7 @@ class FakeAgent {
     return RankLocation{socket(), local_rank, kGeneration};
   }
 
-  // Blocks until the rank's connection is there, then writes to it.
+  // Blocks until the rank is connected, and then writes to it.
   void Send(uint32_t local_rank, const v1::AgentReply& reply) {
     SendBytes(local_rank, FrameOf(reply));
   }
@@ -72,11 +72,11 @@ class FakeAgent {
     while (by_rank_.count(local_rank) == 0) changed_.Wait(mutex_);
     send(by_rank_[local_rank], bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Leads it into a world of that generation.
+  // Sends the rank a world of this generation.
   void SendWorld(uint32_t local_rank, uint64_t generation) {
     Send(local_rank, World(local_rank, generation));
   }
-  // Blocks until a rank has said something that `wanted` accepts.
+  // Blocks until a rank has sent a message that `wanted` accepts.
   template <typename Wanted>
   v1::RankMessage Await(Wanted wanted) {
     MutexLock lock(mutex_);
@@ -145,7 +145,7 @@ class FakeAgent {
       Exchange(fd, message.exchange(), tell);
     } else if (message.has_store() &&
                message.store().operation().kind() != v1::STORE_KIND_WAIT) {
-      // Nobody ever sets what is waited for.
+      // A wait is never answered, because no rank ever sets its key.
       const v1::RankStore& asked = message.store();
       reply.mutable_stored()->set_request(asked.request());
       v1::StoreResult& result = *reply.mutable_stored()->mutable_result();
@@ -207,7 +207,7 @@ class FakeAgent {
   std::string folder_;
   Fd listener_;
   std::thread accepts_;
-  std::vector<std::thread> serving_;  // Of accepts_, until it has ended.
+  std::vector<std::thread> serving_;  // Used by accepts_ alone until it ends.
   Mutex mutex_;
   CondVar changed_;
   std::vector<int> open_ ABSL_GUARDED_BY(mutex_);

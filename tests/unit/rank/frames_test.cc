@@ -29,11 +29,11 @@ TEST(FrameReader, CutsWhateverPiecesCome) {
       {{"\0\0\0\0\0\0\0\0"s}, {"", ""}},
       {{"\0\0\0\5abcde\0\0\0\1f"s}, {"abcde", "f"}},
       {{"\0"s, "\0\0"s, "\2"s, "a"s, "b\0"s, "\0\0\1c"s}, {"ab", "c"}},
-      // Not whole yet.
+      // These frames are not complete yet.
       {{"\0\0\0"s}, {}, Code::kOk, 3},
       {{"\0\0\0\3ab"s}, {}, Code::kOk, 6},
       {{"\0\0\0\1a\0\0\0\3"s}, {"a"}, Code::kOk, 4},
-      // Refused as soon as its length is there.
+      // The frame is refused as soon as its length has arrived.
       {{"\0\0\0\6"s}, {}, Code::kResourceExhausted, 4},
       {{"\xff\xff\xff\xff"s}, {}, Code::kResourceExhausted, 4},
       {{"\0\0\0\1a\1\0\0\0"s}, {"a"}, Code::kResourceExhausted, 4},

@@ -38,7 +38,7 @@ TEST(RankLocation, IsReadFromTheEnvironment) {
       {"/run/agent", "64", "1", Code::kInvalidArgument},
       {"/run/agent", "1", "two", Code::kInvalidArgument},
       {"/run/agent", "1", "", Code::kInvalidArgument},
-      // An agent that did not start this process.
+      // The agent did not start this process.
       {"/run/agent", "3", nullptr, Code::kOk},
       {"/run/agent", nullptr, nullptr, Code::kInvalidArgument},
       {long_path.c_str(), "1", "1", Code::kInvalidArgument},
@@ -125,7 +125,7 @@ TEST(Rank, OperationsOnTheStore) {
   what.set_value(std::string(2 << 20, 'x'));
   EXPECT_EQ((*rank)->Store(what).status().code(),
             absl::StatusCode::kInvalidArgument);
-  // A wait that is given up is withdrawn.
+  // A wait that times out is cancelled.
   what.set_kind(v1::STORE_KIND_WAIT);
   what.clear_value();
   EXPECT_EQ((*rank)->Store(what, absl::Milliseconds(20)).status().code(),
@@ -142,7 +142,7 @@ TEST(Rank, ExchangeFailsWithItsReason) {
   const std::string most(Limits::exchange_value_bytes_max + 1, 'x');
   EXPECT_EQ((*rank)->Exchange("k", most, absl::Seconds(9)).status().code(),
             Code::kInvalidArgument);
-  // Such a key would end the connection.
+  // The agent would end the connection because of such a key.
   const std::string long_key(Limits::exchange_key_bytes_max + 1, 'k');
   for (const std::string& key :
        {std::string(), long_key, std::string("a\nb"), std::string("\xff")}) {
@@ -150,7 +150,7 @@ TEST(Rank, ExchangeFailsWithItsReason) {
               Code::kInvalidArgument);
   }
   EXPECT_FALSE((*rank)->lost());
-  // The other rank never comes.
+  // The other rank never takes part.
   EXPECT_EQ((*rank)->Exchange("k", "v", absl::Milliseconds(50)).status().code(),
             Code::kDeadlineExceeded);
   auto waits = std::async(std::launch::async, [&] {
@@ -167,7 +167,7 @@ TEST(Rank, TellsItsLatestProgress) {
   for (int step = 1; step <= 1000; ++step) {
     (*rank)->Progress(step, 2.5, 100);
   }
-  rank->reset();  // Messages that still wait are sent first.
+  rank->reset();  // Queued messages are sent first.
   const v1::RankMessage last = agent.Await([](const v1::RankMessage& m) {
     return m.has_progress() && m.progress().step() == 1000;
   });
@@ -187,7 +187,7 @@ TEST(Rank, HearsAbortAndNotice) {
   AwaitTrue([&] { return (*rank)->noticed(); });
   EXPECT_EQ((*rank)->notice()->kind(), v1::NOTICE_KIND_PREEMPT);
   EXPECT_TRUE((*rank)->AwaitNotice().ok());
-  // Only the rank knows when it is at the boundary.
+  // Only the rank knows when it has reached the boundary.
   (*rank)->NoticeSeen(12);
   const v1::RankMessage seen =
       agent.Await([](const v1::RankMessage& m) { return m.has_notice_seen(); });
@@ -329,7 +329,7 @@ TEST(Rank, HearsWhyItsAgentEndsTheConnection) {
                {9, Code::kFailedPrecondition},
                {10, Code::kAborted},
                {14, Code::kUnavailable},
-               // What no agent sends.
+               // No agent sends these codes.
                {0, Code::kUnavailable},
                {4, Code::kUnavailable},
                {99, Code::kUnavailable}};
@@ -372,7 +372,7 @@ TEST(Rank, SaysItsVersionAndIgnoresWhatItDoesNotKnow) {
                 .hello()
                 .wire_version(),
             1u);
-  // A kind with number 100, and the answer to no request.
+  // One message has the unknown kind 100, and one answers no request.
   agent.SendBytes(0, std::string("\0\0\0\3\xa2\x06\0", 7));
   v1::AgentReply answer;
   answer.mutable_exchanged()->set_request(99);
@@ -390,7 +390,7 @@ TEST(Rank, KnowsThatItsAgentIsGone) {
   ASSERT_TRUE(rank.ok()) << rank.status();
   agent.Die();
   AwaitTrue([&] { return (*rank)->lost(); });
-  (*rank)->Progress(1, 1, 1);  // The agent is gone; nothing happens.
+  (*rank)->Progress(1, 1, 1);  // The agent is gone, so nothing happens.
 }
 
 }  // namespace

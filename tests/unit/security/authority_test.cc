@@ -1,4 +1,4 @@
-// A daemon's own CA, and the check of the certificates that a daemon shows.
+// A daemon's own CA, and the check of the certificates that a daemon presents.
 #include "daemon/security/authority.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::string Issue(const Authority& authority) {
   return issued->chain;
 }
 
-// The first certificate of a chain.
+// Returns the first certificate of a chain.
 std::string LeafOf(const std::string& chain) {
   const std::string end = "-----END CERTIFICATE-----\n";
   return chain.substr(0, chain.find(end) + end.size());
@@ -69,7 +69,7 @@ TEST(Authority, AnothersChainIsAnothers) {
   ExpectStranger(VerifyPinned(stranger + ours.certificate(), ours.pin()));
   ExpectStranger(
       VerifyPinned(LeafOf(stranger) + ours.certificate(), ours.pin()));
-  // The same in the other order, the CA first.
+  // The same chain in the other order, with the CA first.
   ExpectStranger(VerifyPinned(ours.certificate() + stranger, ours.pin()));
   // Our certificate further down the chain proves nothing.
   ExpectStranger(VerifyPinned(stranger + Issue(ours), ours.pin()));
@@ -93,7 +93,7 @@ TEST(Authority, AChainIsWholeOrNothing) {
       "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
       std::string("\0\xff\x7f", 3),
       ours.KeyPem(),
-      // Behind more certificates than a chain may have.
+      // Comes after more bytes than a chain may have.
       leaf + std::string(1 << 17, '\n') + ours.certificate(),
   };
   for (const std::string& text : texts) {
@@ -111,7 +111,8 @@ TEST(Authority, TheSecretMakesTheSameOneEverywhere) {
   const absl::StatusOr<Authority> there = Authority::FromSecret(*secret);
   ASSERT_TRUE(here.ok()) << here.status();
   ASSERT_TRUE(there.ok());
-  // Computed apart from OpenSSL: the curve, the reduction, the encoding.
+  // These values were computed without OpenSSL, to check the curve, the
+  // reduction and the encoding.
   EXPECT_EQ(absl::BytesToHexString(here->pin()),
             "ca8a11e4f260fd3391042403738f7f17ceba8134afddb15ca391b6832e49b31a");
   EXPECT_EQ(here->pin(), there->pin());
@@ -187,7 +188,7 @@ TEST(Authority, ItsCertificateIsForTheNamesItIsGiven) {
 
 TEST(VerifyIssued, LooksAtIssuerNameTimeAndUse) {
   const TestCa ours("ours");
-  // A CA of the same name, with another key.
+  // This CA has the same name and another key.
   const TestCa twin("ours");
   const TestCa theirs("theirs");
   const auto wanted = [](auto change) {

@@ -17,7 +17,7 @@ TEST(FailureBackoff, EachWaitsTwiceAsLongAsTheOneBefore) {
     const char* address;
     double wait_s;
   } rows[] = {
-      // People mistype.
+      // The first failures are not delayed, because people mistype.
       {0, "a", 0},
       {1, "a", 0},
       {2, "a", 0},
@@ -31,7 +31,7 @@ TEST(FailureBackoff, EachWaitsTwiceAsLongAsTheOneBefore) {
       {8, "a", 3},
       {9, "a", 3},
       {67, "a", 3},
-      // Exactly one minute without a failure.
+      // There was exactly one minute without a failure.
       {126.5, "a", 3},
       {186.5, "a", 0},
       {187, "a", 0},

@@ -102,7 +102,7 @@ TEST_F(IdentityTest, AFolderThatIsNotThereIsNamed) {
   const absl::Status status = Identity::Keep(folder_ + "/none").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(status.ToString().find(folder_ + "/none"), std::string::npos);
-  // A folder in place of the file.
+  // There is a folder in place of the file.
   fs::create_directory(file("ca.key"));
   EXPECT_EQ(Identity::Keep(folder_).status().code(),
             absl::StatusCode::kFailedPrecondition);
@@ -140,7 +140,7 @@ TEST_F(IdentityTest, ASecretThatOthersCanReadOrWriteIsRefused) {
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
   EXPECT_TRUE(ReadPrivateFile(file("link")).ok());
   EXPECT_TRUE(absl::IsNotFound(ReadPrivateFile(file("none")).status()));
-  // A kept key is checked as an own file.
+  // A key that was kept is checked like the user's own file.
   MustKeep();
   ASSERT_EQ(chmod(file("ca.key").c_str(), 0644), 0);
   EXPECT_FALSE(Identity::Keep(folder_).ok());
@@ -162,7 +162,7 @@ TEST_F(IdentityTest, AKeptSecretIsAFileOfThisUsersAlone) {
     fs::create_symlink(moved, path);
     refused();
     fs::remove(path);
-    // A pipe: the call does not wait for a writer.
+    // The file is a pipe, and the call must not wait for a writer.
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
     refused();
     fs::remove(path);
@@ -183,7 +183,7 @@ TEST_F(IdentityTest, ASecretFileIsReplacedWhole) {
   ASSERT_TRUE(WriteSecretFile(path, "two").ok());
   EXPECT_EQ(*ReadSecretFile(path), "two");
   EXPECT_FALSE(fs::exists(path + ".new"));
-  // It does not write through a link of the temporary name.
+  // The temporary name is a link, and the write must not follow it.
   Write("victim", "kept");
   fs::create_symlink(file("victim"), path + ".new");
   ASSERT_TRUE(WriteSecretFile(path, "three").ok());
@@ -198,7 +198,7 @@ TEST_F(IdentityTest, ASecretFileThatDoesNotFitSaysWhy) {
     const FileLimit limit(4);
     const absl::Status status = WriteSecretFile(path, "longer");
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    // The first part was written; the error of the rest is the system's.
+    // The first part was written. The error is the system's error for the rest.
     EXPECT_NE(status.message().find("File too large"), std::string::npos)
         << status;
     EXPECT_NE(status.message().find("--state"), std::string::npos) << status;

@@ -17,7 +17,7 @@ TEST(IncarnationNonce, IsDrawnAnew) {
 
 TEST(IncarnationNonce, MakesTheIncarnationWithJobAndNode) {
   const std::string nonce(Limits::incarnation_nonce_bytes, 'n');
-  // Agents and daemons of different versions must agree on it.
+  // Agents and daemons of different versions must compute the same value.
   EXPECT_EQ(IncarnationOf("train", "a", nonce), 0x31a3e7409da4ce7du);
   const std::set<uint64_t> all = {
       IncarnationOf("train", "a", nonce), IncarnationOf("train", "b", nonce),

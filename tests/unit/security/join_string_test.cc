@@ -125,7 +125,8 @@ TEST(JoinString, EachLetterCounts) {
       std::string text = good;
       text[i] = other;
       const absl::StatusOr<v1::JoinString> decoded = DecodeJoinString(text);
-      // The last letter has unused bits.
+      // The last letter has unused bits, so another last letter may decode to
+      // the same.
       const bool same = i + 1 == good.size() && decoded.ok() &&
                         EncodeJoinString(*decoded) == good;
       EXPECT_TRUE(!decoded.ok() || same) << "letter " << i;

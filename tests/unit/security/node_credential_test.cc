@@ -51,7 +51,7 @@ TEST(NodeCredential, IsBoundToAllThatItNames) {
       [](v1::Hello& h) { h.mutable_node_credential()->push_back('x'); },
       [](v1::Hello& h) { h.set_node_credential(""); },
       [](v1::Hello& h) { h.clear_node_credential(); },
-      // The same letters, split between the names at another place.
+      // The letters are the same, but the names are split at another place.
       [](v1::Hello& h) {
         h.set_job("trai");
         h.set_run("nrun1");
@@ -81,7 +81,7 @@ TEST(NodeCredential, SpeaksForTheNextIncarnationOfItsAgent) {
   hello.set_incarnation(8);
   hello.set_previous_incarnation(7);
   EXPECT_TRUE(IsOwn(kKey, hello));
-  // The previous incarnation counts, not the new one.
+  // The previous incarnation is checked, not the new one.
   hello.set_incarnation(9);
   EXPECT_TRUE(IsOwn(kKey, hello));
   hello.set_previous_incarnation(8);
@@ -100,7 +100,7 @@ TEST(NodeCredential, SaysItsTermsAndIsBoundToThem) {
       ASSERT_TRUE(terms.has_value());
       EXPECT_EQ(terms->epoch, epoch);
       EXPECT_EQ(terms->ends_at, ends_at);
-      // Another epoch and another expiry with the same MAC.
+      // The epoch or the expiry is changed, with the same MAC.
       for (const size_t byte : {39, 47}) {
         hello.set_node_credential(credential);
         (*hello.mutable_node_credential())[byte] ^= 1;

@@ -36,7 +36,7 @@ TEST(SharedSecret, TextsThatAreOne) {
         "1edbfeb9bee12094b50f7d77dbba220c0b092556bb5904d3c9603ad6e7bc9743")
         << text;
   }
-  // Both alphabets, and 128 bits in hex.
+  // Both base64 alphabets are accepted, and 128 bits in hex.
   for (const char* text : {"--__--__--__--__--__--__--__--__--__--__--__",
                            "++//++//++//++//++//++//++//++//++//++//++//",
                            "00112233445566778899aabbccddeeff"}) {
@@ -49,10 +49,10 @@ TEST(SharedSecret, TextsThatAreNone) {
       "",
       " \n",
       "password",
-      // 120 bits, in hex and in base64.
+      // These have only 120 bits, in hex and in base64.
       "00112233445566778899aabbccdd",
       "AAECAwQFBgcICQoLDA0O",
-      // Less than 256 bits in base64, as a passphrase would be.
+      // These have less than 256 bits in base64, as a passphrase would.
       "--__--__--__--__--__--",
       "passwordpasswordpassword",
       "correct horse battery staple and more words",
@@ -79,9 +79,9 @@ TEST(SharedSecret, OneIsMadeThatIsOne) {
   EXPECT_EQ(seen.size(), 20u);
 }
 
-// HKDF-SHA-256 with the salt "rollcall v1", computed without OpenSSL. If it
-// changed, holders of an existing secret could not verify their daemon any
-// more.
+// HKDF-SHA-256 with the salt "rollcall v1", computed without OpenSSL. If these
+// values changed, holders of an existing secret could no longer verify their
+// daemon.
 TEST(SharedSecret, DerivesWhatItAlwaysDid) {
   const absl::StatusOr<SharedSecret> secret = SharedSecret::Parse(kHexSecret);
   ASSERT_TRUE(secret.ok());
@@ -127,7 +127,7 @@ TEST(SharedSecret, EachRoleHasATokenOfItsOwn) {
             secret->Token(v1::ROLE_WORKER).secret());
 }
 
-// The first case of RFC 4231, and the SHA-256 of "abc".
+// The first test case of RFC 4231, and the SHA-256 of "abc".
 TEST(Digest, IsWhatTheStandardsSay) {
   EXPECT_EQ(Hex(Sha256("abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

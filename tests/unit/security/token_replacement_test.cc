@@ -1,4 +1,4 @@
-// How a token table replaces kept tokens before they end.
+// How a token table replaces kept tokens before they expire.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// --- Replacement of kept tokens
+// --- Replacement of kept tokens ----------------------------------------------
 
 constexpr absl::Duration kTtl = absl::Hours(24);
 
@@ -70,7 +70,7 @@ TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
   const absl::Time half = kNow + kTtl / 2;
   ASSERT_TRUE(table.ReplaceDue(TokenOf("w2"), half).has_value());
   const std::vector<v1::TokenRecord> journaled = Journaled(table);
-  // After a restart the file has the new one.
+  // The daemon was restarted, and the file has the new token.
   TokenTable next;
   next.Load(journaled);
   next.Seed({Kept("w2", v1::ROLE_WORKER)}, half + absl::Hours(1));
@@ -81,7 +81,7 @@ TEST(TokenTable, AReplacedTokenOutlivesTheDaemonAndNotItsFile) {
         << id;
   }
   EXPECT_EQ(next.NextReplacement(), half + kTtl / 2) << "it keeps its end";
-  // The file was removed and another one made.
+  // The file was removed and a new one was made.
   TokenTable removed;
   removed.Load(journaled);
   removed.Seed({Kept("w9", v1::ROLE_WORKER)}, half + absl::Hours(1));

@@ -1,4 +1,4 @@
-// What the tests of the token table share.
+// Shared by the tests of the token table.
 #ifndef ROLLCALL_TESTS_UNIT_SECURITY_TOKEN_TABLE_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_SECURITY_TOKEN_TABLE_FIXTURE_H_
 
@@ -50,7 +50,7 @@ inline v1::RefusalCode CodeOf(const TokenTable& table,
 
 inline constexpr v1::RefusalCode kGood = v1::REFUSAL_CODE_UNSPECIFIED;
 
-// What a journal would hold after all changes of the table.
+// The records that a journal would have after all changes of the table.
 inline std::vector<v1::TokenRecord> Journaled(const TokenTable& table) {
   return table.Changed().written;
 }

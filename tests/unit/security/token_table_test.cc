@@ -111,7 +111,7 @@ TEST(TokenTable, UsesAreCounted) {
   const v1::JoinToken token = TokenOf("two");
   ASSERT_TRUE(table.Create(token, Wanted(v1::ROLE_WORKER, 0, 2), kNow).ok());
   EXPECT_EQ(table.List("")[0].uses_left(), 2u);
-  // A check costs no use.
+  // A check does not count as a use.
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(CodeOf(table, token, For::kAttend), kGood);
     EXPECT_EQ(CodeOf(table, token, For::kLook), kGood);
@@ -157,7 +157,7 @@ TEST(TokenTable, OneOfAJobIsForThatJob) {
             v1::REFUSAL_CODE_OTHER_JOB);
   EXPECT_EQ(table.Check(token, For::kLook, "eval", kNow).status.code(),
             absl::StatusCode::kPermissionDenied);
-  // If the client named no job, the verdict names the token's.
+  // If the client names no job, the verdict has the token's job.
   EXPECT_EQ(table.Check(token, For::kSteer, "", kNow).job, "train");
   table.Seed({Seeded("any", v1::ROLE_WORKER)}, kNow);
   EXPECT_EQ(table.Check(TokenOf("any"), For::kAttend, "eval", kNow).job, "");
@@ -174,7 +174,7 @@ TEST(TokenTable, WhatWasRevokedStaysRevoked) {
   }
   table.Seed({Seeded("worker", v1::ROLE_ADMIN)}, kNow);
   EXPECT_EQ(CodeOf(table, token, For::kLook), v1::REFUSAL_CODE_TOKEN_REVOKED);
-  // After a restart too.
+  // The token stays revoked after a restart.
   TokenTable next;
   next.Load(Journaled(table));
   next.Seed({Seeded("worker", v1::ROLE_WORKER)}, kNow);

@@ -19,7 +19,7 @@ TEST(ValueSealer, OpensWhatItHasSealed) {
        {std::string(), std::string("x"), std::string(1 << 20, '\0')}) {
     const std::string sealed = sealer.Seal(kName, value);
     EXPECT_EQ(sealed.size(), value.size() + ValueSealer::kBytesAdded);
-    // In another process with the same secret.
+    // Another process with the same secret opens the value.
     const auto opened = Sealer('1').Open(kName, sealed);
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_EQ(*opened, value);

@@ -1,5 +1,5 @@
 // AccessTest: a daemon whose tokens are made, revoked and listed by hand, and
-// what it says of those whom it has turned away.
+// its reports of refused clients.
 #ifndef ROLLCALL_TESTS_UNIT_SERVER_ACCESS_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_SERVER_ACCESS_FIXTURE_H_
 
@@ -45,7 +45,7 @@ class AccessTest : public JournaledServerTest {
     v1::RevokeTokenResponse response;
     return AdminStub()->RevokeToken(&context, request, &response);
   }
-  // With --cascade: the names that it evicts.
+  // Revokes with --cascade, and returns the names of the evicted nodes.
   std::vector<std::string> Cascade(const std::string& id) {
     grpc::ClientContext context;
     Authorize(context);
@@ -87,7 +87,7 @@ class AccessTest : public JournaledServerTest {
     ADD_FAILURE() << "no token " << id;
     return v1::TokenStatus();
   }
-  // How a call of Status with this token ends.
+  // Calls Status with this token, and returns how the call ends.
   grpc::Status Look(const v1::JoinToken& token, const std::string& job = "") {
     grpc::ClientContext context;
     Authorize(context, token);
@@ -96,7 +96,7 @@ class AccessTest : public JournaledServerTest {
     v1::JobStatus status;
     return AdminStub()->Status(&context, request, &status);
   }
-  // Asks until it has expired.
+  // Asks until the token has expired.
   void AwaitExpiry(const v1::JoinToken& token) {
     const absl::Time give_up = absl::Now() + absl::Seconds(60);
     grpc::Status status;
@@ -117,7 +117,8 @@ class AccessTest : public JournaledServerTest {
     hello.set_node_credential(welcome.node_credential());
     return hello;
   }
-  // An agent attends with this Hello and hangs up, and its stream has ended.
+  // An agent attends with this Hello and hangs up. Returns once its stream has
+  // ended.
   v1::Welcome AttendAndHangUp(const v1::Hello& hello) {
     HandAgent agent(Dial());
     EXPECT_TRUE(agent.SayHello(hello));
@@ -126,8 +127,8 @@ class AccessTest : public JournaledServerTest {
     EXPECT_TRUE(agent.End().ok());
     return welcome;
   }
-  // The same, but "train" is stopped with exit code 4, and the agent
-  // acknowledges the end, before it hangs up.
+  // As above, but "train" is stopped with exit code 4, and the agent
+  // acknowledges the end before it hangs up.
   v1::Welcome AttendToTheEnd(const v1::Hello& hello) {
     HandAgent agent(Dial());
     EXPECT_TRUE(agent.SayHello(hello));
@@ -148,7 +149,7 @@ class AccessTest : public JournaledServerTest {
   }
 };
 
-// How often `what` stands in `text`.
+// The number of times that `what` occurs in `text`.
 inline size_t Times(const std::string& text, const std::string& what) {
   size_t times = 0;
   for (size_t at = text.find(what); at != std::string::npos;

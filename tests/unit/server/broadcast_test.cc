@@ -43,7 +43,7 @@ TEST(Broadcast, DecodesWhatAgentsSay) {
   v1::AgentMessage said;
   said.mutable_heartbeat()->set_step(7);
   const std::string bytes = said.SerializeAsString();
-  // In pieces, as the wire may bring it.
+  // The wire may bring the message in pieces.
   const grpc::Slice pieces[] = {grpc::Slice(bytes.substr(0, 1)),
                                 grpc::Slice(bytes.substr(1))};
   v1::AgentMessage read;

@@ -12,7 +12,8 @@
 namespace rollcall {
 namespace {
 
-// "gather 0-2, prepare 1 2-3; formed", in seconds since the wall clock was 100.
+// Returns "gather 0-2, prepare 1 2-3; formed", in seconds since wall clock time
+// 100.
 std::string Text(const FormationTrace& formation) {
   const auto seconds = [](absl::Time time) {
     return absl::ToDoubleSeconds(time - At(100));
@@ -33,7 +34,7 @@ TEST(FormationSpans, PhasesFollowTheStateOfTheJob) {
     v1::JobState state;
     uint64_t generation;
     bool probing;
-    const char* expected;  // Of the formation that ends here; "": none.
+    const char* expected;  // Of a formation that ends here.
   };
   constexpr auto kGathering = v1::JOB_STATE_GATHERING;
   constexpr auto kForming = v1::JOB_STATE_FORMING;
@@ -44,7 +45,7 @@ TEST(FormationSpans, PhasesFollowTheStateOfTheJob) {
        {1, kGathering, 0, false, ""},
        {2, kGathering, 0, true, ""},
        {3, kForming, 1, false, ""},
-       // Superseded.
+       // The proposal was superseded.
        {4, kForming, 2, false, ""},
        {5, kRunning, 2, false,
         "gather 0 0-2, probe 0 2-3, prepare 1 3-4, prepare 2 4-5, 0-5 formed"},
@@ -54,8 +55,7 @@ TEST(FormationSpans, PhasesFollowTheStateOfTheJob) {
        {12, kForming, 3, false, ""},
        {13, kRunning, 3, false,
         "prepare 3 9-10, isolated 3 10-12, prepare 3 12-13, 9-13 formed"}},
-      // A daemon that has taken up a running world, which is cut off for a
-      // while.
+      // The daemon took over a running world, and then was cut off for a while.
       {{0, kRunning, 7, false, ""},
        {1, kIsolated, 7, false, ""},
        {2, kRunning, 7, false, ""},

@@ -9,7 +9,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch() + absl::Hours(1);
 
-// How many of `tries` at one time are granted.
+// Returns how many of `tries` at the same time are granted.
 int Granted(HandshakeBudget& budget, const std::string& network, int tries,
             absl::Time now) {
   int granted = 0;
@@ -21,7 +21,7 @@ TEST(HandshakeBudget, OneNetworkLeavesSomeToOthers) {
   HandshakeBudget budget({100, 64}, {50, 32});
   EXPECT_EQ(Granted(budget, "a", 1000, kStart), 32);
   EXPECT_EQ(Granted(budget, "b", 10, kStart), 10);
-  // For ten seconds it asks as often as it can.
+  // Network "a" asks as often as it can for ten seconds.
   int flood = 0;
   int others = 0;
   for (int ms = 10; ms <= 10000; ms += 10) {

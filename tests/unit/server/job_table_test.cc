@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Holds `runs`; what is written is dropped.
+// A journal with `runs`. It drops what is written.
 class FakeJournal : public JournalStore {
  public:
   absl::Status Append(absl::Span<const JournalEntry>, absl::Time) override {
@@ -79,7 +79,8 @@ JournaledRun EndedRunOf(const std::string& job, absl::Time written_at) {
   return run;
 }
 
-// An agent that had no part in the run, and brings the number of nodes.
+// The Hello of an agent that had no part in the run, and gives the number of
+// nodes.
 v1::Hello HelloOf(const std::string& job) {
   v1::Hello hello;
   hello.set_job(job);
@@ -90,13 +91,13 @@ v1::Hello HelloOf(const std::string& job) {
   return hello;
 }
 
-// `written_at` is of the clock before the restart, or of another daemon's
-// machine.
+// `written_at` is a time of the clock before the restart, or of another
+// daemon's machine.
 TEST(JobTable, AClockThatWasSetBackDoesNotUndoTheEndOfARun) {
   struct Row {
     const char* what;
     absl::Duration written_ago;
-    absl::Duration remembered;  // Zero: not at all.
+    absl::Duration remembered;  // Zero: not remembered.
   };
   const Row kRows[] = {
       {"a while ago", absl::Minutes(10), absl::Minutes(50)},

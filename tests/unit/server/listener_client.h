@@ -1,4 +1,5 @@
-// ListenerClient: a TCP client of a listener under test, by hand, on loopback.
+// ListenerClient: a TCP client of a listener under test, driven by hand, on
+// loopback.
 #ifndef ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
 #define ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
 
@@ -15,10 +16,10 @@
 
 namespace rollcall {
 
-// Far above what anything here takes: only a hang meets it.
+// Far longer than any test takes, so that only a hang reaches it.
 inline constexpr int kPatienceMs = 60'000;
 
-// The beginning of a ClientHello, and of HTTP/2.
+// The first bytes of a ClientHello, and of an HTTP/2 connection.
 inline constexpr std::string_view kTlsHello("\x16\x03\x01\x02\x00\x01\x00", 7);
 inline constexpr std::string_view kHttp2Preface(
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -32,7 +33,7 @@ class ListenerClient {
       : fd_(std::exchange(other.fd_, -1)) {}
   ~ListenerClient() { Close(); }
 
-  // From another loopback address than 127.0.0.1.
+  // Binds to another loopback address than 127.0.0.1.
   bool From(const char* address) {
     sockaddr_in own = Address(address, 0);
     return bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0;
@@ -45,7 +46,7 @@ class ListenerClient {
     return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  // "end", "reset", or what else came first.
+  // Returns "end", "reset", or the bytes that came first.
   std::string Hear() {
     pollfd ready = {fd_, POLLIN, 0};
     if (poll(&ready, 1, kPatienceMs) <= 0) return "nothing";

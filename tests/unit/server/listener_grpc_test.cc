@@ -1,5 +1,5 @@
-// What the listener hands on, taken by a real gRPC server: in the clear and
-// over TLS, with a certificate that is thrown away.
+// A real gRPC server takes over the connections that the listener hands on: in
+// plain text, and over TLS with a temporary certificate.
 #include <grpcpp/create_channel.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -39,7 +39,7 @@ std::string PemOf(Write write) {
   return text;
 }
 
-// Its own root, for localhost, for an hour.
+// A self-signed certificate for localhost, valid for an hour.
 Pem MakeCertificate() {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
@@ -68,7 +68,7 @@ Pem MakeCertificate() {
   return pem;
 }
 
-// A gRPC server that has no port of its own: all it gets comes by the listener.
+// A gRPC server without a port: all its connections come from the listener.
 class Served {
  public:
   explicit Served(bool plain) : plain_(plain), pem_(MakeCertificate()) {
@@ -117,7 +117,7 @@ class Served {
         arguments);
   }
 
-  // The service knows no method: its answer shows that it was reached.
+  // The service has no such method, so its answer shows that it was reached.
   static grpc::StatusCode Call(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
@@ -134,7 +134,7 @@ class Served {
  private:
   const bool plain_;
   const Pem pem_;
-  // The callback interface, as the daemon's services have.
+  // This uses the callback interface, as the daemon's services do.
   v1::Admin::CallbackService service_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
@@ -153,7 +153,7 @@ TEST_P(ListenerGrpcTest, ManyConnectionsReachTheServer) {
   for (const auto& channel : channels) {
     ASSERT_EQ(Served::Call(channel), grpc::StatusCode::UNIMPLEMENTED);
   }
-  // And one connection carries many calls.
+  // One connection also carries many calls.
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(Served::Call(channels[0]), grpc::StatusCode::UNIMPLEMENTED);
   }
@@ -174,7 +174,8 @@ TEST_P(ListenerGrpcTest, StrangersDoNotReachIt) {
   }
 }
 
-// Silent, half-way through a handshake, and talking: all end.
+// One client is silent, one is in the middle of a handshake, and one makes
+// calls. All end.
 TEST_P(ListenerGrpcTest, StopsWhileConnectionsArePending) {
   Served served(GetParam());
   const auto channel = served.NewChannel();
@@ -186,7 +187,7 @@ TEST_P(ListenerGrpcTest, StopsWhileConnectionsArePending) {
       ASSERT_TRUE(pending.back().Say(GetParam() ? kHttp2Preface : kTlsHello));
     }
   }
-  // Connections that go on being opened while it stops.
+  // These connections are opened while the server stops.
   std::vector<std::shared_ptr<grpc::Channel>> late;
   for (int i = 0; i < 20; ++i) {
     late.push_back(served.NewChannel());
@@ -194,7 +195,7 @@ TEST_P(ListenerGrpcTest, StopsWhileConnectionsArePending) {
   }
   served.Stop();
   for (size_t i = 0; i < pending.size(); ++i) {
-    // A server in the clear greets before it ends.
+    // A plain-text server sends its settings before it ends.
     std::string heard = pending[i].Hear();
     while (heard.size() == 1) heard = pending[i].Hear();
     EXPECT_TRUE(heard == "end" || heard == "reset") << heard;

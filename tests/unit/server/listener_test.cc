@@ -1,6 +1,6 @@
-// The front door on real sockets, on loopback and ports that the kernel picks.
-// What is timed here is only awaited; the times themselves are the
-// HandshakeLimiter's, tested without a clock.
+// The listener on real sockets, on loopback and on ports that the kernel
+// chooses. These tests only wait for timed events. HandshakeLimiter sets the
+// times, and is tested without a clock.
 #include "daemon/server/connections/listener.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 namespace rollcall {
 namespace {
 
-// A listener whose hand-overs can be awaited.
+// A listener whose handed-on connections can be awaited.
 class Door {
  public:
   explicit Door(Listener::Options options, size_t agents = 0)
@@ -62,7 +62,8 @@ class Door {
     close(handed_);
   }
 
-  // Waits for the next one that is handed on; the caller closes it. -1: none.
+  // Waits for the next connection that is handed on; the caller closes it. -1:
+  // none came.
   int Next() {
     pollfd ready = {handed_, POLLIN, 0};
     if (poll(&ready, 1, kPatienceMs) <= 0) return -1;
@@ -74,8 +75,8 @@ class Door {
     return fd;
   }
 
-  // Lets one client in. Whoever had connected and spoken before was looked at
-  // before it.
+  // Lets one client in. All clients that had connected and sent data before are
+  // handled before it.
   void Pass(std::string_view hello) {
     ListenerClient client(listener_->port());
     ASSERT_TRUE(client.Say(hello));
@@ -83,7 +84,7 @@ class Door {
     ASSERT_GE(fd, 0);
     close(fd);
   }
-  // Counts of all that happened before.
+  // Returns the counts of everything that happened before.
   HandshakeCounts CountsNow(std::string_view hello) {
     Pass(hello);
     return listener_->counts();
@@ -95,7 +96,7 @@ class Door {
     MutexLock lock(mutex_);
     return listener_fd_;
   }
-  // Of those that were handed on.
+  // The newest connection that was handed on.
   HandshakeLimiter::Id newest() {
     MutexLock lock(mutex_);
     return newest_;
@@ -115,14 +116,15 @@ Listener::Options Tls() { return {.listen = "127.0.0.1:0", .plain = false}; }
 
 bool HasIpv6() { return Listener::Open({.listen = "[::1]:0"}).ok(); }
 
-// The lowest descriptor that is free.
+// The lowest free descriptor.
 int NextDescriptor() {
   const int fd = dup(STDERR_FILENO);
   close(fd);
   return fd;
 }
 
-// Lets the process open no descriptor of this number or above, until the end.
+// While this object lives, the process can open no descriptor of this number or
+// above.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(int most) {
@@ -137,7 +139,7 @@ class DescriptorLimit {
   rlimit before_;
 };
 
-// Counted from the start of the process, all threads.
+// The CPU time of all threads since the process started.
 absl::Duration CpuTime() {
   timespec time = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -180,10 +182,10 @@ TEST(ListenerTest, TheIpv6WildcardTakesIpv4) {
   door.Pass(kHttp2Preface);
 }
 
-// As on a machine that was built without IPv6.
+// Simulates a machine whose kernel has no IPv6.
 TEST(ListenerTest, TheIpv6WildcardIsTheIpv4OneWhereThereIsNoIpv6) {
   std::string socket_name = "none";
-  // The filter holds for the one thread alone.
+  // The filter applies to this thread only.
   std::thread thread([&] {
     sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -253,7 +255,7 @@ TEST(ListenerTest, HandsOnWhoBeginsAHandshake) {
     ASSERT_TRUE(client.Say(hello));
     const int fd = door.Next();
     ASSERT_GE(fd, 0);
-    // Nothing of it is read.
+    // The listener has read no byte of the hello.
     char bytes[64];
     EXPECT_EQ(recv(fd, bytes, sizeof bytes, 0), ssize_t(hello.size()));
     EXPECT_NE(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
@@ -265,7 +267,7 @@ TEST(ListenerTest, HandsOnWhoBeginsAHandshake) {
     int listens = 0;
     getsockopt(door.listener_fd(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size);
     EXPECT_NE(listens, 0);
-    // And it is the caller's alone.
+    // Only the caller owns the connection.
     EXPECT_EQ(send(fd, "x", 1, 0), 1);
     EXPECT_EQ(client.Hear(), "x");
     close(fd);
@@ -295,7 +297,7 @@ TEST(ListenerTest, GarbageIsClosedAtOnce) {
       {false, "GET / HTTP/1.1\r\n\r\n"},
       {false, kHttp2Preface},
       {false, "\x16\x02"},
-      {false, "\x16\x03\x01\x02\x10\x02"},  // No ClientHello.
+      {false, "\x16\x03\x01\x02\x10\x02"},  // Not a ClientHello.
       {false, "\x15"},
       {true, "PRI * HTTP/3.0"},
       {true, "PUT"},
@@ -347,7 +349,7 @@ TEST(ListenerTest, ACrowdClosesItsOwnOldest) {
   std::vector<ListenerClient> crowd;
   for (int i = 0; i < 3; ++i) crowd.emplace_back(door->port());
   EXPECT_EQ(crowd[0].Hear(), "end");
-  // The other is still there.
+  // The other client is still connected.
   ASSERT_TRUE(other.Say(kTlsHello));
   const int fd = door.Next();
   ASSERT_GE(fd, 0);
@@ -376,7 +378,7 @@ TEST(ListenerTest, AboveTheRateTheyWaitAndAreHandedOnInTime) {
 TEST(ListenerTest, WhereHandshakesAreFewOneBeginsWhereAnotherEnds) {
   Listener::Options options = Tls();
   options.limits.handshakes_at_once = 1;
-  // Only an end lets the next one begin.
+  // Only the end of a handshake lets the next one begin.
   options.limits.handshake_time = absl::Hours(1);
   options.limits.patience = absl::Hours(1);
   Door door(std::move(options));
@@ -424,7 +426,8 @@ TEST(ListenerTest, StrangersDoNotKeepAnybodyOut) {
   const HandshakeCounts counts = door.CountsNow(kTlsHello);
   EXPECT_EQ(counts.arrived, 1500u + 500u + 2u);
   EXPECT_EQ(counts.handed_on, 2u);
-  // Each of the rest was crowded out or is known for what it is.
+  // Each other client was displaced, was counted as garbage or silent, or still
+  // waits.
   EXPECT_EQ(counts.garbage + counts.crowded + counts.silent + counts.waiting,
             2000u);
   EXPECT_LE(counts.waiting, ConnectionLimits{}.waiting_per_address_max);
@@ -452,7 +455,8 @@ TEST(ListenerTest, WithoutAnyDescriptorItWaitsForOne) {
   DescriptorLimit none(NextDescriptor());
   ASSERT_TRUE(client.Connect(door->port()));
   ASSERT_TRUE(client.Say(kTlsHello));
-  // Neither closed meanwhile, nor tried without a pause.
+  // Meanwhile the client is not closed, and accept is not retried without a
+  // pause.
   const absl::Duration before = CpuTime();
   pollfd closed = {client.fd(), POLLIN, 0};
   EXPECT_EQ(poll(&closed, 1, /*timeout=*/300), 0);
@@ -475,7 +479,7 @@ TEST(ListenerTest, StopFreesThePortAndClosesWhatWaits) {
   (*listener)->Stop();
   (*listener)->Stop();
   for (ListenerClient& client : clients) {
-    // A reset: the kernel still had it.
+    // A reset means that the connection was still in the kernel's queue.
     const std::string heard = client.Hear();
     EXPECT_TRUE(heard == "end" || heard == "reset") << heard;
   }

@@ -12,20 +12,21 @@ namespace {
 TEST(Logger, ALineAsJson) {
   struct Row {
     const char* line;
-    const char* json;  // Behind time and level.
+    const char* json;  // After time and level.
   };
   const Row kRows[] = {
       {"event=lost node=a", R"("event":"lost","node":"a")"},
       {R"(event=lost reason="its stream broke")",
        R"("event":"lost","reason":"its stream broke")"},
-      // What a peer says can end neither the value nor the object.
+      // Text from a peer can end neither the value nor the JSON object.
       {R"(reason="a \"b\" c=d \\" x=1)",
        R"("reason":"a \"b\" c=d \\","x":"1")"},
       {R"(text="a=b)", R"("text":"a=b")"},
       {"a=b=c", R"("a":"b=c")"},
       {"plain words", R"("text":"plain words")"},
       {"two  blanks event=x", R"("event":"x","text":"two  blanks")"},
-      // The first one stands, and the logger's own are not replaced.
+      // The first value of a key is kept, and the logger's own keys are not
+      // replaced.
       {"a=1 a=2 time=never level=none", R"("a":"1")"},
       {"", ""},
       {"empty= \"\"", R"("empty":"")"},

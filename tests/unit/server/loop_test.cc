@@ -1,5 +1,5 @@
-// The loop with streams that are no streams: what it keeps for agents that do
-// not read, and whom it ends where its journal fails.
+// The loop with fake streams: what it keeps for agents that do not read, and
+// which streams it ends when its journal fails.
 #include "daemon/server/loop/loop.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 namespace rollcall {
 namespace {
 
-// Keeps what it is sent, as gRPC does for a peer that does not read.
+// Keeps the messages that are sent, as gRPC does for a peer that does not read.
 class KeepingStream final : public Stream {
  public:
   explicit KeepingStream(bool reads) : reads_(reads) {}
@@ -47,7 +47,7 @@ class KeepingStream final : public Stream {
   size_t UnreadBytes() override { return bytes_; }
   void Took(size_t) override {}
 
-  // Read while the loop waits for the next event.
+  // Read these only while the loop waits for the next event.
   bool ended() const { return ended_; }
   v1::RefusalCode refusal() const { return refusal_; }
   size_t most() const { return most_; }
@@ -69,8 +69,8 @@ class KeepingStream final : public Stream {
 
 constexpr size_t kMiB = 1 << 20;
 
-// Two nodes in generation 1: `a` with one rank, which does not read, and `b`
-// with as many as there can be, which does. The values of one exchange, `k`,
+// Two nodes are in generation 1. Node `a` has one rank and does not read. Node
+// `b` has as many ranks as possible and reads. The values of one exchange, `k`,
 // have 256 KiB.
 class LoopTest : public testing::Test {
  protected:
@@ -134,7 +134,8 @@ class LoopTest : public testing::Test {
     const size_t bytes = message.ByteSizeLong();
     loop_->inbox().Post(MessageCame{id, std::move(message), bytes});
   }
-  // Once all that was posted before has been dealt with, whatever came of it.
+  // Returns once all events that were posted before have been handled, with any
+  // result.
   void AwaitBatch() {
     std::promise<void> done;
     StatusAsked asked;
@@ -146,7 +147,8 @@ class LoopTest : public testing::Test {
     loop_->inbox().Post(std::move(asked));
     done.get_future().get();
   }
-  // Once all that was posted before has been dealt with.
+  // Returns the status once all events that were posted before have been
+  // handled.
   v1::JobStatus Status() {
     std::promise<v1::JobStatus> done;
     StatusAsked asked;
@@ -165,7 +167,7 @@ class LoopTest : public testing::Test {
       std::make_shared<KeepingStream>(/*reads=*/false);
   const std::shared_ptr<KeepingStream> b_ =
       std::make_shared<KeepingStream>(/*reads=*/true);
-  // What Attend and Status name, and what an agent brings with it.
+  // The job that Attend and Status name, and what an agent's Hello has.
   std::string job_ = "train";
   v1::JobSettings settings_;
   int warnings_ = 0;
@@ -178,7 +180,8 @@ TEST_F(LoopTest, WhoReadsLeastIsEndedWhereTooMuchWaitsForAll) {
   ASSERT_TRUE(loop_->Start().ok());
   for (int i = 0; i < 100; ++i) Give(1, 1, "x");
   EXPECT_EQ(Status().state(), v1::JOB_STATE_RUNNING);
-  // What was said in the last batch has been carried out by the next one.
+  // The actions of the previous batch have been carried out when the next one
+  // ends.
   EXPECT_EQ(Status().generation(), 1u);
   EXPECT_TRUE(a_->ended());
   EXPECT_EQ(a_->refusal(), v1::REFUSAL_CODE_SLOW);
@@ -199,7 +202,7 @@ TEST_F(LoopTest, AStatusHasTheTimeAtWhichItWasMade) {
 
 TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
   Make(Limits().unread_bytes_max);
-  // All of it waits before the loop starts: one batch.
+  // All messages wait before the loop starts, so they form one batch.
   for (int i = 0; i < 800; ++i) Give(1, 1, "x");
   const size_t before = HeapBytes();
   ASSERT_TRUE(loop_->Start().ok());
@@ -211,7 +214,7 @@ TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
   loop_->Stop();
 }
 
-// --- Lines that an agent's messages cause ------------------------------------
+// --- Log lines that an agent's messages cause --------------------------------
 
 size_t LinesWith(const std::string& log, const std::string& what) {
   size_t lines = 0;
@@ -226,7 +229,7 @@ TEST_F(LoopTest, AnAgentCausesSoManyLines) {
   testing::internal::CaptureStderr();
   Make(Limits().unread_bytes_max);
   ASSERT_TRUE(loop_->Start().ok());
-  // A rank that stands still and goes on, again and again.
+  // A rank stalls and goes on, many times.
   for (int i = 0; i < 500; ++i) {
     for (const bool goes_on : {false, true}) {
       v1::AgentMessage stalled;
@@ -241,7 +244,7 @@ TEST_F(LoopTest, AnAgentCausesSoManyLines) {
   EXPECT_EQ(LinesWith(log, "event=stalled"), 63u) << "beside event=attend";
   EXPECT_EQ(LinesWith(log, "event=suppressed address=127.0.0.1 lines=437"), 1u)
       << log;
-  // Another one's are written.
+  // The lines of another agent are written.
   EXPECT_EQ(LinesWith(log, "event=attend node=b"), 1u);
 }
 
@@ -258,9 +261,9 @@ TEST_F(LoopTest, AnAgentsWarningsAreSoMany) {
   EXPECT_EQ(LinesWith(log, "event=suppressed"), 1u);
 }
 
-// --- Where the journal fails -------------------------------------------------
+// --- Failures of the journal -------------------------------------------------
 
-// Takes no batch that has an entry of one of these jobs. Keeps nothing.
+// Refuses each batch that has an entry of one of these jobs. Stores nothing.
 class ChoosyJournal final : public JournalStore {
  public:
   explicit ChoosyJournal(absl::Status why) : why_(std::move(why)) {}
@@ -300,7 +303,7 @@ class ChoosyJournal final : public JournalStore {
 
 class JournaledLoopTest : public LoopTest {
  protected:
-  // Jobs `large` and `small` of one node each, made in one batch.
+  // Makes jobs `large` and `small` of one node each, in one batch.
   void MakeJobs() {
     Loop::Options options;
     options.credential_key = std::string(32, 'k');
@@ -313,7 +316,7 @@ class JournaledLoopTest : public LoopTest {
     job_ = "small";
     Attend(2, b_, "b", 1);
     ASSERT_TRUE(loop_->Start().ok());
-    // Once more, so that what the first batch wants sent has been.
+    // Asks twice, so that the messages of the first batch have been sent.
     EXPECT_EQ(Status().state(), v1::JOB_STATE_FORMING);
     EXPECT_EQ(Status().state(), v1::JOB_STATE_FORMING);
   }
@@ -330,7 +333,7 @@ TEST_F(JournaledLoopTest, OneJobThatCannotBeWrittenIsSetBackAlone) {
   loop_->Stop();
 }
 
-// Its deadlines count although no agent is left to come back.
+// The job's deadlines count although no agent is left to come back.
 TEST_F(JournaledLoopTest, AJobThatWasSetBackIsTakenBackByItself) {
   MakeJobs();
   std::future<std::string> load = journal_.first_load.get_future();
@@ -339,7 +342,7 @@ TEST_F(JournaledLoopTest, AJobThatWasSetBackIsTakenBackByItself) {
   loop_->Stop();
 }
 
-// Keeps all that it is given, and says of a run's end that it could not.
+// Stores all entries, but reports that the end of the run could not be stored.
 class LyingJournal final : public JournalStore {
  public:
   absl::Status Append(absl::Span<const JournalEntry> entries,
@@ -375,7 +378,8 @@ class LyingJournal final : public JournalStore {
   JournaledRun run_;
 };
 
-// Whoever takes it back first, a launcher's daemon ends with its job.
+// The launcher's daemon ends with its job, whether the loop or an agent takes
+// the job back first.
 TEST_F(LoopTest, AnEndThatWasWrittenAllTheSameIsTheEnd) {
   LyingJournal journal;
   Loop::Options options;
@@ -398,7 +402,7 @@ TEST_F(LoopTest, AnEndThatWasWrittenAllTheSameIsTheEnd) {
   AwaitBatch();
   AwaitBatch();
   EXPECT_TRUE(b_->ended());
-  // Sooner than the loop would by itself.
+  // The agent comes back before the loop takes the job back by itself.
   Attend(2, a_, "b", 1);
   std::future<std::optional<v1::End>> over =
       std::async(std::launch::async, [&] { return loop_->Wait(); });

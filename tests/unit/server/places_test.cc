@@ -1,4 +1,4 @@
-// Which connection goes when agents or viewers have too many.
+// Which connection is closed when agents or viewers have too many.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -18,8 +18,8 @@ std::string Text(std::optional<uint64_t> id) {
   return id.has_value() ? absl::StrCat(*id) : "none";
 }
 
-// "a" came by token a; "A" returned, and token a had admitted it; "-" has an
-// admin's token.
+// "a" was admitted by token a. "A" returned, and token a had admitted it
+// before. "-" has an admin's token.
 AgentRight RightOf(char who) {
   if (who == '-') return {"", true};
   const bool returns = who >= 'A' && who <= 'Z';
@@ -29,7 +29,7 @@ AgentRight RightOf(char who) {
 
 struct AgentRow {
   const char* why;
-  // Connections 1 to 4, all places.
+  // Connections 1 to 4, which take all places.
   const char* attend;
   // Connections whose streams end, in this order.
   std::vector<uint64_t> idle;
@@ -93,8 +93,8 @@ TEST(AgentPlaces, AConnectionThatIsGoneLeavesNothing) {
   EXPECT_EQ(places.size(), 0u);
 }
 
-// At most 2 of one token, and 4 in all. What has to go is removed, as
-// UnauthenticatedConnections does.
+// A token has at most 2 places, and all tokens together have 4. The selected
+// connection is removed, as UnauthenticatedConnections does.
 TEST(ViewerPlaces, SelectsTheConnectionThatHasToGo) {
   const struct {
     const char* added;

@@ -1,5 +1,5 @@
-// Who is let in by a daemon and who is not, what is known of it afterwards, and
-// what one token may cost.
+// Which clients a daemon lets in, what it records about the others, and what
+// one token may cost.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -86,7 +86,7 @@ TEST_F(AccessTest, WhatIsNoTokenIsUnauthenticated) {
     ExpectRefused(Turned(hello), grpc::StatusCode::UNAUTHENTICATED,
                   v1::REFUSAL_CODE_UNAUTHENTICATED);
   }
-  // Not even one by its form.
+  // A token without a secret is not well-formed, so its refusal is not counted.
   v1::Hello no_secret = HelloOf("bad");
   no_secret.mutable_token()->clear_secret();
   ExpectRefused(Turned(no_secret), grpc::StatusCode::INVALID_ARGUMENT,
@@ -126,7 +126,7 @@ TEST_F(AccessTest, ATokenOfAJobOpensThatJobAlone) {
   ExpectRefused(Turned(HelloWith("b", token)),
                 grpc::StatusCode::PERMISSION_DENIED,
                 v1::REFUSAL_CODE_OTHER_JOB);
-  // It makes none for another job either.
+  // The token cannot make tokens for another job either.
   for (const char* job : {"", "train"}) {
     grpc::ClientContext context;
     Authorize(context, token);
@@ -146,14 +146,14 @@ TEST_F(AccessTest, AUseIsCountedOnceAnAgent) {
   StartJob(3);
   const v1::JoinToken token = MustCreate(Wanted(v1::ROLE_WORKER, 2));
   const v1::Hello hello = HelloWith("a", token);
-  // One that has no credential yet, since its Welcome was lost.
+  // The agent has no credential yet, because its Welcome was lost.
   for (int i = 0; i < 3; ++i) {
     HandAgent a(Dial());
     ASSERT_TRUE(a.SayHello(hello));
     ASSERT_TRUE(a.IsWelcome());
     EXPECT_EQ(Listed(token.id()).uses_left(), 1u);
   }
-  // Who is refused by the job has not got in.
+  // An agent that the job refuses does not count as a use.
   HandAgent a(Dial());
   ASSERT_TRUE(a.SayHello(hello));
   ASSERT_TRUE(a.IsWelcome());
@@ -171,7 +171,7 @@ TEST_F(AccessTest, AUseIsCountedOnceAnAgent) {
   ExpectRefused(Turned(HelloWith("c", token)),
                 grpc::StatusCode::UNAUTHENTICATED,
                 v1::REFUSAL_CODE_TOKEN_USED_UP);
-  // The first one is in all the same.
+  // The first agent is still let in.
   HandAgent again(Dial());
   ASSERT_TRUE(again.SayHello(hello));
   EXPECT_TRUE(again.IsWelcome());
@@ -202,7 +202,7 @@ TEST_F(AccessTest, TokensSurviveTheirDaemonAndNotTheRun) {
   const v1::JoinToken twice = MustCreate(Wanted(v1::ROLE_WORKER, 2));
   const v1::JoinToken brief = MustCreate(Wanted(v1::ROLE_VIEWER, 0, 1));
   ASSERT_TRUE(Revoke(revoked.id()).ok());
-  // One that the daemon is started with as well.
+  // The daemon is also started with this token.
   ASSERT_TRUE(Revoke(viewer_.id()).ok());
   {
     HandAgent a(Dial());
@@ -222,7 +222,7 @@ TEST_F(AccessTest, TokensSurviveTheirDaemonAndNotTheRun) {
   EXPECT_EQ(Listed(twice.id()).uses_left(), 1u);
   AwaitExpiry(brief);
   server_.reset();
-  // Another run: what was made for the last one opens nothing.
+  // This is another run, so tokens made for the previous one are not valid.
   StartJob(3, Journaled(false));
   EXPECT_TRUE(Look(viewer_).ok());
   ExpectRefused(Look(good), grpc::StatusCode::UNAUTHENTICATED,
@@ -248,11 +248,11 @@ TEST_F(AccessTest, OnlyAnAdminLeads) {
   ASSERT_TRUE(launcher.SayHello(hello));
   const auto welcome = launcher.HearWelcome();
   ASSERT_TRUE(welcome.has_value());
-  // And comes back with what it was given.
+  // The launcher comes back with the credential that it was given.
   HandAgent again(Dial());
   ASSERT_TRUE(again.SayHello(Next(hello, *welcome)));
   EXPECT_TRUE(again.IsWelcome());
-  // A use is a launcher's as well.
+  // A launcher also counts as a use of its token.
   const v1::JoinToken once = MustCreate(Wanted(v1::ROLE_ADMIN, 1));
   for (const char* node : {"b", "c"}) {
     v1::Hello other = HelloWith(node, once);
@@ -277,7 +277,7 @@ TEST_F(AccessTest, ALauncherTakesItsNodesNameFromAWorker) {
   ASSERT_TRUE(worker.SayHello(HelloWith("a", worker_)));
   ASSERT_TRUE(worker.IsWelcome());
   v1::Hello hello = HelloWith("a", admin_);
-  // An admin's token alone is no launcher.
+  // An admin's token alone does not make a launcher.
   ExpectRefused(Turned(hello), grpc::StatusCode::ALREADY_EXISTS,
                 v1::REFUSAL_CODE_NAME_TAKEN);
   hello.set_launcher(true);
@@ -316,12 +316,12 @@ class JobsOfATokenTest : public AccessTest {
   }
   void ExpectFull(const v1::JoinToken& token) {
     const grpc::Status turned = Turned(Begins("another", token));
-    // An agent dials again: the job may be made later.
+    // The code lets an agent dial again, because the job may be made later.
     ExpectRefused(turned, grpc::StatusCode::RESOURCE_EXHAUSTED,
                   v1::REFUSAL_CODE_NO_JOB);
     EXPECT_NE(turned.error_message().find(token.id()), std::string::npos);
   }
-  // Redials until it is welcomed, as an agent does.
+  // Redials until the agent is welcomed, as a real agent does.
   void AwaitWelcome(const v1::Hello& hello) {
     for (;;) {
       HandAgent agent(Dial());
@@ -358,7 +358,7 @@ TEST_F(JobsOfATokenTest, ThoseThatHaveNotRunAreFew) {
   server_.reset();
   Start(options);
   ExpectFull(worker_);
-  // One that runs makes room.
+  // A job that runs makes room for another.
   HandAgent a(Dial()), b(Dial());
   v1::Hello second = Begins("job0", worker_);
   second.set_node("b");

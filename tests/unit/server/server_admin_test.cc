@@ -1,4 +1,4 @@
-// Who may look at a daemon and steer it from outside.
+// Who may inspect and control a daemon from outside.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -73,7 +73,8 @@ std::vector<NamedCall> AllCalls() {
   };
 }
 
-// The answers to wrong tokens come later and later: all at once, then.
+// The answers to wrong tokens come later and later, so all calls are made at
+// once.
 TEST_F(AdminTest, AdminCallsNeedAToken) {
   StartJob(2);
   v1::JoinToken other = admin_;
@@ -147,7 +148,7 @@ TEST_F(AdminTest, ATokensSecretIsToldOnce) {
   EXPECT_TRUE(IsToken(token));
   const v1::TokenStatus listed = Listed(token.id());
   EXPECT_EQ(listed.role(), v1::ROLE_VIEWER);
-  // The daemon's only job is any job of it.
+  // The daemon has only one job, so a token without a job is for that one.
   EXPECT_EQ(listed.job(), "");
   EXPECT_EQ(listed.uses_left(), 3u);
   EXPECT_EQ(listed.description(), "for a dashboard");

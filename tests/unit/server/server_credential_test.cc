@@ -1,4 +1,4 @@
-// What an agent shows instead of its token once it is in.
+// The credential that an agent shows instead of its token once it is admitted.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -45,14 +45,14 @@ TEST_F(CredentialTest, ACredentialSpeaksForNobodyElse) {
   ASSERT_TRUE(b.SayHello(HelloOf("b")));
   ASSERT_TRUE(b.IsWelcome());
   const std::function<void(v1::Hello&)> changes[] = {
-      // Of another node, which attends, and of one that never did.
+      // A credential of another node: b attends, c never did.
       [](v1::Hello& h) { h.set_node("b"); },
       [](v1::Hello& h) { h.set_node("c"); },
-      // Of another life, and of another run.
+      // A credential of another incarnation, and of another run.
       [](v1::Hello& h) { h.set_incarnation(h.incarnation() + 1); },
       [](v1::Hello& h) { h.set_run("another"); },
       [](v1::Hello& h) { h.clear_run(); },
-      // Of the launcher.
+      // A credential that claims to be the launcher's.
       [](v1::Hello& h) { h.set_launcher(true); },
   };
   for (const auto& change : changes) {
@@ -65,7 +65,7 @@ TEST_F(CredentialTest, ACredentialSpeaksForNobodyElse) {
   EXPECT_EQ(StatusOf("train").nodes_size(), 2);
   server_.reset();
   const std::string log = testing::internal::GetCapturedStderr();
-  // The sixth of one address is only counted.
+  // The sixth refusal of one address is only counted, not logged.
   EXPECT_EQ(Times(log, "event=denied code=credential"), 5u) << log;
 }
 
@@ -108,14 +108,15 @@ TEST_F(CredentialTest, AnOtherRunsCredentialIsToldSo) {
   v1::Hello hello = HelloOf("a");
   hello.mutable_settings()->set_nodes_max(2);
   const v1::Welcome welcome = AttendToTheEnd(hello);
-  // It may come back and hear of the end, until the name is used again.
+  // The agent may come back and receive the end until the job name is used
+  // again.
   {
     HandAgent late(Dial());
     ASSERT_TRUE(late.SayHello(Next(hello, welcome)));
     ASSERT_TRUE(late.IsWelcome());
     EXPECT_TRUE(late.HearKind(v1::DaemonMessage::kEnd).has_value());
   }
-  // It begins no run of its own, by whatever it says of itself.
+  // Whatever the agent claims to be, it begins no run of its own.
   v1::Hello claim = Next(hello, welcome);
   claim.set_launcher(true);
   ExpectRefused(Turned(claim), grpc::StatusCode::UNAUTHENTICATED,
@@ -137,8 +138,8 @@ TEST_F(CredentialTest, AReplacedLifesCredentialIsToldSo) {
   StartJob(3, std::move(options));
   const v1::Hello hello = HelloOf("a");
   const v1::Welcome welcome = AttendAndHangUp(hello);
-  // A stream's end is the daemon's a moment after it is its caller's, and the
-  // node is lost a moment later: until then an agent dials again.
+  // The daemon sees a stream's end a moment after the caller, and the node is
+  // lost a moment later. Until then an agent dials again.
   std::optional<HandAgent> next;
   for (int i = 0; i < 100; ++i) {
     next.emplace(Dial());
@@ -151,7 +152,7 @@ TEST_F(CredentialTest, AReplacedLifesCredentialIsToldSo) {
   }
   ExpectRefused(Turned(Next(hello, welcome)), grpc::StatusCode::ABORTED,
                 v1::REFUSAL_CODE_REPLACED);
-  // Nor by the claim to be a life that follows it.
+  // The claim to be a later incarnation is refused, too.
   v1::Hello claim = Next(hello, welcome);
   claim.set_previous_incarnation(claim.incarnation());
   claim.set_incarnation(4711);
@@ -177,24 +178,25 @@ TEST_F(CredentialTest, OneThatWasLostAttendsAnewWithItsCredential) {
   HandAgent first(Dial());
   ASSERT_TRUE(first.SayHello(anew));
   ASSERT_TRUE(first.IsWelcome());
-  // The Welcome may be lost on the way: it says the same once more.
+  // The Welcome may be lost, so the agent may send the same Hello again.
   HandAgent second(Dial());
   ASSERT_TRUE(second.SayHello(anew));
   EXPECT_TRUE(second.IsWelcome());
   EXPECT_TRUE(Refused().empty());
 }
 
-// --- A run that the daemon has no memory of ----------------------------------
+// --- A run that the daemon does not remember ---------------------------------
 
 class ClaimTest : public AccessTest {
  protected:
-  // Without a journal: what it knew is gone with it.
+  // Starts a daemon without a journal, so it forgets everything when it ends.
   void StartFresh() {
     ServerOptions options = Options();
     options.secret = secret_;
     StartJob(2, std::move(options));
   }
-  // The Hellos with which nodes a and b come back to the world that they run.
+  // Returns the Hellos with which nodes a and b come back to the world that
+  // they run.
   std::vector<v1::Hello> RunAWorld() {
     std::vector<v1::Hello> hellos;
     HandAgent a(Dial()), b(Dial());
@@ -299,7 +301,7 @@ TEST_F(ClaimTest, WhatIsNotProvenIsNotBelieved) {
        },
        again, v1::REFUSAL_CODE_UNSPECIFIED},
   };
-  // Both members say it: it is not for want of a majority.
+  // Both members send it, so the lack of a majority is not the reason.
   HandAgent a(Dial());
   for (const Row& row : rows) {
     for (v1::Hello hello : hellos) {
@@ -323,7 +325,7 @@ TEST_F(ClaimTest, WithoutASecretNothingIsAdopted) {
   const std::vector<v1::Hello> hellos = RunAWorld();
   EXPECT_EQ(hellos[0].resume_state().proof(), "");
   server_.reset();
-  // Its keys are there, and its journal is not.
+  // The daemon's keys are there, but its journal is not.
   for (const char* file : {"journal.db", "journal.db-wal", "journal.db-shm"}) {
     std::filesystem::remove(folder_ + "/state/" + file);
   }
@@ -334,8 +336,8 @@ TEST_F(ClaimTest, WithoutASecretNothingIsAdopted) {
   }
 }
 
-// All members know each other's incarnations: a token and an incarnation must
-// not be worth the credential of a member.
+// All members know each other's incarnations. So a token and an incarnation
+// must not count as a member's credential.
 TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
   secret_.reset();
   ServerOptions options = Options();
@@ -346,12 +348,12 @@ TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
   v1::Hello by_token = HelloOf("a");
   by_token.set_incarnation(hellos[0].incarnation());
   *by_token.mutable_token() = worker_;
-  // While a restarted daemon waits for the member.
+  // A restarted daemon waits for the member.
   server_.reset();
   StartJob(2, options);
   ExpectRefused(Turned(by_token), grpc::StatusCode::UNAUTHENTICATED,
                 v1::REFUSAL_CODE_CREDENTIAL);
-  // After the end of the run.
+  // The run has ended.
   {
     HandAgent a(Dial()), b(Dial());
     ASSERT_TRUE(a.SayHello(hellos[0]));
@@ -367,7 +369,7 @@ TEST_F(ClaimTest, ATokenIsGivenNoMembersCredential) {
       seen.mutable_end_seen();
       ASSERT_TRUE(agent->Say(seen));
     }
-    // Its end tells that the daemon has done with the job.
+    // When the stream ends, the daemon has finished with the job.
     a.End();
     b.End();
   }
@@ -384,7 +386,7 @@ TEST_F(CredentialTest, AStrangersCredentialMakesNoJob) {
   hello.set_node_credential("anything");
   ExpectRefused(Turned(hello), grpc::StatusCode::UNAUTHENTICATED,
                 v1::REFUSAL_CODE_CREDENTIAL);
-  // Still nobody's: it takes settings and a token to make it.
+  // The job still does not exist. Making it takes settings and a token.
   ExpectRefused(Turned(HelloOf("a")), grpc::StatusCode::NOT_FOUND,
                 v1::REFUSAL_CODE_NO_JOB);
 }

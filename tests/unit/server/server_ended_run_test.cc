@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// --- The end of a run that somebody else began -------------------------------
+// --- The end of a run that another agent began -------------------------------
 
 class EndedRunTest : public JournaledServerTest {
  protected:
@@ -20,7 +20,8 @@ class EndedRunTest : public JournaledServerTest {
     if (nodes > 0) hello.mutable_settings()->set_nodes_max(nodes);
     return hello;
   }
-  // A run of one node, up to its end with success, of which the node has heard.
+  // A run of one node, up to its end with success. The node has received the
+  // end.
   void RunAlone(HandAgent& agent, const v1::Hello& hello) {
     ASSERT_TRUE(agent.SayHello(hello));
     ASSERT_TRUE(agent.HearKind(v1::DaemonMessage::kProposal).has_value());
@@ -42,7 +43,7 @@ class EndedRunTest : public JournaledServerTest {
     agent.HangUp();
     EXPECT_TRUE(agent.End().ok());
   }
-  // It is told to redial, and why.
+  // Expects that the agent is told to redial, and why.
   void ExpectToWait(const v1::Hello& hello, const std::string& why) {
     const grpc::Status turned = Turned(hello);
     ExpectRefused(turned, grpc::StatusCode::NOT_FOUND, v1::REFUSAL_CODE_NO_JOB);
@@ -58,7 +59,7 @@ TEST_F(EndedRunTest, ATokenEarnsNoSuccess) {
     HandAgent other(Dial());
     RunAlone(other, HelloFor(job, "other", 1));
     Leave(other);
-    // A node of another name, and one of the same name.
+    // The next two are a node of another name, and one of the same name.
     ExpectToWait(HelloFor(job, "late", 0), kEnded);
     ExpectToWait(HelloFor(job, "other", 0), kEnded);
   }
@@ -66,7 +67,7 @@ TEST_F(EndedRunTest, ATokenEarnsNoSuccess) {
   server_.reset();
   Start(Journaled(true));
   ExpectToWait(HelloFor("one", "late", 0), kEnded);
-  // An agent that brings the number of nodes begins another run.
+  // An agent that gives the number of nodes begins another run.
   for (const uint32_t nodes : {1u, 3u}) {
     const std::string job = nodes == 1 ? "one" : "three";
     const std::string before = StatusOf(job).run();
@@ -112,7 +113,7 @@ TEST_F(EndedRunTest, WhileItsAgentsHearOfTheEndNoOtherRunBegins) {
     ExpectToWait(HelloFor("train", "next", nodes), "still here");
   }
   Leave(a);
-  // The daemon may not have read EndSeen yet; an agent redials.
+  // The daemon may not have read EndSeen yet, so the agent redials.
   for (bool begun = false; !begun;) {
     HandAgent next(Dial());
     ASSERT_TRUE(next.SayHello(HelloFor("train", "next", 3)));
@@ -124,8 +125,8 @@ TEST_F(EndedRunTest, WhileItsAgentsHearOfTheEndNoOtherRunBegins) {
 }
 
 TEST_F(EndedRunTest, TheDaemonsOnlyJobIsToldOfToAll) {
-  // Only its launcher can have begun it. The daemon stays until its agents have
-  // heard of the end.
+  // Only the launcher can have begun the run. The daemon stays until its agents
+  // have received the end.
   ServerOptions options = Options();
   options.limits.lease = absl::Hours(1);
   StartJob(1, std::move(options));

@@ -1,5 +1,5 @@
-// Which of a node's credentials an eviction, a restart, a drain or a
-// revocation makes invalid.
+// Which of a node's credentials become invalid by an eviction, a restart, a
+// drain or a revocation.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -16,8 +16,8 @@ namespace {
 
 class EpochTest : public AccessTest {
  protected:
-  // Of one that was evicted or left: in the same life, in the next one, and
-  // with what a daemon that was started again knows.
+  // Expects that a node that was evicted or has left is refused: in the same
+  // incarnation, in the next one, and again by a restarted daemon.
   void ExpectDead(const v1::Hello& next) {
     for (int life = 0; life < 2; ++life) {
       ExpectRefused(Turned(next), grpc::StatusCode::PERMISSION_DENIED,
@@ -51,16 +51,17 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
   ExpectDead(next);
   HandAgent back(Dial());
   const v1::Hello again = Welcomed(back, HelloOf("a"));
-  // After the MAC: its epoch, raised by the eviction and by this agent.
+  // The credential has the epoch after the MAC. The eviction and this agent
+  // raised it.
   EXPECT_EQ(again.node_credential().substr(32, 8), std::string(7, '\0') + '\2');
   HandAgent redialed(Dial());
   ASSERT_TRUE(redialed.SayHello(again));
   EXPECT_TRUE(redialed.IsWelcome());
-  // Nobody else's is touched.
+  // The credentials of other nodes stay valid.
   HandAgent b_again(Dial());
   ASSERT_TRUE(b_again.SayHello(other));
   EXPECT_TRUE(b_again.IsWelcome());
-  // Twice is as good as once.
+  // A second eviction has the same effect.
   ASSERT_TRUE(Evict("a").ok());
   ASSERT_TRUE(Evict("a").ok());
   ExpectRefused(Turned(again), grpc::StatusCode::PERMISSION_DENIED,
@@ -69,8 +70,8 @@ TEST_F(EpochTest, AnEvictedNodeNeedsAToken) {
   EXPECT_EQ(Evict("no name!").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-// It was stopped for long, and does not know that another agent of its node was
-// started; a restarted daemon has forgotten both.
+// The agent was stopped for a long time, and does not know that another agent
+// of its node was started. A restarted daemon has forgotten both.
 TEST_F(EpochTest, AReplacedAgentThatComesFirstAfterARestartIsOut) {
   ServerOptions options = Journaled(false);
   options.limits.reconnect_grace = absl::ZeroDuration();
@@ -110,7 +111,7 @@ TEST_F(EpochTest, ANodeThatWasDrainedNeedsAToken) {
   a->HangUp();
   a->End();
   a.reset();
-  // The daemon hears of the stream's end a moment after its caller.
+  // The daemon sees the end of a stream a moment after the caller.
   while (StatusOf("train").nodes(0).lease_ms() != 0) {
   }
   ExpectDead(next);
@@ -123,11 +124,12 @@ TEST_F(EpochTest, ARevokedTokenTakesItsNodesWithIt) {
   const v1::Hello next_a = Welcomed(a, HelloWith("a", given));
   const v1::Hello next_b = Welcomed(b, HelloWith("b", given));
   const v1::Hello next_c = Welcomed(c, HelloOf("c"));
-  // It has come by its credential since, and is its token's all the same.
+  // The agent has come back with its credential since, and still belongs to its
+  // token.
   HandAgent b_again(Dial());
   ASSERT_TRUE(b_again.SayHello(next_b));
   ASSERT_TRUE(b_again.IsWelcome());
-  // Without --cascade nobody goes.
+  // Without --cascade no node is evicted.
   ASSERT_TRUE(Revoke(given.id()).ok());
   HandAgent c_again(Dial());
   ASSERT_TRUE(c_again.SayHello(next_c));
@@ -139,7 +141,7 @@ TEST_F(EpochTest, ARevokedTokenTakesItsNodesWithIt) {
                 v1::REFUSAL_CODE_EVICTED);
   ExpectDead(next_a);
   ExpectDead(next_b);
-  // Who came by which is known to a daemon that was started again.
+  // A restarted daemon knows which token admitted which node.
   EXPECT_EQ(Cascade(worker_.id()), std::vector<std::string>{"c"});
   ExpectRefused(Turned(next_c), grpc::StatusCode::PERMISSION_DENIED,
                 v1::REFUSAL_CODE_EVICTED);

@@ -1,5 +1,5 @@
 // One of several daemons, as agents and commands see it: while it stands by,
-// while it leads, and when it leads no more. The others are played by the test.
+// while it leads, and after it has lost leadership. The test plays the others.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +21,7 @@
 namespace rollcall {
 namespace {
 
-// Another daemon, of which nothing is there but its part in the campaign.
+// Another daemon, which only takes part in the election.
 class Rival {
  public:
   Rival(EtcdClient& client, const std::string& prefix)
@@ -37,7 +37,7 @@ class Rival {
                        }
                      }}) {}
 
-  // Who leads next, as it is told.
+  // The leader that this rival is told of next.
   std::string AwaitLeader() {
     if (heard_.empty()) heard_ = leads_.Take(absl::Seconds(30));
     if (heard_.empty()) return "";
@@ -45,7 +45,7 @@ class Rival {
     heard_.erase(heard_.begin());
     return next;
   }
-  // Its own, once it leads.
+  // The rival's leader term, once it leads.
   LeaderTerm AwaitLeaderTerm() {
     const std::vector<LeaderTerm> leader_terms =
         leader_terms_.Take(absl::Seconds(30));
@@ -96,7 +96,8 @@ class EtcdServerTest : public ServerTest {
     hello.mutable_settings()->set_nodes_max(2);
     return hello;
   }
-  // Dials until it is let in: it leads, and its door opens in a moment.
+  // Dials until it is let in. The daemon leads, but its listener opens a moment
+  // later.
   std::unique_ptr<HandAgent> Attend(const v1::Hello& hello, v1::Welcome* got) {
     for (int i = 0; i < 1000; ++i) {
       auto agent = std::make_unique<HandAgent>(Dial());
@@ -127,7 +128,7 @@ TEST_F(EtcdServerTest, AStandbySaysWhereTheLeaderIs) {
   ASSERT_EQ(rival->AwaitLeader(), "rival:1");
   StartShared();
   grpc::Status status;
-  // Until it has asked etcd it can name nobody.
+  // The daemon cannot name a leader before it has asked etcd.
   do {
     status = Turned(HelloOf("a"));
     ExpectRefused(status, grpc::StatusCode::UNAVAILABLE,
@@ -141,7 +142,7 @@ TEST_F(EtcdServerTest, AStandbySaysWhereTheLeaderIs) {
   ExpectRefused(status, grpc::StatusCode::UNAVAILABLE,
                 v1::REFUSAL_CODE_NOT_LEADER);
   EXPECT_EQ(Refusal(status).leader_endpoints(0), "rival:1");
-  // The rival goes; it leads, and lets in.
+  // The rival ends, so the daemon leads and lets agents in.
   rival.reset();
   v1::Welcome welcome;
   EXPECT_NE(Attend(HelloOfNew("a"), &welcome), nullptr);
@@ -155,7 +156,7 @@ TEST_F(EtcdServerTest, WhoLeadsNoMoreSaysSoAndTheNextGoesOn) {
   ASSERT_NE(agent, nullptr);
   auto rival = MakeRival();
   ASSERT_EQ(rival->AwaitLeader(), Here());
-  // An operator's hand: the key is gone, and whoever is first has it.
+  // An operator deletes the key, and the first daemon to write it leads.
   etcdserverpb::TxnRequest txn;
   txn.add_success()->mutable_request_delete_range()->set_key(
       absl::StrCat("/rollcall/t/", kLeaderKey));
@@ -163,8 +164,8 @@ TEST_F(EtcdServerTest, WhoLeadsNoMoreSaysSoAndTheNextGoesOn) {
   ExpectRefused(agent->End(), grpc::StatusCode::UNAVAILABLE,
                 v1::REFUSAL_CODE_NOT_LEADER);
   rival.reset();
-  // Another daemon of the same name, which has nothing of the first one's but
-  // what lies in etcd: the run, and the key of its credentials.
+  // Another daemon of the same name has only what etcd stores of the first one:
+  // the run, and the key of its credentials.
   server_.reset();
   StartShared();
   v1::Hello back = hello;
@@ -184,7 +185,7 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-// The clock of the one that led is a day ahead of its successor's.
+// The clock of the earlier leader is a day ahead of its successor's.
 TEST_F(EtcdServerTest, ASuccessorWhoseClockIsBehindRunsNoEndedRunAgain) {
   auto rival = MakeRival();
   const auto journal = EtcdJournal::Open(
@@ -233,7 +234,7 @@ TEST_F(EtcdServerTest, AStandbySaysOnceWhyItCannotKeepTokens) {
   };
   testing::internal::CaptureStderr();
   Start(std::move(options));
-  // Three reads: it makes none itself.
+  // In three reads it makes no tokens itself.
   EXPECT_TRUE(tries.Take(absl::Seconds(3)).empty());
   ASSERT_TRUE(KeepTokensInEtcd(*client_, TestSealer(), "/rollcall/t/",
                                /*make=*/true, absl::Seconds(30))
@@ -247,7 +248,7 @@ TEST_F(EtcdServerTest, AStandbySaysOnceWhyItCannotKeepTokens) {
   server_.reset();
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_GE(workers, 3);
-  // It may have read between the two writes, and then lacks the other one.
+  // A read between the two writes finds one token and lacks the other.
   EXPECT_EQ(Count(told,
                   "event=tokens_not_read reason=\"etcd has no "
                   "/rollcall/t/admin.token"),

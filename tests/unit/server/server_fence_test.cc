@@ -1,4 +1,4 @@
-// What an agent has to show before the daemon believes that the ranks of an
+// What an agent must show before the daemon believes that the ranks of an
 // earlier agent of its node are gone.
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 class FenceTest : public AccessTest {
  protected:
-  // Node a runs the world and dies, node b waits for its end.
+  // Node a runs the world and dies. Node b waits for the end of a's ranks.
   void BeginWorld(HandAgent& b, const std::string& nonce) {
     HandAgent a(Dial());
     v1::Hello hello = HelloOf("a");
@@ -31,8 +31,8 @@ class FenceTest : public AccessTest {
     ASSERT_TRUE(b.SayHello(HelloOf("b")));
     ASSERT_TRUE(b.IsWelcome());
   }
-  // Whether a world still has to wait after a new agent of node a, with the
-  // worker token alone, has said this Hello.
+  // Returns whether a world still has to wait after a new agent of node a,
+  // which has only the worker token, has sent this Hello.
   bool WaitsAfter(const v1::Hello& hello) {
     AwaitLossOfA();
     HandAgent a(Dial());
@@ -61,7 +61,7 @@ class FenceTest : public AccessTest {
   uint64_t member_ = 0;
 };
 
-// The number's bytes, the lowest first.
+// The bytes of the number, the lowest first.
 std::string Bytes(uint64_t number) {
   std::string bytes;
   for (int i = 0; i < 8; ++i) bytes += static_cast<char>(number >> 8 * i);
@@ -77,14 +77,14 @@ TEST_F(FenceTest, OpensForAMembersNonceAndNotForItsIncarnation) {
   HandAgent b(Dial());
   BeginWorld(b, nonce);
   AwaitFence();
-  // Of the number, which status shows.
+  // These bytes are made from the incarnation number, which status shows.
   const std::string low_first = Bytes(member_);
   const std::string high_first(low_first.rbegin(), low_first.rend());
   for (const std::string& number : {low_first, high_first}) {
     EXPECT_TRUE(WaitsAfter(Sweeps(number + std::string(8, '\0'))));
     EXPECT_TRUE(WaitsAfter(Sweeps(std::string(8, '\0') + number)));
   }
-  // As it was said once: 17 were the incarnations.
+  // In an older version, field 17 had the incarnations.
   v1::Hello old = HelloOf("a");
   old.GetReflection()->MutableUnknownFields(&old)->AddLengthDelimited(
       17, low_first);

@@ -1,6 +1,6 @@
 // ServerTest: a daemon in this process, on loopback and a port that the kernel
-// picks, and what it takes to talk to it by hand: agents' streams and admin
-// calls, over TLS by its pin unless a test says otherwise.
+// chooses. Tests use agents' streams and admin calls by hand, over TLS with the
+// daemon's pin unless a test sets something else.
 #ifndef ROLLCALL_TESTS_UNIT_SERVER_SERVER_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_SERVER_SERVER_FIXTURE_H_
 
@@ -24,7 +24,7 @@
 
 namespace rollcall {
 
-// Far above what anything here takes: only a hang meets it.
+// Far longer than any test takes, so that only a hang reaches it.
 inline constexpr std::chrono::seconds kServerPatience(60);
 
 inline std::shared_ptr<grpc::Channel> ChannelTo(
@@ -47,7 +47,7 @@ inline std::shared_ptr<grpc::Channel> ChannelTo(
   return ChannelTo(port, *credentials);
 }
 
-// An agent's side of one stream, by hand.
+// The agent's side of one stream, driven by hand.
 class HandAgent {
  public:
   explicit HandAgent(const std::shared_ptr<grpc::Channel>& channel)
@@ -56,7 +56,7 @@ class HandAgent {
     context_->set_deadline(std::chrono::system_clock::now() + kServerPatience);
     stream_ = stub_->Attend(context_.get());
   }
-  // Goes away without a word.
+  // Disconnects without a message.
   ~HandAgent() {
     if (finished_) return;
     Cancel();
@@ -69,13 +69,14 @@ class HandAgent {
     *message.mutable_hello() = hello;
     return Say(message);
   }
-  // The next message; nothing where the stream has ended.
+  // Returns the next message, or nothing if the stream has ended.
   std::optional<v1::DaemonMessage> Hear() {
     v1::DaemonMessage message;
     if (!stream_->Read(&message)) return std::nullopt;
     return message;
   }
-  // Skips what is not of this kind; nothing where the stream has ended.
+  // Returns the next message of this kind, or nothing if the stream has ended.
+  // Skips others.
   std::optional<v1::DaemonMessage> HearKind(v1::DaemonMessage::KindCase kind) {
     for (;;) {
       std::optional<v1::DaemonMessage> message = Hear();
@@ -88,14 +89,14 @@ class HandAgent {
     if (!message.has_value() || !message->has_welcome()) return std::nullopt;
     return message->welcome();
   }
-  // Reads to the end of the stream.
+  // Reads to the end of the stream, and returns its status.
   grpc::Status End() {
     while (Hear().has_value()) {
     }
     return Finish();
   }
   void HangUp() { stream_->WritesDone(); }
-  // From any thread.
+  // May be called from any thread.
   void Cancel() { context_->TryCancel(); }
 
  private:
@@ -153,7 +154,7 @@ class ServerTest : public testing::Test {
   }
 
   int port() const { return server_->port(); }
-  // A connection of its own.
+  // Makes a connection of its own.
   std::shared_ptr<grpc::Channel> Dial() { return ChannelTo(port(), trust_); }
 
   v1::Hello HelloOf(const std::string& node) {
@@ -175,7 +176,7 @@ class ServerTest : public testing::Test {
     address.set_prefix_length(8);
     return hello;
   }
-  // How a stream with this Hello ends, where it is not let in.
+  // Returns how a stream with this Hello ends. The Hello must be refused.
   grpc::Status Turned(const v1::Hello& hello) {
     HandAgent agent(Dial());
     agent.SayHello(hello);
@@ -184,8 +185,7 @@ class ServerTest : public testing::Test {
     return agent.End();
   }
 
-  // A node that attends throughout, and proves at the end that it was not
-  // disturbed.
+  // Expects that this agent, which has attended all the time, still does.
   void ExpectUndisturbed(HandAgent& agent) {
     v1::AgentMessage message;
     message.mutable_heartbeat();
@@ -230,7 +230,7 @@ class ServerTest : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-// With a state folder that goes with the test.
+// A server whose state folder is removed with the test.
 class JournaledServerTest : public ServerTest {
  protected:
   void SetUp() override {

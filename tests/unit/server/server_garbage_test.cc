@@ -1,5 +1,5 @@
-// What a server does with bytes that are no message, with too many bytes, and
-// with agents that do not read or vanish.
+// What a server does with bytes that are not a message, with too many bytes,
+// and with agents that do not read or that vanish.
 #include <arpa/inet.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -21,7 +21,7 @@ namespace {
 
 // --- Garbage -----------------------------------------------------------------
 
-// Calls Attend with bytes of our own as the first message.
+// Calls Attend and sends these bytes as the first message.
 grpc::Status AttendWithBytes(const std::shared_ptr<grpc::Channel>& channel,
                              const std::string& bytes) {
   grpc::GenericStub stub(channel);
@@ -66,12 +66,12 @@ TEST_F(ServerTest, OversizedMessagesEndTheirStreamAlone) {
   HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
-  // More than a Hello may have.
+  // This is more than a Hello may have.
   ExpectRefused(
       AttendWithBytes(Dial(), std::string(Limits::hello_bytes_max + 1, 'x')),
       grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
-  // More than anybody may say before he is known: the connection ends, long
-  // before the message does.
+  // This is more than any client may send before it has authenticated. The
+  // connection ends long before the message does.
   EXPECT_EQ(AttendWithBytes(
                 Dial(), std::string(8 * Limits::agent_message_bytes_max, 'x'))
                 .error_code(),
@@ -113,7 +113,7 @@ TEST_F(ServerTest, AnAgentThatDoesNotReadIsEndedWhereTooMuchWaitsForAll) {
   HandAgent good(Dial());
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
-  // Each is answered with 256 KiB, and none of it is read.
+  // Each value is answered with 256 KiB, which the agent does not read.
   message.mutable_exchange()->set_generation(1);
   message.mutable_exchange()->set_key("k");
   for (uint32_t i = 0; i < Limits::ranks_per_node_max; ++i) {
@@ -132,7 +132,7 @@ TEST_F(ServerTest, AnAgentThatDoesNotReadIsEndedWhereTooMuchWaitsForAll) {
   EXPECT_EQ(StatusOf("train").nodes(0).state(), v1::NODE_STATE_SPARE);
 }
 
-// Sends bytes on a bare connection, half-closes, and reads what comes until
+// Sends bytes on a bare connection, half-closes it if asked to, and reads until
 // the daemon closes it.
 void Poke(int port, const std::string& bytes, bool half_close) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -177,9 +177,10 @@ TEST_F(ServerTest, GarbageOnThePortDisturbsNobody) {
         preface.substr(0, 10),
         preface,
         preface + settings,
-        // A frame that says it is longer than what follows.
+        // The header of this frame gives a longer length than the bytes that
+        // follow.
         preface + settings + std::string("\0\x40\0\1\4\0\0\0\1half", 13),
-        // A data frame of a stream that was never opened.
+        // A data frame for a stream that was never opened.
         preface + settings + std::string("\0\0\4\0\0\0\0\0\1abcd", 13),
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     };
@@ -197,7 +198,8 @@ TEST_F(ServerTest, AgentsThatVanishAreLetGo) {
   for (int i = 0; i < 20; ++i) {
     HandAgent gone(Dial());
     ASSERT_TRUE(gone.SayHello(HelloOf(absl::StrCat("n", i % 2))));
-    // The one before is not lost yet for the job; either answer is right.
+    // The previous agent may not be lost for the job yet, so either answer is
+    // right.
     gone.Hear();
   }
   EXPECT_LE(StatusOf("train").nodes_size(), 2);

@@ -1,4 +1,4 @@
-// What those without a right, and agents in great number, may cost a server.
+// What unauthenticated clients, and agents in great number, may cost a server.
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
@@ -17,8 +17,7 @@
 namespace rollcall {
 namespace {
 
-// --- What unauthenticated peers may cost
-// -------------------------------------------------
+// --- What unauthenticated clients may cost -----------------------------------
 
 TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
   ServerOptions options = Options();
@@ -42,7 +41,7 @@ TEST_F(AccessTest, WrongTokensAreAnsweredLaterAndLaterAndRightOnesAtOnce) {
                   v1::REFUSAL_CODE_UNAUTHENTICATED);
   }
   const absl::Time answered = MonotonicNow();
-  // The eighth waits 1.6 s.
+  // The eighth answer is delayed by 1.6 s.
   EXPECT_GE(answered - begin, absl::Milliseconds(1500));
   EXPECT_LT(welcomed, answered);
   EXPECT_EQ(Refused(), (Counts{{"unauthenticated", 8}}));
@@ -68,7 +67,7 @@ TEST_F(AccessTest, WhoAsksForATakenNameIsAnsweredLaterAndLater) {
     ExpectRefused(other->End(), grpc::StatusCode::ALREADY_EXISTS,
                   v1::REFUSAL_CODE_NAME_TAKEN);
   }
-  // The eighth waits 1.6 s.
+  // The eighth answer is delayed by 1.6 s.
   EXPECT_GE(MonotonicNow() - begin, absl::Milliseconds(1500));
   EXPECT_EQ(Refused(), Counts());
   ExpectUndisturbed(good);
@@ -89,7 +88,8 @@ TEST_F(AccessTest, AShutdownDoesNotWaitForThem) {
   for (const auto& guesser : guessers) EXPECT_FALSE(guesser->End().ok());
 }
 
-// Streams that say nothing, each read by a thread of its own until it is ended.
+// Streams that send nothing. For each, a thread reads until the stream has
+// ended.
 class SilentCrowd {
  public:
   ~SilentCrowd() {
@@ -106,7 +106,7 @@ class SilentCrowd {
       changed_.NotifyAll();
     });
   }
-  // Blocks until so many have ended, and tells how.
+  // Blocks until `count` streams have ended, and returns their status codes.
   std::vector<grpc::StatusCode> Await(size_t count) {
     MutexLock lock(mutex_);
     while (ended_.size() < count) changed_.Wait(mutex_);
@@ -134,7 +134,7 @@ TEST_F(AccessTest, SilentStreamsMakeRoomForOthers) {
   EXPECT_EQ(crowd.Await(4),
             std::vector<grpc::StatusCode>(4, grpc::StatusCode::UNAVAILABLE));
   ExpectUndisturbed(good);
-  // One more takes a place, and leaves it with its Hello.
+  // A later stream displaces a silent one, and its Hello frees the place again.
   HandAgent late(Dial());
   ASSERT_TRUE(late.SayHello(HelloOf("late")));
   EXPECT_TRUE(late.IsWelcome());
@@ -149,7 +149,8 @@ TEST_F(AccessTest, AgentsConnectionsAreBounded) {
   auto a = std::make_unique<HandAgent>(Dial());
   ASSERT_TRUE(a->SayHello(HelloOf("a")));
   ASSERT_TRUE(a->IsWelcome());
-  // The second place goes to a connection that the job refuses, and keeps.
+  // The job refuses the second agent, whose connection stays open in the second
+  // place.
   const std::shared_ptr<grpc::Channel> idle = Dial();
   {
     v1::Hello contrary = HelloOf("b");
@@ -160,18 +161,19 @@ TEST_F(AccessTest, AgentsConnectionsAreBounded) {
                   v1::REFUSAL_CODE_SETTINGS);
   }
   ASSERT_EQ(idle->GetState(false), GRPC_CHANNEL_READY);
-  // An agent that is let in takes its place.
+  // The idle connection is closed in favour of an agent that is let in.
   HandAgent b(Dial());
   ASSERT_TRUE(b.SayHello(HelloOf("b")));
   ASSERT_TRUE(b.IsWelcome());
   EXPECT_TRUE(idle->WaitForStateChange(
       GRPC_CHANNEL_READY, std::chrono::system_clock::now() + kServerPatience));
-  // Both have streams now. Whoever comes is told, and admins are not held up.
+  // Both agents have streams now. A third agent is told to wait, but admins are
+  // served.
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Turned(HelloOf("c")).error_code(), grpc::StatusCode::UNAVAILABLE);
   }
   EXPECT_EQ(StatusOf("train").nodes_size(), 2);
-  // The place of one that has gone is free once the daemon has noticed.
+  // The place of an agent that has gone is free once the daemon has noticed.
   a.reset();
   for (bool welcome = false; !welcome;) {
     HandAgent c(Dial());
@@ -197,7 +199,7 @@ TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
     back.set_run(welcome->run());
     back.set_node_credential(welcome->node_credential());
   }
-  // Others take its place once the daemon has noticed.
+  // Another agent gets the place once the daemon has noticed.
   HandAgent b(Dial());
   ASSERT_TRUE(b.SayHello(HelloOf("b")));
   ASSERT_TRUE(b.IsWelcome());
@@ -210,7 +212,7 @@ TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
   HandAgent again(Dial());
   ASSERT_TRUE(again.SayHello(back));
   ASSERT_TRUE(again.IsWelcome());
-  // For the newest of those that came by the token.
+  // The newest agent that was admitted by the token was closed for it.
   EXPECT_EQ(c->End().error_code(), grpc::StatusCode::UNAVAILABLE);
   v1::AgentMessage beat;
   beat.mutable_heartbeat();
@@ -220,7 +222,7 @@ TEST_F(AccessTest, AnAgentThatReturnsIsLetInWhereAllPlacesAreTaken) {
 
 // --- Calls that gRPC answers itself ------------------------------------------
 
-// How a call of `method` ends whose request is `bytes`.
+// Makes a call of `method` with `bytes` as its request, and returns its status.
 grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
                       const std::string& method, const std::string& bytes) {
   grpc::ClientContext context;

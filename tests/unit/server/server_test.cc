@@ -1,5 +1,5 @@
 // The daemon's shell over real gRPC streams and bare sockets, on loopback and
-// ports that the kernel picks.
+// on ports that the kernel chooses.
 #include "daemon/server/server.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST_F(ServerTest, StopEndsTheJob) {
   seen.mutable_end_seen();
   ASSERT_TRUE(a.Say(seen));
   EXPECT_EQ(server_->Wait()->exit_code(), 75);
-  // Again: it stays as it ended.
+  // A second stop does not change how the job ended.
   ASSERT_TRUE(Stop("train", 1, &response).ok());
   EXPECT_EQ(StatusOf("train").exit_code(), 75);
 }
@@ -86,7 +86,7 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   StartJob(2);
   grpc::ClientContext context;
   Authorize(context);
-  v1::StatusRequest request;  // The only job.
+  v1::StatusRequest request;  // The only job is meant.
   const auto stub = AdminStub();
   const auto watch = stub->Watch(&context, request);
   v1::JobStatus status;
@@ -107,7 +107,7 @@ TEST_F(ServerTest, WatchTellsChangesAndTheEnd) {
   EXPECT_TRUE(watch->Finish().ok());
 }
 
-// --- What an agent says -----------------------------------------------------
+// --- Messages of an agent ----------------------------------------------------
 
 TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   StartJob(2);
@@ -127,7 +127,8 @@ TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   }
   ExpectUndisturbed(good);
   *hello.mutable_hello() = HelloOf("other");
-  // Each under a name of its own: the last one's may not be free yet.
+  // Each message uses its own node name, because the previous name may still be
+  // taken.
   int number = 0;
   for (const v1::AgentMessage& second : {nothing, unfit, hello}) {
     HandAgent bad(Dial());
@@ -144,7 +145,7 @@ TEST_F(ServerTest, WhoSaysNoHelloIsShownOut) {
   options.limits.hello_timeout = absl::Milliseconds(50);
   StartJob(2, std::move(options));
   HandAgent silent(Dial());
-  // An agent that was only slow dials again.
+  // The code lets an agent that was only slow dial again.
   EXPECT_EQ(silent.End().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
@@ -214,7 +215,7 @@ TEST_F(ServerTest, OptionsAreChecked) {
       [](ServerOptions& o) { o.tokens[1].token.clear_secret(); },
       [](ServerOptions& o) { o.tokens[2].token.set_id("No Id"); },
       [](ServerOptions& o) { o.job = "No Job"; },
-      [](ServerOptions& o) { o.job = "train"; },  // And no --nodes.
+      [](ServerOptions& o) { o.job = "train"; },  // --nodes is missing.
       [](ServerOptions& o) { o.settings.set_nodes_max(1'000'000); },
   };
   for (const auto& change : changes) {
@@ -297,7 +298,7 @@ TEST_F(ServerTest, WhoComesAfterTheEndIsToldIt) {
   late.HangUp();
   EXPECT_TRUE(late.End().ok());
   EXPECT_EQ(StatusOf("train").exit_code(), 4);
-  // A launcher begins a run of its own.
+  // A launcher begins its own run.
   HandAgent launcher(Dial());
   hello = HelloOf("b");
   hello.set_launcher(true);
@@ -339,7 +340,7 @@ TEST_F(JournaledServerTest, ADaemonThatDiedAfterTheEndTellsItToWhoComesBack) {
   const auto told = late.HearKind(v1::DaemonMessage::kEnd);
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->end().exit_code(), 5);
-  // No second run is begun, and the daemon ends as the job did.
+  // No second run begins, and the daemon ends as the job did.
   const std::optional<v1::End> end = server_->Wait();
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->exit_code(), 5);

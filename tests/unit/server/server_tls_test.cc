@@ -20,7 +20,7 @@
 namespace rollcall {
 namespace {
 
-// The certificates that a daemon shows, as PEM; empty: none.
+// The certificates that a daemon presents, as PEM; empty: none.
 std::string ChainShownBy(int port, const std::string& address = "127.0.0.1") {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   const unsigned char kH2[] = {2, 'h', '2'};
@@ -48,8 +48,8 @@ std::string ChainShownBy(int port, const std::string& address = "127.0.0.1") {
 
 class TlsTest : public JournaledServerTest {
  protected:
-  // The result of an attempt to attend, and whether it reported another daemon
-  // than the expected one.
+  // The result of an attempt to attend. `stranger`: the attempt reported
+  // another daemon than the expected one.
   struct Attempt {
     bool welcome = false;
     bool stranger = false;
@@ -70,7 +70,8 @@ class TlsTest : public JournaledServerTest {
         verdict->status().code() == absl::StatusCode::kUnauthenticated;
     return attempt;
   }
-  // A daemon that would admit any client with our token, and was sent nothing.
+  // Expects that the daemon received nothing. It would admit any client with
+  // our token.
   void ExpectNothingTold() {
     EXPECT_EQ(StatusOf("train").nodes_size(), 0);
     EXPECT_TRUE(StatusOf("train").refused().empty());
@@ -79,7 +80,7 @@ class TlsTest : public JournaledServerTest {
   std::string file(const std::string& name) const {
     return folder_ + "/" + name;
   }
-  // NAME.crt and NAME.key.
+  // Writes NAME.crt and NAME.key.
   void Write(const std::string& name, const TestCa::Issued& issued) {
     ReplaceFile(file(name + ".crt"), issued.certificate);
     ReplaceFile(file(name + ".key"), issued.key);
@@ -96,14 +97,14 @@ class TlsTest : public JournaledServerTest {
     options.tls = {file(name + ".crt"), file(name + ".key"), file("ca.crt")};
     return options;
   }
-  // Calls StartJob; later calls are made as this client.
+  // Calls StartJob. Later calls are made as this client.
   void StartWithFiles(const std::string& name, const std::string& client) {
     StartJob(3, WithFiles(name));
     trust_ = Files(client);
   }
 };
 
-// --- Its own CA --------------------------------------------------------------
+// --- The daemon's own CA -----------------------------------------------------
 
 TEST_F(TlsTest, AStrangerIsToldNothing) {
   StartJob(3);
@@ -226,7 +227,8 @@ TEST_F(TlsTest, WithASecretADaemonWithoutADiskIsTheSameAgain) {
   server_.reset();
   Start(options);
   EXPECT_EQ(server_->pin(), pin);
-  // Its credential is valid; its run is unknown here and may still be adopted.
+  // The agent's credential is valid. Its run is unknown here and may still be
+  // adopted.
   HandAgent other(Dial());
   v1::Hello first = HelloOf("b");
   first.mutable_settings()->set_nodes_max(2);
@@ -447,7 +449,8 @@ TEST_F(TlsTest, ReplacedFilesAreServedWithoutARestart) {
     welcome = agent.IsWelcome();
   }
   EXPECT_TRUE(welcome);
-  // Earlier certificates are no longer accepted; open streams stay.
+  // Certificates from before the change are no longer accepted, but open
+  // streams stay.
   EXPECT_TRUE(Attend(Files("old_agent", "old.crt"), "b").stranger);
   EXPECT_FALSE(Attend(Files("old_agent"), "c").welcome);
   v1::AgentMessage beat;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-// Tells how it was ended. Keeps what it is sent until `reads`.
+// Records how it was ended. Keeps the messages that are sent until `reads`.
 class FakeStream final : public Stream {
  public:
   void Send(const grpc::ByteBuffer& message, Order order) override {

@@ -1,4 +1,4 @@
-// Agents' connections: how many there may be, and what they may say.
+// Agents' connections: how many may be open, and what they may send.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,18 +22,19 @@ TEST_F(UnauthenticatedConnectionsTest, AgentsHaveSoManyConnections) {
   const auto b = Agent(&second);
   EXPECT_EQ(Released(2),
             (std::vector<UnauthenticatedConnections::ConnectionId>{1, 2}));
-  // Both have a stream: no third one, however often it asks.
+  // Both connections have a stream, so a third one gets none, however often it
+  // asks.
   const auto c = Agent(&none);
   EXPECT_EQ(none, nullptr);
   EXPECT_FALSE(connections_->Attend(c->key, {"token1"}).ok());
   EXPECT_EQ(connections_->size(), 1u);
-  // One that has no stream any more makes room.
+  // A connection whose stream has ended makes room.
   second.reset();
   const auto attends = connections_->Attend(c->key, {"token1"});
   EXPECT_TRUE(attends.ok()) << attends.status();
   EXPECT_EQ(b->client.Hear(), "reset");
   EXPECT_TRUE(Stands(*a));
-  // An admin's is none of an agent's.
+  // A connection with an admin's token does not count as an agent's.
   connections_->Know(c->key);
   const auto d = Agent(&third);
   EXPECT_NE(third, nullptr);
@@ -48,7 +49,7 @@ TEST_F(UnauthenticatedConnectionsTest, AnAgentHasOneStreamAConnection) {
   connections_->Called(agent->key);
   EXPECT_TRUE(absl::IsUnavailable(
       connections_->Attend(agent->key, {"token1"}).status()));
-  // It may have another one after it.
+  // After that stream, the connection may have another one.
   stream.reset();
   EXPECT_TRUE(connections_->Attend(agent->key, {"token1"}).ok());
   EXPECT_TRUE(Stands(*agent));
@@ -75,11 +76,12 @@ TEST_F(UnauthenticatedConnectionsTest,
     ++*stream;
     AwaitLooked();
   }
-  // Its messages are made up for by the next bytes.
+  // The messages that were counted cover the bytes before, so the next bytes
+  // are allowed.
   Pour(*agent, 1);
   AwaitLooked();
   EXPECT_TRUE(Stands(*agent));
-  // And no more than so much of one that never ends.
+  // A message that never ends is cut off at the bound.
   EXPECT_TRUE(agent->client.Say(std::string(3 * kBytesMax + 1, 'x')));
   EXPECT_NE(agent->client.Hear(), "nothing");
   EXPECT_EQ(connections_->disconnected(), 1u);
@@ -113,7 +115,7 @@ TEST_F(UnauthenticatedConnectionsTest, AViewersCallsCountWhereItAttends) {
   AwaitLooked();
   EXPECT_TRUE(agent->client.Say(std::string(kBytesMax + 1, 'x')));
   EXPECT_NE(agent->client.Hear(), "nothing");
-  // It left its place as a viewer.
+  // The agent no longer has a viewer's place.
   for (int i = 0; i < 2; ++i) {
     const auto viewer = Connect();
     ASSERT_TRUE(connections_->Arrive(viewer->served, ++last_));
@@ -133,7 +135,7 @@ TEST_F(UnauthenticatedConnectionsTest,
   EXPECT_TRUE(Stands(*a));
   Pour(*b, kBytesMax + 1);
   EXPECT_EQ(a->client.Hear(), "reset");
-  // What it had said counts no more.
+  // The bytes that the closed connection had sent no longer count.
   Pour(*b, kBytesMax);
   AwaitLooked();
   EXPECT_TRUE(Stands(*b));
@@ -181,12 +183,12 @@ TEST_F(UnauthenticatedConnectionsTest, ATokenWithMoreThanHalfLosesItsNewest) {
   ASSERT_TRUE(attend({"many"}));
   ASSERT_TRUE(attend({"few"}));
   ASSERT_TRUE(attend({"many"}));
-  // No more of its own, and one less for another.
+  // The token gets no further place, and must give one up for another token.
   EXPECT_FALSE(attend({"many"}));
   EXPECT_TRUE(attend({"other"}));
   EXPECT_EQ(pairs[3]->client.Hear(), "reset");
   streams[3].reset();
-  // Half of them it keeps.
+  // The token keeps half of the places.
   EXPECT_FALSE(attend({"other"}));
   for (const int stays : {0, 1, 2, 5}) EXPECT_TRUE(Stands(*pairs[stays]));
 }
@@ -202,18 +204,18 @@ TEST_F(UnauthenticatedConnectionsTest,
     pairs.push_back(Agent(&streams[at], right));
     return streams[at] != nullptr;
   };
-  // An admin's has no token id, and stays.
+  // A connection by an admin's token has no token id, and stays.
   ASSERT_TRUE(attend({"", true}));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(attend({"token1"}));
   EXPECT_FALSE(attend({"token1"}));
-  // The newest that came by the token goes, until there is none.
+  // The newest connection admitted by the token is closed, until none is left.
   ASSERT_TRUE(attend({"token1", true}));
   EXPECT_EQ(pairs[3]->client.Hear(), "reset");
   ASSERT_TRUE(attend({"token1", true}));
   EXPECT_EQ(pairs[2]->client.Hear(), "reset");
   ASSERT_TRUE(attend({"token1", true}));
   EXPECT_EQ(pairs[1]->client.Hear(), "reset");
-  // Then the one that returned longest ago.
+  // Then the connection of the agent that returned longest ago is closed.
   ASSERT_TRUE(attend({"token1", true}));
   EXPECT_EQ(pairs[5]->client.Hear(), "reset");
   for (const int stays : {0, 6, 7, 8}) EXPECT_TRUE(Stands(*pairs[stays]));
@@ -225,7 +227,7 @@ TEST_F(UnauthenticatedConnectionsTest,
   AgentStream ended, stays;
   const auto gone = Agent(&ended);
   const auto here = Agent(&stays);
-  // Its number is another socket's.
+  // Another socket gets the same descriptor number.
   const int number = gone->served;
   close(std::exchange(gone->served, -1));
   const auto next = Connect();

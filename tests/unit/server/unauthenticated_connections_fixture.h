@@ -1,4 +1,4 @@
-// What the tests of UnauthenticatedConnections share.
+// Shared by the tests of UnauthenticatedConnections.
 #ifndef ROLLCALL_TESTS_UNIT_SERVER_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_SERVER_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
 
@@ -23,7 +23,7 @@ namespace rollcall {
 inline constexpr size_t kBytesMax = 10'000;
 inline constexpr absl::Duration kSoon = absl::Milliseconds(50);
 
-// Both ends of a connection; `served` is the one that gRPC would have.
+// Both ends of a connection. `served` is the end that gRPC would have.
 struct Pair {
   ListenerClient client;
   int served = -1;
@@ -89,7 +89,8 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     return pair;
   }
 
-  // Until the thread has seen what the kernel told it.
+  // Waits until `wanted` connections are left. The thread may need a moment to
+  // see an end.
   bool BecomesSize(size_t wanted) {
     for (const absl::Time until = absl::Now() + absl::Seconds(60);
          absl::Now() < until; std::this_thread::yield()) {
@@ -98,7 +99,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     return false;
   }
 
-  // Until the door was told of so many.
+  // Waits until the callback has been called for `count` connections.
   std::vector<UnauthenticatedConnections::ConnectionId> Released(size_t count) {
     for (const absl::Time until = absl::Now() + absl::Seconds(60);
          absl::Now() < until; std::this_thread::yield()) {
@@ -108,7 +109,8 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     return {};
   }
 
-  // A connection that arrives, makes a call, and is an agent's if it may be.
+  // Makes a connection that arrives, makes a call, and gets a stream if it may
+  // attend.
   std::unique_ptr<Pair> Agent(AgentStream* stream,
                               const AgentRight& right = {"token1"}) {
     auto pair = Connect();
@@ -122,7 +124,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     return pair;
   }
 
-  // `size` bytes reach the server's end and are read there.
+  // Sends `size` bytes to the server's end, and reads them there.
   void Pour(Pair& pair, size_t size) {
     EXPECT_TRUE(pair.client.Say(std::string(size, 'x')));
     std::string taken(size, 0);
@@ -130,8 +132,8 @@ class UnauthenticatedConnectionsTest : public testing::Test {
               static_cast<ssize_t>(size));
   }
 
-  // Until all that has happened at sockets so far has been looked at: they are
-  // in the order in which it happened.
+  // Waits until all earlier events at sockets have been handled. They are
+  // handled in the order in which they happened.
   void AwaitLooked() {
     const size_t before = connections_->size();
     const auto last = Connect();

@@ -1,5 +1,5 @@
-// UnauthenticatedConnections with real sockets on loopback: which ones are
-// disconnected, which ones stay.
+// UnauthenticatedConnections with real sockets on loopback: which connections
+// are closed, and which stay.
 #include "daemon/server/connections/unauthenticated_connections.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsShownOut) {
   Begin(kSoon);
   const auto pair = Connect();
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
-  // However busy he is.
+  // The client is closed although it sends data.
   EXPECT_TRUE(pair->client.Say("something"));
   EXPECT_EQ(pair->client.Hear(), "reset");
   EXPECT_EQ(connections_->disconnected(), 1u);
@@ -32,7 +32,7 @@ TEST_F(UnauthenticatedConnectionsTest, WhoSaysMoreThanAHelloIsShownOut) {
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
   connections_->Called(pair->key);
   EXPECT_TRUE(pair->client.Say(std::string(kBytesMax, 'x')));
-  // Read or not.
+  // The bytes count whether or not they have been read.
   std::string taken(kBytesMax, 0);
   EXPECT_EQ(recv(pair->served, taken.data(), taken.size(), MSG_WAITALL),
             static_cast<ssize_t>(kBytesMax));
@@ -70,7 +70,7 @@ TEST_F(UnauthenticatedConnectionsTest, TheDoorMayTakeOneAway) {
   ASSERT_TRUE(connections_->Arrive(stays->served, 7));
   ASSERT_TRUE(connections_->Arrive(goes->served, 8));
   connections_->Displace(8);
-  connections_->Displace(9);  // It has never been here.
+  connections_->Displace(9);  // Never arrived.
   EXPECT_EQ(goes->client.Hear(), "reset");
   EXPECT_EQ(connections_->size(), 1u);
   EXPECT_EQ(Released(1),
@@ -103,7 +103,7 @@ TEST_F(UnauthenticatedConnectionsTest,
     const char* from;
     size_t said;
   } kSaid[] = {{"127.0.0.9", kBytesMax * 6 / 10},
-               // The largest one, and yet not of the network that said most.
+               // This connection sent the most, but its network did not.
                {"127.0.0.1", kBytesMax * 9 / 10},
                {"127.0.0.9", kBytesMax * 6 / 10}};
   for (const auto& [from, said] : kSaid) {
@@ -126,7 +126,8 @@ TEST_F(UnauthenticatedConnectionsTest, AViewerMayStayAndSayOnlySoMuch) {
             std::vector<UnauthenticatedConnections::ConnectionId>{1});
   ASSERT_TRUE(connections_->Arrive(unknown->served, 2));
   EXPECT_EQ(unknown->client.Hear(), "reset");
-  // It is still here, calls as often as it likes, and may say what it may.
+  // The viewer is still connected, may make any number of calls, and may send
+  // its share of bytes.
   for (int i = 0; i < 100; ++i) connections_->Called(viewer->key);
   EXPECT_TRUE(viewer->client.Say(std::string(2 * kBytesMax, 'x')));
   EXPECT_EQ(send(viewer->served, "x", 1, MSG_NOSIGNAL), 1);
@@ -148,7 +149,7 @@ TEST_F(UnauthenticatedConnectionsTest, AViewerHasSoManyConnections) {
   const auto other = Connect();
   ASSERT_TRUE(connections_->Arrive(other->served, ++last_));
   connections_->Know(other->key, "token2");
-  // Whoever shows an admin's token as well is bounded no more.
+  // A connection that also shows an admin's token is no longer limited.
   connections_->Know(pairs[0]->key);
   const auto another = Connect();
   ASSERT_TRUE(connections_->Arrive(another->served, ++last_));
@@ -164,7 +165,7 @@ TEST_F(UnauthenticatedConnectionsTest, ViewersHaveSoManyConnectionsInAll) {
     ASSERT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
     connections_->Know(pairs.back()->key, token);
   }
-  // The newest of the token that has most.
+  // The newest connection of the token with the most connections was closed.
   EXPECT_EQ(pairs[2]->client.Hear(), "reset");
   EXPECT_EQ(connections_->disconnected(), 1u);
 }
@@ -180,7 +181,7 @@ TEST_F(UnauthenticatedConnectionsTest, WhoIsKnownMaySayMore) {
   const auto other = Connect();
   ASSERT_TRUE(connections_->Arrive(other->served, ++last_));
   EXPECT_TRUE(other->client.Say(std::string(kBytesMax + 1, 'x')));
-  // A reset, since nobody has read it.
+  // The connection ends with a reset, because the bytes were not read.
   EXPECT_NE(other->client.Hear(), "nothing");
   EXPECT_EQ(connections_->disconnected(), 1u);
   EXPECT_EQ(send(pair->served, "x", 1, MSG_NOSIGNAL), 1);
@@ -194,7 +195,8 @@ TEST_F(UnauthenticatedConnectionsTest, WhoIsKnownMayStay) {
   ASSERT_TRUE(connections_->Arrive(known->served, ++last_));
   connections_->Know(known->key);
   ASSERT_TRUE(connections_->Arrive(unknown->served, ++last_));
-  // The one who came later is out: the time of the first is over as well.
+  // The later connection is closed, so the time of the first one is over as
+  // well.
   EXPECT_EQ(unknown->client.Hear(), "reset");
   EXPECT_EQ(connections_->disconnected(), 1u);
   EXPECT_EQ(send(known->served, "x", 1, MSG_NOSIGNAL), 1);
@@ -217,7 +219,7 @@ TEST_F(UnauthenticatedConnectionsTest, TheServersOwnCloseIsTheEnd) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
-  // As gRPC ends a connection.
+  // gRPC ends a connection like this.
   shutdown(pair->served, SHUT_RDWR);
   close(pair->served);
   pair->served = -1;

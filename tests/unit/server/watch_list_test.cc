@@ -1,4 +1,4 @@
-// Who may watch, and who is ended since he does not read.
+// Who may watch a job, and which watchers are ended because they do not read.
 #include "daemon/server/loop/watch_list.h"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST_F(WatchListTest, WatchersOfAGatheringJobHearOfFailedConnections) {
   EXPECT_EQ(watcher->offers, 1);
   list_.Publish(At(2));
   EXPECT_EQ(watcher->offers, 1);
-  EXPECT_EQ(list_.NextDue(), At(3));  // No event would tell.
+  EXPECT_EQ(list_.NextDue(), At(3));  // Failed connections cause no event.
   failed_ = 1;
   list_.Publish(At(3));
   EXPECT_EQ(watcher->offers, 2);
@@ -99,7 +99,7 @@ TEST_F(WatchListTest, AWatcherThatDoesNotReadIsCancelled) {
   EXPECT_FALSE(recovers->cancelled);
   EXPECT_EQ(stalls->offers, 30);
   EXPECT_EQ(reads->offers, 31);
-  // Although nothing more happens.
+  // This happens although there are no further events.
   recovers->reads = false;
   ++failed_;
   list_.Publish(At(40));
@@ -115,7 +115,7 @@ TEST_F(WatchListTest, AWatcherThatHasCaughtUpIsNotCancelled) {
   watcher->reads = false;
   ++failed_;
   list_.Publish(At(1));
-  // It reads all, and nothing more happens for a long time.
+  // The watcher has read everything, and no event follows for a long time.
   watcher->reads = true;
   list_.Publish(At(32));
   list_.Publish(At(300));

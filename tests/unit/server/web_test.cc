@@ -1,5 +1,5 @@
-// The HTTP port's decisions: who may ask what, the numbers it shows, and what a
-// page may load.
+// The decisions of the HTTP port: who may ask what, the numbers that it shows,
+// and what a page may load.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ struct AccessRow {
   const char* target;
   const char* host;
   const char* authorization;
-  // Of a port on loopback, and of one beyond it; 0: a route.
+  // The HTTP status on a loopback port, and on another port; 0: the request has
+  // a route.
   int on_loopback;
   int beyond;
 };
@@ -44,11 +45,11 @@ TEST(Routes, WhoMayAskWhat) {
       {"GET", "/status.json", "127.9.9.9", kToken, 0, 0},
       {"GET", "/metrics", "[::1]:8080", "", 0, 401},
       {"GET", "/metrics", "LocalHost:80", "bearer abc.00ff", 0, 0},
-      // A name that an attacker resolves to 127.0.0.1.
+      // An attacker resolves this name to 127.0.0.1.
       {"GET", "/status.json", "evil.example:8080", kToken, 421, 0},
       {"GET", "/metrics", "localhost.evil.example", kToken, 421, 0},
       {"GET", "/metrics", "", kToken, 421, 0},
-      // Is asked of the loop, which refuses and counts it.
+      // The loop decides on these tokens, and refuses and counts them.
       {"GET", "/metrics", "localhost", "Basic YTpi", 0, 0},
       {"GET", "/metrics", "localhost", "Bearer \xff", 0, 0},
       {"POST", "/status.json", "localhost", kToken, 405, 405},
@@ -82,7 +83,7 @@ TEST(Routes, WhoMayAskWhat) {
       EXPECT_EQ(refused == nullptr ? 0 : refused->status, want)
           << row.method << " " << row.target << " of " << row.host
           << (loopback ? " on loopback" : " beyond");
-      // Nothing that was sent comes back.
+      // The answer repeats nothing that was sent.
       if (refused != nullptr) {
         EXPECT_FALSE(absl::StrContains(*refused->body, "abc")) << row.target;
         EXPECT_FALSE(absl::StrContains(*refused->body, "evil")) << row.host;
@@ -196,7 +197,7 @@ TEST(Metrics, SaysTheNumbers) {
                 absl::StartsWith(text, absl::StrCat(line, "\n")))
         << line;
   }
-  // A job that has no loss has no sample, and each family stands once.
+  // A job without a loss has no sample, and each family occurs once.
   EXPECT_FALSE(absl::StrContains(text, "rollcall_job_loss{"));
   std::map<std::string, int> families;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -263,8 +264,8 @@ TEST(Snapshots, OneIsMadeForManyWhoAsk) {
   }
 }
 
-// Nothing but the page's own script and style may run, so a name that became
-// markup would do nothing.
+// Only the page's own script and style may run. So a name that became markup
+// would have no effect.
 TEST(StatusPage, LoadsNothingElse) {
   const std::string& page = *StatusPage();
   for (const char* never :

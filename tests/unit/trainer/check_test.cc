@@ -1,4 +1,4 @@
-// The parts of a check, as tables: figures, patterns, thresholds, flags.
+// The parts of a check as tables: figures, patterns, thresholds and flags.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -46,7 +46,7 @@ TEST(Figures, Sizes) {
   }
 }
 
-// As nccl-tests' doc/PERFORMANCE.md defines them.
+// The factors are those of doc/PERFORMANCE.md of nccl-tests.
 TEST(Figures, BusFactors) {
   const struct {
     Kind kind;
@@ -64,12 +64,13 @@ TEST(Figures, BusFactors) {
     EXPECT_DOUBLE_EQ(BusFactor(row.kind, row.ranks), row.expect)
         << NameOf(row.kind) << " of " << row.ranks;
   }
-  // 1 GB in one second, 4 KiB in 2 us.
+  // The times are 1 s for 1 GB and 2 us for 4 KiB.
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000'000, 1e6), 1);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(4096, 2), 2.048);
 }
 
-// If each rank has a piece, size is that of all ranks and count that of one.
+// If each rank has a piece, the size is that of all pieces and the count that
+// of one.
 TEST(Figures, RowSizes) {
   const struct {
     Kind kind;
@@ -138,7 +139,7 @@ TEST(Pattern, FindsWrongValues) {
               values[8] = kUnwritten;
             }).count,
             2u);
-  // A shift by any likely chunk, or by one element.
+  // The values are shifted by any likely chunk size, or by one element.
   for (const size_t shift : {1, 2, 16, 256, 341, 1024, 4096}) {
     EXPECT_GT(wrong_after([] {}, 100 + shift).count, values.size() / 2)
         << shift;
@@ -288,7 +289,7 @@ TEST(CheckFlags, RefuseAndNameTheFlag) {
     EXPECT_EQ(parsed.status.code(), Code::kInvalidArgument) << flag << value;
     EXPECT_EQ(parsed.status.message().find(flag), 0u) << parsed.status;
   }
-  // Without --check they would have no effect.
+  // Without --check, these flags would have no effect, so they are refused.
   EXPECT_EQ(Parse({"--iters", "3"}).status.code(), Code::kOutOfRange);
 }
 

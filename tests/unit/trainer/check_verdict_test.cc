@@ -76,7 +76,7 @@ TEST(Verdict, RequiredNet) {
     ExpectVerdict(fell, any, kOk);
     ExpectVerdict(fell, socket, kOk);
     ExpectVerdict(fell, ib, kFatal);
-    // Nothing leaves the machine.
+    // On one machine, no data leaves the machine.
     fell.one_machine = true;
     ExpectVerdict(fell, none, kOk);
     ExpectVerdict(fell, ib, kFatal);
@@ -86,7 +86,7 @@ TEST(Verdict, RequiredNet) {
   ExpectVerdict(mixed, ib, kFatal, {"rank 2 on c"});
 }
 
-// Only networks are judged: what a rank uses within its node does not matter.
+// Only networks are judged. What a rank uses within its node does not matter.
 TEST(Verdict, NetsOfTransports) {
   const struct {
     const char* transport;  // Of rank 1; the other ranks meet the requirement.
@@ -119,7 +119,7 @@ TEST(Verdict, NetsOfTransports) {
             ? std::vector<std::string>{}
             : std::vector<std::string>{"rank 1 on b uses ", row.required});
   }
-  // A fall back to TCP is one, whatever else the rank uses.
+  // A fallback to TCP is reported, whatever else the rank uses.
   Findings fell = Found(2, 1, "Socket+P2P");
   fell.nodes[0].gpus = 8;
   ExpectVerdict(fell, {}, VerdictLevel::kFatal, {"rank 0 on a fell back"});

@@ -14,7 +14,7 @@ namespace {
 constexpr int kWorlds[] = {2, 3, 5};
 constexpr size_t kSizes[] = {0, 1, 3, 4, 1000, (1 << 20) + 3};
 
-// A rank's own bytes; elements near each other all differ.
+// Returns a rank's own bytes. Elements near each other all differ.
 std::string BytesOf(int rank, size_t size) {
   std::string bytes(size, '\0');
   for (size_t i = 0; i < size; ++i) {
@@ -84,14 +84,14 @@ TEST(Gloo, SendsInBothDirections) {
   }
 }
 
-// With two ranks both directions use one connection.
+// With two ranks, both directions use one connection.
 TEST(Gloo, DirectionsDoNotTakeEachOthersMessages) {
   for (const int ranks : {2, 3}) {
     ForEachConnected(ranks, [&](std::unique_ptr<Collective> gloo) {
       const int rank = gloo->rank();
       const absl::Span<char> none;
       for (int round = 0; round < 20; ++round) {
-        // From 0 to 1, and an answer of the same length.
+        // Rank 0 sends to rank 1, which answers with the same length.
         std::string ping = "ping" + std::to_string(round);
         std::string got(ping.size(), ' ');
         absl::Status status =
@@ -116,7 +116,7 @@ TEST(Gloo, DirectionsDoNotTakeEachOthersMessages) {
   }
 }
 
-// All collectives, one after the other, on the same connections.
+// Runs all collectives, one after the other, on the same connections.
 TEST(Gloo, NumbersTheCollectivesThatItEntersAndLeaves) {
   ForEachConnected(3, [&](std::unique_ptr<Collective> gloo) {
     std::vector<float> values(5, 1.0f), all(15, 1.0f);

@@ -1,4 +1,5 @@
-// Sums that run while the caller works, and every way in which they can end.
+// Sums that run while the caller does other work, and every way in which they
+// can end.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +21,7 @@ TEST(BegunSums, RunInOrderOverAllRanks) {
     ForEachConnected(ranks, [&](std::unique_ptr<Collective> gloo) {
       const float rank = gloo->rank();
       const float ranks_sum = ranks * (ranks - 1) / 2;
-      // The sizes differ: a sum out of order would fail.
+      // The sizes differ, so a sum out of order would fail.
       const size_t kSizes[] = {1, 0, 4099, 2, 300001, 7};
       std::vector<std::vector<float>> begun;
       for (const size_t size : kSizes) begun.emplace_back(size, rank);
@@ -37,7 +38,7 @@ TEST(BegunSums, RunInOrderOverAllRanks) {
         EXPECT_EQ(values, std::vector<float>(values.size(), ranks_sum));
       }
       EXPECT_EQ(gloo->seen().entered, 7u);
-      // Another function, too, waits for the sum that was begun.
+      // Another collective also waits for the sum that was begun.
       std::vector<float> more(1000, rank);
       ASSERT_TRUE(gloo->BeginSum(absl::MakeSpan(more)).ok());
       std::string bytes(3, static_cast<char>('a' + gloo->rank()));
@@ -77,7 +78,8 @@ void WithOneThatTakesNoPart(Body body) {
   });
 }
 
-// Tells an immediate end from one by the collective's own timeout of 60 s.
+// Checks that an end was immediate, and not by the collective's timeout of 60
+// s.
 class Stopwatch {
  public:
   void ExpectShort() const {
@@ -101,7 +103,8 @@ TEST(BegunSums, AnInterruptionEndsRunningOnes) {
       std::thread raiser([&] { interruption.Raise(); });
       EXPECT_EQ(gloo->Wait().code(), Code::kAborted);
       raiser.join();
-      // It stays interrupted: nothing waits, and nothing can be begun.
+      // The collective stays interrupted, so no call waits and no sum can be
+      // begun.
       EXPECT_EQ(gloo->BeginSum(absl::MakeSpan(third)).code(), Code::kAborted);
       EXPECT_EQ(gloo->Wait().code(), Code::kAborted);
       EXPECT_EQ(gloo->AllReduce(absl::MakeSpan(third), Reduction::kSum).code(),
@@ -136,7 +139,7 @@ TEST(BegunSums, ALostPeerFailsThem) {
     ASSERT_TRUE(gloo.ok()) << gloo.status();
     if (r == 1) return;
     std::vector<float> values(1000000), more(3);
-    // The peer may be gone already, or go before the second sum.
+    // The peer may have gone already, or may go before the second sum.
     (void)gloo.value()->BeginSum(absl::MakeSpan(values));
     (void)gloo.value()->BeginSum(absl::MakeSpan(more));
     const absl::Status status = (*gloo)->Wait();
@@ -155,7 +158,7 @@ TEST(BegunSums, TheDestructorWithARunningOneAndALostPeer) {
     std::latch connected(2);
     ForEachRank(2, [&](int r) {
       auto gloo = ConnectGloo(LocalGloo(exchange, r, 2, absl::Seconds(60)));
-      // Neither may go while the other still connects.
+      // No rank may close its connections while the other still connects.
       connected.arrive_and_wait();
       ASSERT_TRUE(gloo.ok()) << gloo.status();
       if (r == 1) return;

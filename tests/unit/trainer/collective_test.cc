@@ -105,7 +105,7 @@ TEST(Gloo, NamesALostPeer) {
     auto gloo = ConnectGloo(LocalGloo(exchange, r, 2));
     if (r == 0) connected.set_value();
     ASSERT_TRUE(gloo.ok()) << gloo.status();
-    // Its connections break, but only after the other has connected.
+    // Rank 0's connections break, but only after rank 1 has connected.
     if (r == 1) return wait.wait();
     std::vector<float> values(1000);
     const absl::Status status =
@@ -122,7 +122,7 @@ TEST(Gloo, ReportsASilentPeer) {
   std::promise<void> timed_out;
   std::shared_future<void> wait = timed_out.get_future().share();
   ForEachRank(2, [&, wait](int r) {
-    // The connect has the same limit, and a loaded machine needs time for it.
+    // The connect has the same timeout, and a loaded machine needs time for it.
     auto gloo = ConnectGloo(LocalGloo(exchange, r, 2, absl::Seconds(3)));
     if (r == 1) return wait.wait();
     absl::Status status = gloo.status();
@@ -175,7 +175,7 @@ TEST(Gloo, BroadcastsFromAnyRank) {
   }
 }
 
-// One of three ranks never takes part; the others are interrupted.
+// One of three ranks never takes part, and the others are interrupted.
 template <typename Wait>
 void ExpectInterrupted(Wait wait) {
   LocalExchange exchange(3);
@@ -186,8 +186,8 @@ void ExpectInterrupted(Wait wait) {
   std::atomic<int> waiting{0}, woken{0};
   std::thread raiser([&] {
     while (waiting < 2) std::this_thread::yield();
-    // Interrupted during or before their waits: both must end, for the third
-    // rank stays until they have.
+    // The ranks are interrupted during or before their waits. Both waits must
+    // end, because the third rank stays connected until they have.
     interruptions[0]->Raise();
     interruptions[1]->Raise();
     while (woken < 2) std::this_thread::yield();
@@ -202,7 +202,7 @@ void ExpectInterrupted(Wait wait) {
     ++waiting;
     EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
     ++woken;
-    // Later calls do not wait either.
+    // Later calls return at once, too.
     EXPECT_EQ(wait(**gloo).code(), Code::kAborted);
     end.wait();
   });
@@ -223,7 +223,7 @@ TEST(Gloo, AnInterruptionWakesAWaitingRank) {
 }
 
 TEST(Gloo, AnInterruptionWakesAConnectingRank) {
-  // The other published its addresses and went away.
+  // Rank 1 published its addresses and then went away.
   auto interruption = std::make_shared<Interruption>();
   std::promise<void> met;
   LocalExchange exchange(2);
@@ -247,7 +247,7 @@ TEST(Gloo, AnInterruptionWakesAConnectingRank) {
   });
   const auto code = ConnectGloo(options).status().code();
   raiser.join();
-  // Its listener may be gone before this rank connects.
+  // Rank 1's listener may close before this rank connects.
   EXPECT_TRUE(code == Code::kAborted || code == Code::kUnavailable);
 }
 

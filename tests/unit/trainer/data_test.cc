@@ -24,7 +24,8 @@ struct Stretch {
   int ranks;
 };
 
-// All samples of these steps, in order, and the position after them.
+// Returns all samples of these steps, in order, and sets the position after
+// them.
 std::vector<uint64_t> Taken(uint64_t samples,
                             const std::vector<Stretch>& stretches,
                             DataPosition* position) {
@@ -50,7 +51,7 @@ std::vector<uint64_t> Taken(uint64_t samples,
   return seen;
 }
 
-// Every complete epoch in `seen` has every sample once.
+// Expects that every complete epoch in `seen` has every sample once.
 void ExpectEpochs(uint64_t samples, const std::vector<uint64_t>& seen) {
   std::vector<uint64_t> all(samples);
   std::iota(all.begin(), all.end(), 0);
@@ -131,7 +132,7 @@ TEST(Sampler, CountsSamplesWithTheirNextToken) {
 
 using DatasetTest = Files;
 
-// A shard in llm.c's format.
+// Returns a shard in llm.c's format.
 std::string Shard(const std::vector<uint16_t>& tokens,
                   std::vector<uint32_t> header = {20240520, 1}) {
   if (header.size() == 2) header.push_back(tokens.size());

@@ -81,7 +81,7 @@ TEST(DeviceChoice, OffersAreDecodedAsTheyWere) {
   const auto bare = DeviceOffer::Decode(DeviceOffer().Encode());
   ASSERT_TRUE(bare.ok()) << bare.status();
   EXPECT_TRUE(bare->gpus.empty());
-  // An exchange's value has 4 KiB at most.
+  // The value of an exchange has at most 4 KiB.
   const DeviceOffer large = {kAuto, std::string(500, 'h'),
                              Gpus(100, std::string(40, 'u')),
                              std::string(40, 'u')};

@@ -1,4 +1,4 @@
-// A folder of files that goes with the test.
+// A folder of files that is removed with the test.
 #ifndef ROLLCALL_TESTS_UNIT_TRAINER_FILES_H_
 #define ROLLCALL_TESTS_UNIT_TRAINER_FILES_H_
 

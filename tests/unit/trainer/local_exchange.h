@@ -1,4 +1,4 @@
-// LocalExchange: the exchange of ranks that are threads of one process.
+// LocalExchange: the exchange between ranks that are threads of one process.
 #ifndef ROLLCALL_TESTS_UNIT_TRAINER_LOCAL_EXCHANGE_H_
 #define ROLLCALL_TESTS_UNIT_TRAINER_LOCAL_EXCHANGE_H_
 
@@ -15,7 +15,7 @@ class LocalExchange {
  public:
   explicit LocalExchange(size_t ranks) : ranks_(ranks) {}
 
-  // What `rank` calls; this object must outlive it.
+  // The function that `rank` calls. This object must outlive it.
   Exchange For(int rank) {
     return [this, rank](const std::string& key, const std::string& value) {
       return Give(rank, key, value);

@@ -67,9 +67,9 @@ TEST(ProgressText, Bar) {
        "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 "
        "ranks  "
        "4 min 10 s left"},
-      // Too narrow for a bar: only the text.
+      // The terminal is too narrow for a bar, so only the text is printed.
       {600, 60, "600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  4 min 1"},
-      // Never full before the end.
+      // The bar is never full before the last step.
       {1199, 120,
        "[#######################################-]  1199/1200  99%  loss "
        "3.2100  6688 tokens/s  3 ranks  4 min 10 s left"},
@@ -93,7 +93,7 @@ TEST(ProgressText, BarOfOneRank) {
       "min left");
 }
 
-// The output when steps first + 1 to `last` are reported.
+// Returns the output when steps `first` + 1 to `last` are reported.
 std::string Told(const ReportOptions& options, int64_t first, int64_t last,
                  int64_t steps) {
   std::FILE* out = std::tmpfile();

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process, connected by Gloo over loopback.
+// Ranks as threads of one process, connected by Gloo over loopback.
 #ifndef ROLLCALL_TESTS_UNIT_TRAINER_RANKS_H_
 #define ROLLCALL_TESTS_UNIT_TRAINER_RANKS_H_
 
@@ -14,7 +14,7 @@
 
 namespace rollcall {
 
-// Runs `body(rank)` on a thread a rank.
+// Runs `body(rank)` on one thread for each rank.
 template <typename Body>
 void ForEachRank(int ranks, Body body) {
   std::vector<std::future<void>> all;
@@ -36,7 +36,7 @@ inline GlooOptions LocalGloo(LocalExchange& exchange, int rank, int ranks,
   return options;
 }
 
-// Runs `body(collective)` on each of so many connected ranks.
+// Runs `body(collective)` on each of `ranks` connected ranks.
 template <typename Body>
 void ForEachConnected(int ranks, Body body,
                       absl::Duration timeout = absl::Seconds(20)) {

@@ -43,7 +43,7 @@ class Spoiled final : public Collective {
   int size() const override { return whole_->size(); }
   absl::Status AllReduce(absl::Span<float> values, Reduction r) override {
     absl::Status s = whole_->AllReduce(values, r);
-    // The short ones only serve to agree on something.
+    // The short all-reduces only serve to agree on something.
     if (values.size() > 100) Spoil(Kind::kAllReduce, values);
     return s;
   }
@@ -101,8 +101,8 @@ struct Checked {
   std::vector<std::string> said;
 };
 
-// Checks a world of `ranks` ranks; `options(rank)` and `around(collective)`
-// belong to each rank.
+// Checks a world of `ranks` ranks. `options(rank)` and `around(collective)` are
+// called for each rank.
 template <typename OptionsOf, typename Around, typename WorldOf>
 Checked CheckOver(int ranks, OptionsOf options, Around around, WorldOf world) {
   Checked checked;
@@ -153,7 +153,8 @@ TEST(RunCheck, PassesWithAnyNumberOfRanks) {
           object["size"].get<double>() / object["time_us"].get<double>() / 1000;
       EXPECT_NEAR(object["algbw"], algbw, algbw * 1e-6) << line;
     }
-    // 8, 64, 512, 4096, 32768 and 100000 bytes of five collectives.
+    // There are sizes of 8, 64, 512, 4096, 32768 and 100000 bytes, for five
+    // collectives.
     EXPECT_EQ(rows, 30u);
     EXPECT_EQ(links, ranks == 2 ? 1u : static_cast<size_t>(ranks));
     const Json last = Json::parse(checked.said.back());

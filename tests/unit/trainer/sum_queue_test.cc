@@ -85,12 +85,12 @@ TEST(SumQueue, AFailureDropsAllLaterSums) {
   EXPECT_EQ(calls, 2) << "three were dropped, and the sixth was never begun";
 }
 
-// Returns once this thread of this process sleeps.
+// Returns once this thread of the process sleeps.
 void AwaitSleep(pid_t thread) {
   const std::string path = absl::StrCat("/proc/self/task/", thread, "/stat");
   for (std::string line;; std::this_thread::yield()) {
     std::getline(std::ifstream(path), line);
-    // The state is the word after the name, which stands in brackets.
+    // The state is the word after the name, which is in parentheses.
     if (line.substr(line.rfind(')'), 3) == ") S") return;
   }
 }
@@ -115,7 +115,7 @@ TEST(SumQueue, TheDestructorWaitsForTheRunningSumAndDropsTheRest) {
   auto ending = std::async(std::launch::async, [&] {
     destroying.set_value(gettid());
     queue.reset();
-    // False until the sum has returned.
+    // This is false until the sum has returned.
     return done.load();
   });
   AwaitSleep(destroying.get_future().get());
@@ -126,8 +126,8 @@ TEST(SumQueue, TheDestructorWaitsForTheRunningSumAndDropsTheRest) {
   EXPECT_EQ(calls, 1) << "those that had not begun are dropped";
 }
 
-// This process's threads that are not in `known`. A joined thread may be listed
-// for a moment longer, so a plain count could shrink.
+// The threads of this process that are not in `known`. A joined thread may be
+// listed for a moment longer, so a plain count could shrink.
 std::set<std::string> ThreadsBeside(const std::set<std::string>& known) {
   std::set<std::string> found;
   for (const auto& entry :
@@ -140,9 +140,9 @@ std::set<std::string> ThreadsBeside(const std::set<std::string>& known) {
 
 TEST(SumQueue, StartsNoThreadBeforeTheFirstSum) {
   int calls = 0;
-  // Its thread waits at first, so that it can be counted.
+  // The queue's thread waits at first, so that it can be counted.
   std::promise<void> go;
-  // The thread sanitizer starts a thread of its own with the first one.
+  // The thread sanitizer starts its own thread together with the first one.
   std::thread([] {}).join();
   const std::set<std::string> before = ThreadsBeside({});
   {

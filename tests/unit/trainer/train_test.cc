@@ -37,7 +37,7 @@ class TrainTest : public Files {
     std::vector<float> weights;
   };
 
-  // All steps of one rank.
+  // Does all steps of one rank.
   static void Train(const TrainOptions& options, Collective& collective,
                     Course* course) {
     auto loop = TrainLoop::Create(options);
@@ -92,7 +92,7 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
   SingleCollective single;
   Course alone;
   Train(options_, single, &alone);
-  for (int ranks : {2, 3, 8}) {  // Of eight ranks, one has no sample.
+  for (int ranks : {2, 3, 8}) {  // One of eight has no sample.
     std::vector<Course> courses(ranks);
     ForEachRank(ranks, [&](int r, Collective& collective) {
       Train(options_, collective, &courses[r]);
@@ -108,8 +108,8 @@ TEST_F(TrainTest, WorldSizeDoesNotMatter) {
   }
 }
 
-// A world that ends for this rank right after a collective that the others have
-// completed: the `calls`-th, or the `broadcasts`-th broadcast.
+// A world that ends for this rank right after a collective that the other ranks
+// have completed: after call `calls`, or after broadcast `broadcasts`.
 class EndsAfter final : public Collective {
  public:
   EndsAfter(Collective& collective, int calls, int broadcasts = -1)
@@ -122,7 +122,7 @@ class EndsAfter final : public Collective {
   absl::Status BeginSum(absl::Span<float> values) override {
     return collective_.BeginSum(values);
   }
-  // All sums that were begun: one per step.
+  // Waits for all sums that were begun; there is one Wait per step.
   absl::Status Wait() override { return Counted(collective_.Wait()); }
   absl::Status AllGather(absl::Span<const char> mine,
                          absl::Span<char> all) override {
@@ -167,11 +167,13 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
     ASSERT_TRUE(loop.ok()) << loop.status();
     loops.push_back(*std::move(loop));
   };
-  // All execute `steps`, but the rank `behind` loses its world in the last one.
+  // All ranks do `steps` steps, but the rank `behind` loses its world in the
+  // last one.
   const auto world = [&](std::optional<TrainSource> source, int steps,
                          int behind = -1) {
     ForEachRank(static_cast<int>(loops.size()), [&](int r, Collective& c) {
-      // Agreeing gathers twice, the search for stored states once.
+      // Agreeing on settings gathers twice, and the search for stored states
+      // gathers once.
       EndsAfter ends(c, r == behind ? 3 + steps : -1);
       TrainLoop& loop = *loops[r];
       const absl::Status entered = loop.Enter(ends, source);
@@ -197,7 +199,7 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
   world({}, 4, /*behind=*/0);         // Steps 1 to 4, and 3 for rank 0.
   loops.erase(loops.begin() + 1);     // A node is lost.
   world(TrainSource{1, 4}, 3);        // The other has the highest step.
-  for (int i = 0; i < 3; ++i) add();  // Newcomers.
+  for (int i = 0; i < 3; ++i) add();  // These are newcomers.
   std::swap(loops[0], loops[4]);      // The order of the ranks may change.
   world(TrainSource{4, 7}, 2);
   loops.erase(loops.begin(), loops.begin() + 4);
@@ -208,7 +210,8 @@ TEST_F(TrainTest, WorldsOfAnySizeTrainOn) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_NEAR(result->loss, alone.losses[step - 1], 2e-4);
   }
-  // No rank has a state: starts from the beginning, with the same bits.
+  // No rank has a state, so training starts from the beginning and gives the
+  // same bits.
   ASSERT_TRUE(last.Enter(single, {}).ok());
   EXPECT_EQ(last.steps_done(), 0);
   auto first = last.Step();
@@ -238,7 +241,7 @@ TEST_F(TrainTest, ASourceWithAnotherStateSendsNothing) {
                 Code::kFailedPrecondition);
       return;
     }
-    // A state that was only half received is no source.
+    // A state that was only partly received cannot be a source.
     EndsAfter ends(collective, 1);
     EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 3}).code(), Code::kAborted);
     SingleCollective single;
@@ -286,7 +289,7 @@ TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
         ASSERT_TRUE((*loop)->Enter(single, {}).ok());
         ASSERT_TRUE((*loop)->Step().ok());
       }
-      // The source has gone while it sent its state.
+      // The source has gone while it was sending its state.
       EndsAfter ends(collective, -1, broadcast);
       EXPECT_EQ((*loop)->Enter(ends, TrainSource{0, 1}).code(), Code::kAborted);
       if (r == 2) {
@@ -350,7 +353,7 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   }
 }
 
-// The CPU's backend by another name, which notes how many sums the world has
+// The CPU's backend under another name. It notes how many sums the world has
 // begun when memory is asked for.
 class Renamed final : public Backend {
  public:
@@ -404,8 +407,8 @@ class Renamed final : public Backend {
   uint64_t* const begun_;
 };
 
-// On GPUs the ranks have agreed on their settings and summed once when memory
-// is planned, and the plan is told before memory is taken.
+// On GPUs, memory is planned after the ranks have agreed on their settings and
+// have summed once. The plan is reported before the memory is taken.
 TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
   ForEachRank(2, [&](int, Collective& collective) {
     uint64_t begun = 0;
@@ -424,13 +427,14 @@ TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
     });
     ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
     ASSERT_EQ(plans.size(), 1u);
-    EXPECT_EQ(plans[0].share, 4);  // Of seven.
+    EXPECT_EQ(plans[0].share, 4);  // Four of seven samples.
     EXPECT_EQ(plans[0].micro_batch, 4);
     EXPECT_EQ(plans[0].state, (*loop)->backend().StateBytes());
   });
 }
 
-// A limit, or a wish, changes how the share is computed and not the result.
+// A memory limit or a wish changes how the share is computed, but not the
+// result.
 TEST_F(TrainTest, MicroBatchesDoNotMatter) {
   options_.model.context = 600;  // A unit is two samples.
   std::string text;

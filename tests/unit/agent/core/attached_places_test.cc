@@ -1,5 +1,5 @@
-// Who may enter a world at an agent that starts no ranks, and when such a rank
-// counts as gone.
+// Which processes may enter a world at an agent that starts no ranks, and when
+// such a rank counts as gone.
 #include "client/agent/core/attached_places.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct Row {
   std::string expect;
 };
 
-// Two places.
+// The agent has two places.
 void Tell(const std::vector<Row>& rows) {
   Places places(2);
   int number = 0;
@@ -71,7 +71,7 @@ TEST(AttachedPlaces, AProcessThatIsEarlyEntersTheFirstWorld) {
       {DO(Open(p, 3)), "enter 1"},
       {DO(Arrive(p, 0)), "enters"},
       {NOTE(p.Close(3)), ""},
-      // Both stay in their places.
+      // Both processes keep their places.
       {DO(Open(p, 4)), "enter "},
       {DO(Leave(p, 1)), "born 3 rank 1 code 1 unsaid"},
   });
@@ -83,7 +83,7 @@ TEST(AttachedPlaces, AWorldHasOneProcessForARank) {
       {DO(Arrive(p, 0)), "enters"},
       {DO(Arrive(p, 0)), "waits"},
       {DO(Leave(p, 0)), "born 1 rank 0 code 1 unsaid"},
-      // Its peers have begun with the first one.
+      // The peers have already connected with the first process.
       {DO(Arrive(p, 0)), "waits"},
       {NOTE(p.Close(1)), ""},
       {DO(Stop(p, 1, 0)), "gone"},
@@ -115,7 +115,7 @@ TEST(AttachedPlaces, OneThatAnswersLateIsToldToEnd) {
   Tell({
       {DO(Open(p, 1)), "enter "},
       {DO(Arrive(p, 0)), "enters"},
-      // The world still runs, or it was another one.
+      // The answer is for a world that still runs, or for another world.
       {DO(absl::StrCat(p.Answered(0, 1))), "0"},
       {NOTE(p.Close(1)), ""},
       {DO(absl::StrCat(p.Answered(0, 0))), "0"},
@@ -176,7 +176,7 @@ TEST(AttachedPlaces, AProcessSaysHowItEnds) {
       {NOTE(p.Finished(1, Finished(3, "no data", true))), ""},
       {DO(Leave(p, 0)), "born 1 rank 0 code 0"},
       {DO(p.Leave(1, 77, absl::OkStatus()).ended.stderr_tail), "no data"},
-      // The next process has not said it.
+      // The next process has not sent this reason.
       {NOTE(p.Close(1)), ""},
       {DO(Open(p, 2)), "enter "},
       {DO(Arrive(p, 0)), "enters"},
@@ -206,7 +206,7 @@ TEST(AttachedPlaces, WhyTheAgentEndedTheConnectionIsTheReason) {
             "the agent ended the connection of process 77: INVALID_ARGUMENT: "
             "step: too high?");
   EXPECT_EQ(ended.stderr_tail, "");
-  // What the process said itself counts more.
+  // The reason that the process itself sent has priority.
   places.Finished(1, Finished(3, "no data", true));
   const RankEnded said =
       places.Leave(1, 78, absl::AbortedError("another")).ended;

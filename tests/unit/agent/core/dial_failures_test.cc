@@ -1,4 +1,4 @@
-// What an agent says of a daemon that it cannot reach: a table.
+// What an agent logs about a daemon that it cannot reach: a table.
 #include "client/agent/core/dial_failures.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ namespace {
 
 struct Row {
   double at;
-  // "lost", "in", "silence" (what silent_until says, and it is said), or an
-  // endpoint whose attempt ends.
+  // "lost", "in", "silence" (checks silent_until), or the endpoint of an
+  // attempt that has failed.
   const char* event;
   const char* reason;
-  // 1: it is said. For "silence": the time, -1: never.
+  // 1: the reason is logged. For "silence": silent_until; -1: never.
   double expect;
 };
 
@@ -51,17 +51,17 @@ TEST(DialFailures, SaysOnceAndAgainWhenTheReasonChanges) {
       {60.0, "a", "refused", 0},
       {61.0, "a", "no route", 1},
       {62.0, "a", "no route", 0},
-      {67.0, "a", "refused", 1},  // It has changed back.
+      {67.0, "a", "refused", 1},  // The reason changed back.
   });
 }
 
 TEST(DialFailures, EachEndpointHasItsReason) {
   Play({
       {1.0, "a", "refused", 1},
-      {2.0, "b", "not found", 0},  // Five seconds between two of them.
+      {2.0, "b", "not found", 0},  // Five seconds between two lines.
       {3.0, "a", "refused", 0},
       {6.0, "b", "not found", 1},
-      {11.0, "a", "refused", 0},  // They take turns and have not changed.
+      {11.0, "a", "refused", 0},  // Neither reason changed.
       {12.0, "b", "not found", 0},
   });
 }
@@ -85,7 +85,7 @@ TEST(DialFailures, AfterALossItBeginsAgain) {
       {3.0, "silence", "", -1},
       {100.0, "lost", "", 0},
       {100.0, "silence", "", 105},
-      {100.2, "a", "refused", 0},  // As when a daemon is started again.
+      {100.2, "a", "refused", 0},  // As when a daemon is restarted.
       {101.5, "a", "refused", 1},
       {102.0, "in", "", 0},
       {103.0, "silence", "", -1},

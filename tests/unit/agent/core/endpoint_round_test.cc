@@ -12,9 +12,9 @@
 namespace rollcall {
 namespace {
 
-// One letter an attempt: what was found at the endpoint that is next. `n`
-// nobody, `s` a stranger, `w` the daemon, whose stream then breaks. The answer
-// tells after which attempt, from 1, hope is lost; 0: never.
+// Each letter is one attempt, and says what the next endpoint was: `n` nothing,
+// `s` another daemon, `w` our daemon, whose stream then breaks. Returns the
+// attempt, from 1, after which the agent gives up; 0: never.
 size_t LostAfter(size_t endpoints, const std::string& found) {
   EndpointRound round(endpoints);
   for (size_t i = 0; i < found.size(); ++i) {
@@ -31,11 +31,12 @@ TEST(EndpointRound, HopeIsLostOnceAllWereTriedAndOneIsAStrangers) {
     const char* found;
     size_t lost_after;
   } rows[] = {
-      // A stranger at the only address is the end; nobody there may come yet.
+      // Another daemon at the only address ends the search. If nothing is
+      // there, a daemon may still start.
       {1, "s", 1},
       {1, "nnnnnnnnnn", 0},
       {1, "nns", 3},
-      // Behind a stranger's address there may be the daemon's.
+      // Our daemon may be at the other address.
       {2, "sn", 2},
       {2, "ns", 2},
       {2, "ss", 2},
@@ -44,11 +45,12 @@ TEST(EndpointRound, HopeIsLostOnceAllWereTriedAndOneIsAStrangers) {
       {3, "nsn", 3},
       {3, "snn", 3},
       {3, "nnn", 0},
-      // It was found: whoever else answers later is waited out.
+      // Our daemon was found once, so any other daemon that answers later is
+      // ignored.
       {1, "wsss", 0},
       {2, "swnsnsns", 0},
       {2, "nwssss", 0},
-      // None at all.
+      // There are no endpoints.
       {0, "nnnn", 0},
       {0, "s", 0},
   };
@@ -86,18 +88,18 @@ std::string Dialled(NamedLeader& leader) {
 TEST(NamedLeaderTest, IsDialledOnceAndTakenAtItsWordNoFurther) {
   NamedLeader leader({"b:2"}, /*loopback_only=*/false);
   EXPECT_EQ(Dialled(leader), "");
-  // What it was given first.
+  // Endpoints that the user gave are dialled first.
   leader.Hear(Names({"a:1", "b:2", "c:3"}));
   EXPECT_EQ(Dialled(leader), "b:2 a:1 c:3 ");
   EXPECT_EQ(Dialled(leader), "");
   leader.Hear(Names({"a:1"}));
   leader.Hear(Names({"c:3", "no port", "", "d:0", "e:4"}));
   EXPECT_EQ(Dialled(leader), "c:3 e:4 ");
-  // Nobody leads yet: what was known is of no use any more.
+  // No daemon leads yet, so the earlier endpoints are of no use.
   leader.Hear(Names({"a:1"}));
   leader.Hear(Names({}));
   EXPECT_EQ(Dialled(leader), "");
-  // Another refusal says nothing of a leader.
+  // Another refusal does not name a leader.
   v1::Refusal other = Names({"a:1"});
   other.set_code(v1::REFUSAL_CODE_SLOW);
   leader.Hear(other);

@@ -1,4 +1,5 @@
-// What a node's ranks exchange: one script of steps a row.
+// How the values that a node's ranks exchange are collected. Each row is one
+// script.
 #include "client/agent/core/node_exchanges.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr uint64_t kGeneration = 5;
 
-// The node's ranks are 2 and 3 of a world of 4.
+// The node has ranks 2 and 3 of a world of 4.
 NodeExchanges Begun() {
   NodeExchanges exchanges;
   exchanges.Begin(kGeneration, 2, 2, 4);
@@ -42,7 +43,7 @@ std::string Text(const AnswerExchange& answer) {
 }
 
 // Carries out "rank RANK KEY VALUE" or "daemon KEY VALUE,VALUE...", and returns
-// what came of it; empty: nothing.
+// the result. Empty: no result.
 std::string Carry(NodeExchanges& exchanges, const std::string& step) {
   const std::vector<std::string> words = absl::StrSplit(step, ' ');
   if (words[0] == "daemon") {
@@ -152,7 +153,7 @@ TEST(NodeExchanges, OpenKeysAreBounded) {
   EXPECT_EQ(Carry(exchanges, "rank 0 more a"),
             absl::StrCat("error more: over ", Limits::exchanges_open_max,
                          " keys are open at once"));
-  // Those that are open can still be completed.
+  // The keys that are open can still be completed.
   EXPECT_EQ(Carry(exchanges, "rank 1 k0 b"), "to daemon k0=a,b");
 }
 

@@ -1,7 +1,7 @@
-// NodeStore and Store together: random operations of many ranks, while streams
-// break, messages are lost with them and the daemon is restarted. Each change
-// must be done once, and no answer may be older than one that was given before
-// it was asked for.
+// NodeStore and Store together. Many ranks do random operations while streams
+// break, messages are lost with them, and the daemon is restarted. Each change
+// must be made once. No answer may be older than an answer that was given
+// before the question was asked.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -53,8 +53,8 @@ class StoreSim {
     Drain();
   }
 
-  // At the end: each counter has all its adds, and nothing is left of keys
-  // once they are removed.
+  // Checks that each counter has all its additions, and that nothing is left of
+  // the keys once they are removed.
   void CheckEnd() {
     EXPECT_TRUE(asked_.empty()) << asked_.size() << " without an answer";
     for (const auto& [key, adds] : adds_) {
@@ -70,7 +70,7 @@ class StoreSim {
       }
     }
     Drain();
-    // Each node's next operation says which answers it has.
+    // Each node's next operation tells the store which answers the node has.
     for (int round = 0; round < 2; ++round) {
       for (uint32_t node = 0; node < nodes_; ++node) {
         AskFor(node, v1::STORE_KIND_CHECK, "n0");
@@ -94,8 +94,8 @@ class StoreSim {
   struct Asked {
     uint32_t node;
     v1::StoreOperation what;
-    int64_t at_least = 0;  // What was seen of a counter when it was asked.
-    bool exists = false;   // The key was seen then, and is never removed.
+    int64_t at_least = 0;  // The counter's latest known value when asked.
+    bool exists = false;   // The key existed then, and is never removed.
   };
 
   uint64_t Draw(uint64_t below) { return random_() % below; }
@@ -159,7 +159,7 @@ class StoreSim {
 
   void Answered(const AnswerStore& answer) {
     const auto at = asked_.find(answer.ticket);
-    if (at == asked_.end()) return;  // Given up.
+    if (at == asked_.end()) return;  // It was cancelled.
     const Asked asked = at->second;
     asked_.erase(at);
     const v1::StoreResult& result = answer.result;
@@ -184,7 +184,7 @@ class StoreSim {
         break;
       case v1::STORE_KIND_COMPARE_SET:
         if (result.number() == 1) {
-          // Each value is given once, so it is replaced at most once.
+          // Each value is set only once, so it is replaced at most once.
           EXPECT_TRUE(replaced_[key].insert(asked.what.expected()).second)
               << key << ": " << asked.what.expected() << " was replaced twice";
           chain_[key] = asked.what.value();
@@ -248,7 +248,7 @@ class StoreSim {
       return false;
     };
     while (busy()) Deliver(Draw(nodes_), Draw(2) == 0);
-    // Waits for counters without an addition.
+    // Drops waits for counters that no rank has increased.
     std::erase_if(asked_, [this](const auto& entry) {
       return entry.second.what.kind() == v1::STORE_KIND_GET &&
              !adds_.contains(entry.second.what.key());

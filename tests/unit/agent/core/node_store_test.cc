@@ -43,7 +43,8 @@ v1::StoreOut Opens(uint64_t link) {
   return out;
 }
 
-// "ask 1 2 link 0 below 1; cancels 3; got 5; kept k all; ticket 7=2"
+// Returns, for example, "ask 1 2 link 0 below 1; cancels 3; got 5; kept k all;
+// ticket 7=2".
 std::string Text(const NodeStore::Outcome& outcome) {
   std::vector<std::string> words;
   for (const v1::StoreIn& in : outcome.said) {
@@ -86,7 +87,7 @@ TEST(NodeStore, ChangesOfOneKeyFollowEachOther) {
   EXPECT_EQ(Text(store.Hear(Answers(1, {1}))), "ask 4 below 2; ticket 11=1");
   EXPECT_EQ(Text(store.Hear(Answers(2, {4, 2, 3}))),
             "ticket 12=4; ticket 13=2; ticket 14=3");
-  // An answer that came twice.
+  // A repeated answer has no effect.
   EXPECT_EQ(Text(store.Hear(Answers(3, {4}))), "");
   EXPECT_EQ(Text(store.Take(Asks(15, v1::STORE_KIND_ADD, "n"))),
             "ask 5 below 5");
@@ -114,7 +115,8 @@ TEST(NodeStore, CancelsWhatNobodyWaitsFor) {
   store.Take(Asks(13, v1::STORE_KIND_ADD, "n"));
   EXPECT_EQ(Text(store.Cancel({11, 13, 99})), "");
   EXPECT_EQ(Text(store.Cancel({12})), "cancels 1 below 2");
-  // It is under way until it is answered; then who came later is next.
+  // The cancelled wait is under way until it is answered. Then the later rank's
+  // wait is sent.
   EXPECT_EQ(Text(store.Take(Asks(14, v1::STORE_KIND_GET, "k"))), "");
   v1::StoreOut cancelled = Answers(1, {1, 2});
   cancelled.mutable_answered(0)->mutable_result()->set_code(1);
@@ -164,7 +166,7 @@ TEST(NodeStore, TellsWhatItKeeps) {
   tell.set_number(1);
   tell.set_report(true);
   EXPECT_EQ(Text(store.Hear(tell)), "kept a kept b all below 1");
-  // Nothing is asked before it opens.
+  // No operation is sent before the store opens.
   EXPECT_EQ(Text(store.Take(Asks(11, v1::STORE_KIND_CHECK, "a"))), "");
   EXPECT_EQ(Text(store.Hear(Opens(1))), "ask 1 link 1 below 1");
   v1::StoreOut drop;
@@ -177,7 +179,7 @@ TEST(NodeStore, TellsWhatItKeeps) {
     record.set_dropped(true);
   }
   EXPECT_EQ(Text(store.Hear(drop)), "got 2 link 1 below 1");
-  EXPECT_EQ(store.records(), 1u);  // "a" was made again since.
+  EXPECT_EQ(store.records(), 1u);  // "a" was created again meanwhile.
 }
 
 TEST(NodeStore, HearsOfAWorldThatDoesNotRunHereYet) {
@@ -190,7 +192,7 @@ TEST(NodeStore, HearsOfAWorldThatDoesNotRunHereYet) {
   EXPECT_EQ(Text(store.Begin(kGeneration)), "all below 1");
   EXPECT_EQ(Text(store.Take(Asks(11, v1::STORE_KIND_CHECK, "a"))), "");
   EXPECT_EQ(Text(store.Hear(Opens(1))), "ask 1 link 1 below 1");
-  // Of a world that has ended.
+  // This message belongs to a world that has ended.
   store.End();
   store.Begin(kGeneration + 1);
   EXPECT_EQ(Text(store.Hear(Opens(9))), "");

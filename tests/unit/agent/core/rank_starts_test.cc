@@ -1,4 +1,4 @@
-// Whether ranks are expected to link after their start, and by when: a table.
+// Whether and by when ranks are expected to link after they start: a table.
 #include "client/agent/core/rank_starts.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(RankStarts, Table) {
     std::optional<v1::RanksLink> link;
     Limits limits;
     bool expects;
-    double stalled_at;  // Of a rank that started at 10, seen at 12.
+    double stalled_at;  // For a rank that started at 10, at time 12.
   } rows[] = {
       {"the daemon has said nothing", std::nullopt, WithTimeouts(60, 5), false,
        0},

@@ -1,4 +1,4 @@
-// When the agent dials again, when it gives up, and what it says meanwhile.
+// When the agent dials again, when it gives up, and what it logs meanwhile.
 #include "client/agent/core/redial.h"
 
 #include <gtest/gtest.h>

@@ -53,8 +53,8 @@ TEST(EditFile, ReadsOnlyWholeUndoNotes) {
       ReadUndoNote("rollcall undo note 9 18446744073709551615\nx").ok());
 }
 
-// What its owner alone may write has no lock in a folder that everybody may
-// write to.
+// The lock of a file that only its owner may write is never in a folder that
+// all users may write to.
 TEST(FileLock, LiesInTheFolderOfWhoMayWrite) {
   using Folders = std::vector<std::string>;
   EXPECT_EQ(
@@ -65,7 +65,7 @@ TEST(FileLock, LiesInTheFolderOfWhoMayWrite) {
   EXPECT_EQ(LockFolders({1000, true}), (Folders{"/run/lock", "/tmp"}));
 }
 
-// An edit in a process of its own, as another user.
+// Edits the file in a child process that runs as another user.
 pid_t BeginEditAs(uid_t user, const std::string& path, const EditText& edit) {
   const pid_t child = fork();
   if (child != 0) return child;

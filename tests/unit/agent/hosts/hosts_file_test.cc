@@ -46,7 +46,7 @@ class HostsFileTest : public testing::Test {
   HostsFile File() { return HostsFile(path_, options_); }
   std::string NotePath() { return folder_ + "/" + UndoNoteName(path_); }
 
-  // Names in the folder apart from the hosts file and its lock.
+  // The names in the folder except the hosts file and its lock.
   std::vector<std::string> Leftovers() {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
@@ -149,7 +149,8 @@ TEST_F(HostsFileTest, AnUndoNoteThatDoesNotFitOrIsNotOursIsPassedOver) {
   ASSERT_EQ(chmod(NotePath().c_str(), 0600), 0);
   ASSERT_TRUE(File().Remove("train", "r1", Owner("a"), &warnings_).ok());
   EXPECT_EQ(Read(), now);
-  // One that anybody could have written, over what looks torn.
+  // Any user could have written this note, so it is ignored although the file
+  // looks like a torn write.
   Write("ne");
   std::ofstream(NotePath()) << FormatUndoNote({"", "new\n"});
   ASSERT_EQ(chmod(NotePath().c_str(), 0666), 0);
@@ -157,8 +158,8 @@ TEST_F(HostsFileTest, AnUndoNoteThatDoesNotFitOrIsNotOursIsPassedOver) {
   EXPECT_EQ(Read(), "ne");
 }
 
-// A child whose file size is limited dies by SIGXFSZ in the middle of its
-// in-place write: a crash as real as any.
+// A child whose file size is limited dies of SIGXFSZ in the middle of its
+// in-place write. This is a real crash.
 TEST_F(HostsFileTest, AWriterThatIsKilledInTheMiddleCostsNothing) {
   const std::string before = "127.0.0.1 localhost\n10.9.9.9 mine\n";
   Write(before);
@@ -166,7 +167,8 @@ TEST_F(HostsFileTest, AWriterThatIsKilledInTheMiddleCostsNothing) {
   const pid_t child = fork();
   if (child == 0) {
     const std::string after = Put(before, world_, ThisOwner("a"));
-    // The note first, as EditFile has it; then the write, which is cut off.
+    // The child writes the undo note first, as EditFile does. Then its write of
+    // the file is cut off.
     std::ofstream(NotePath()) << FormatUndoNote({before, after});
     chmod(NotePath().c_str(), 0600);
     const rlimit limit{100, 100};
@@ -202,8 +204,8 @@ TEST_F(HostsFileTest, SaysWhyItCannot) {
         row.code)
         << row.path;
   }
-  // Lock folders that cannot be used: one that cannot be made, and one to which
-  // others may write, as to the file's own.
+  // Two lock folders cannot be used: one cannot be made, and others may write
+  // to the other one. Others may also write to the file's own folder.
   Write("x\n");
   options_.lock_folders = {"/nonexistent-folder/below", "/tmp"};
   ASSERT_EQ(chmod(folder_.c_str(), 0777), 0);
@@ -212,7 +214,7 @@ TEST_F(HostsFileTest, SaysWhyItCannot) {
                 .code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(Read(), "x\n");
-  // The next one is taken, and the file's own folder at last.
+  // The next usable lock folder is used, and the file's own folder last.
   options_.lock_folders.push_back(folder_ + "/locks");
   EXPECT_TRUE(
       File()
@@ -257,7 +259,7 @@ TEST_F(HostsFileTest, ALockFileThatIsALinkIsNotFollowed) {
   EXPECT_EQ(Read(), "x\n");
 }
 
-// Another user makes beforehand whatever a lock could be called.
+// Another user has made a file of every name that a lock could have.
 TEST_F(HostsFileTest, LocksThatOthersMadeBeforehandDoNotSwitchTheBlockOff) {
   Write("x\n");
   if (geteuid() != 0) {
@@ -313,7 +315,7 @@ TEST_F(HostsFileTest, WithoutPermissionThereIsAStatusAndNothingElse) {
   const std::string locks = folder_ + "-locks";
   const pid_t child = fork();
   if (child == 0) {
-    // As root nothing is forbidden, so be nobody.
+    // Root may write everything, so the child becomes another user.
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
     options_.lock_folders = {locks};
     std::vector<std::string> warnings;
@@ -332,8 +334,8 @@ TEST_F(HostsFileTest, WithoutPermissionThereIsAStatusAndNothingElse) {
   chmod(folder_.c_str(), 0755);
 }
 
-// Each writer joins, checks that it is there, and leaves, again and again; at
-// the end the file is as it was.
+// Each writer adds its block, checks that it is in the file, and removes it,
+// `rounds` times. In the end the file is unchanged.
 void Hammer(const HostsFile& shared, const std::string& node, int rounds,
             int* failures) {
   HostsFile file = shared;
@@ -341,7 +343,7 @@ void Hammer(const HostsFile& shared, const std::string& node, int rounds,
   std::vector<std::string> warnings;
   for (int i = 0; i < rounds; ++i) {
     v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}}, i + 1);
-    // Odd writers belong to a job of their own.
+    // Odd writers use a job of their own.
     if (node.back() % 2 == 1) world.set_job("job-" + node);
     if (!file.Write(world, 0, NoneFound(world), owner, &warnings).ok())
       ++*failures;
@@ -411,7 +413,7 @@ TEST(HostsOwner, ReadsBackAsItIsWritten) {
   }
 }
 
-// As a power cut leaves it, on a node that is a spare from then on.
+// A power cut leaves blocks like these. The node is a spare from then on.
 TEST_F(HostsFileTest, DeadBlocksGoWithoutABlockOfOnesOwn) {
   const std::string rest = "127.0.0.1 localhost\n";
   HostsOwner dead = ThisOwner("z");
@@ -425,13 +427,13 @@ TEST_F(HostsFileTest, DeadBlocksGoWithoutABlockOfOnesOwn) {
   EXPECT_TRUE(File().RemoveDead().empty());
   EXPECT_EQ(Read(), living);
   EXPECT_TRUE(File().DeadBlocks().empty());
-  // Nothing is locked or written for nothing.
+  // Without dead blocks, no lock is taken and nothing is written.
   options_.lock_folders = {folder_ + "/none"};
   EXPECT_TRUE(File().RemoveDead().empty());
   EXPECT_TRUE(warnings_.empty());
 }
 
-// What every container has: a hosts file that is a mount point.
+// Every container has a hosts file that is a mount point.
 TEST_F(HostsFileTest, WritesInPlaceOverABindMount) {
   Write("127.0.0.1 localhost\n");
   const std::string source = folder_ + "/source";
@@ -451,7 +453,8 @@ TEST_F(HostsFileTest, WritesInPlaceOverABindMount) {
     if (ParseHosts(Read()).blocks.size() != 1) _exit(4);
     if (!File().Remove("train", "r1", owner, &warnings).ok()) _exit(5);
     if (Read() != "127.0.0.1 localhost\n") _exit(6);
-    // Made by us and a mount point: it cannot go, so it is left empty.
+    // We made the file and it is a mount point, so it cannot be removed and is
+    // left empty.
     std::ofstream(path_, std::ios::trunc).flush();
     EXPECT_TRUE(EditFile(path_, options_, [](const std::string&, bool) {
                   return EditedText{"", true};

@@ -1,5 +1,5 @@
-// What the tests of the hosts file share: worlds, owners, and how a block is
-// written into a text and removed from it.
+// Shared by the tests of the hosts file: worlds, owners, and how a block is
+// written to a text and removed from it.
 #ifndef ROLLCALL_TESTS_UNIT_AGENT_HOSTS_HOSTS_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_AGENT_HOSTS_HOSTS_FIXTURE_H_
 

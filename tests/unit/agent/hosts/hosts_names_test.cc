@@ -128,7 +128,7 @@ TEST(HostsNames, AsksForNamesOfOneLabelInWorldsOfUpTo64Nodes) {
 
 // --- The resolver ------------------------------------------------------------
 
-// Lookups that hang until the test lets them go.
+// Lookups that block until the test releases them.
 class Hanging {
  public:
   NameAnswer LookUp(const NameQuestion&) {
@@ -204,8 +204,8 @@ TEST(SystemResolver, AsksAgainOnlyWhereTheAnswerMayChange) {
 }
 
 TEST(SystemResolver, ReadsADnsReply) {
-  // b.example: an alias, which points to the question's name, then its
-  // addresses.
+  // b.example has an alias record that points to the name in the question, and
+  // then its addresses.
   std::string reply("\x12\x34\x81\x80\0\1\0\3\0\0\0\0", 12);
   reply += std::string("\1b\7example\0\0\1\0\1", 15);
   reply += std::string("\xc0\x0c\0\5\0\1\0\0\0\1\0\2\xc0\x0c", 14);

@@ -49,7 +49,7 @@ TEST(HostsText, EveryOtherByteIsKept) {
 }
 
 TEST(HostsText, ALineThatSomebodyPutIntoTheBlockIsKept) {
-  // The block stands first, so "insert after line 1" lands within it.
+  // The block comes first, so a tool that inserts after line 1 inserts into it.
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}});
   const std::string rest = "127.0.0.1 localhost\n";
   std::string edited = Put(rest, world);
@@ -98,7 +98,8 @@ TEST(HostsText, WhichNamesGoIn) {
        {"b", "10.0.0.2"},
        false,
        "a"},
-      // A peer chooses its name itself, and has no claim to this machine's.
+      // A peer chooses its name itself, so it must not take this machine's
+      // hostname.
       {"this machine's hostname",
        "127.0.0.1 localhost\n",
        {"b", "10.0.0.2"},
@@ -157,7 +158,8 @@ TEST(HostsText, WhichNamesGoIn) {
   }
 }
 
-// A hosts file knows no case: the second node could be there to take the name.
+// A hosts file ignores case, so the second node could take the first one's
+// name.
 TEST(HostsText, NeitherOfTwoNamesThatDifferByCaseAloneIsWritten) {
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"A", "10.0.0.2"}});
   HostsNames names = NoneFound(world);
@@ -170,7 +172,7 @@ TEST(HostsText, NeitherOfTwoNamesThatDifferByCaseAloneIsWritten) {
   EXPECT_EQ(change.warnings.size(), 2u);
 }
 
-// The system's parser stops at the zero byte and would take it for 10.0.0.2.
+// The system's parser stops at the zero byte and would read this as 10.0.0.2.
 TEST(HostsText, AnAddressWithAZeroByteIsNone) {
   const std::string odd("10.0.0.2\0\n6.6.6.6 evil", 22);
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", odd}});
@@ -333,7 +335,8 @@ TEST(HostsText, AFileThatRollcallMadeGoesAgain) {
           .text;
   EXPECT_TRUE(
       RemoveHostsBlock(made, "train", "r1", Owner("a"), kAllLive).remove_file);
-  // A later generation remembers; lines that somebody added stay.
+  // A later generation keeps this mark. If there are other lines, the file
+  // stays.
   const std::string later = Put(made, MakeWorld({{"a", "10.0.0.1"}}, 2));
   EXPECT_TRUE(
       RemoveHostsBlock(later, "train", "r1", Owner("a"), kAllLive).remove_file);
@@ -341,7 +344,7 @@ TEST(HostsText, AFileThatRollcallMadeGoesAgain) {
       RemoveHostsBlock(later + "x\n", "train", "r1", Owner("a"), kAllLive);
   EXPECT_FALSE(change.remove_file);
   EXPECT_EQ(change.text, "x\n");
-  // And so does another job's block, when it is the last to go.
+  // The same holds for another job's block if it is removed last.
   const std::string two =
       Put(made, MakeWorld({{"b", "10.0.0.2"}}, 1, "other"), Owner("b", 2));
   const std::string left = Take(two);
@@ -352,8 +355,8 @@ TEST(HostsText, AFileThatRollcallMadeGoesAgain) {
           .remove_file);
 }
 
-// A cut block at any byte: nothing of it is left over, and what it may cost of
-// the rest is what the cut itself has cost.
+// Whatever byte the block is cut at, nothing of the block is left, and no other
+// line is lost except those that the cut itself removed.
 TEST(HostsText, ABlockThatWasCutOffIsRepaired) {
   const std::string rest = "127.0.0.1 localhost\n10.9.9.9 mine\n";
   const std::string whole =
@@ -368,7 +371,7 @@ TEST(HostsText, ABlockThatWasCutOffIsRepaired) {
     EXPECT_EQ(ParseHosts(again).rest, left) << "cut at " << size;
     EXPECT_EQ(ParseHosts(again).blocks.size(), 1u);
   }
-  // Somebody deleted the end marker: lines that are not rollcall's stay.
+  // The end marker was deleted. Lines that are not rollcall's stay.
   std::string headless = whole;
   const size_t end = headless.find("# rollcall end");
   headless.erase(end, headless.find('\n', end) + 1 - end);
@@ -387,7 +390,7 @@ TEST(HostsText, ABlockThatAnEditorTurnedToCrLfIsFound) {
   EXPECT_EQ(Take(crlf), "127.0.0.1 localhost\r\n");
 }
 
-// One name of each kind that is left out; the aliases are always there.
+// One name of each kind is left out. The aliases are always written.
 TEST(HostsText, WhatIsLeftOutIsNamedWithBothAddresses) {
   const v1::World world =
       MakeWorld({{"a", "10.0.0.1"},
@@ -418,7 +421,7 @@ TEST(HostsText, WhatIsLeftOutIsNamedWithBothAddresses) {
           << part << " in: " << change.warnings[i];
     }
   }
-  // What the operator listed is written.
+  // Names that the operator listed are written.
   names.listed = {"archive.internal.example.com", "storage", "slow", "mail"};
   const HostsChange listed = WriteHostsBlock("10.0.0.8 mail\n", false, world, 0,
                                              "a", names, Owner("a"), kAllLive);
@@ -439,7 +442,7 @@ TEST(HostsText, AnOwnerIsTakenOffAllItsBlocks) {
   const std::string both =
       Put(shared, MakeWorld({{"a", "10.0.0.1"}}, 1, "own"), a);
   ASSERT_EQ(ParseHosts(both).blocks.size(), 2u);
-  // It is dead by then, and `lives` need not know that yet.
+  // The owner is dead by then, but `lives` may still report it as alive.
   for (const OwnerLives& lives :
        {kAllLive, OwnerLives([&](const HostsOwner& o) { return o == b; })}) {
     const HostsText left = ParseHosts(RemoveHostsOwner(both, a, lives).text);
@@ -448,7 +451,7 @@ TEST(HostsText, AnOwnerIsTakenOffAllItsBlocks) {
     EXPECT_EQ(left.blocks[0].owners, std::vector<HostsOwner>{b});
     EXPECT_EQ(left.rest, "x\n");
   }
-  // No owner of anything: nothing changes.
+  // This owner has no block, so nothing changes.
   EXPECT_EQ(RemoveHostsOwner(both, Owner("c"), kAllLive).text, both);
 }
 

@@ -1,4 +1,4 @@
-// The test binary plays all parts: the test, an agent that will be killed
+// The test binary plays three parts: the test, an agent that will be killed
 // ("agent"), and that agent's guard ("guard"); see main.
 #include "client/agent/processes/guard.h"
 
@@ -47,7 +47,7 @@ absl::Status WriteHosts(const std::string& path, const std::string& job,
   return HostsFile(path).Write(world, 0, HostsNames(), owner, &warnings);
 }
 
-// The children of `parent` whose command is a guard.
+// The child processes of `parent` whose command is a guard.
 std::vector<pid_t> GuardsOf(pid_t parent) {
   std::vector<pid_t> guards;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -69,8 +69,8 @@ std::vector<pid_t> GuardsOf(pid_t parent) {
   return guards;
 }
 
-// A guard of `parent`'s, another than `not_this`; 0: none came. The kernel
-// tells a stranger nothing of an exec, so it is looked for.
+// Waits for a guard of `parent` other than `not_this`; 0: there is none. No
+// event tells an unrelated process of an exec, so this polls.
 pid_t AwaitGuardOf(pid_t parent, pid_t not_this) {
   const absl::Time deadline = MonotonicNow() + absl::Seconds(20);
   while (MonotonicNow() < deadline) {
@@ -84,8 +84,8 @@ pid_t AwaitGuardOf(pid_t parent, pid_t not_this) {
 
 class GuardTest : public testing::Test {
  protected:
-  // An agent whose one rank runs `script`. `hosts`: a file where it writes its
-  // names; empty: none.
+  // Starts an agent with one rank that runs `script`. `hosts`: the file to
+  // which it writes its names; empty: none.
   void StartAgent(const std::string& script, const std::string& hosts = "") {
     std::string self = std::filesystem::read_symlink("/proc/self/exe");
     std::string mode = "agent", life = life_.path(), command = script;
@@ -110,7 +110,7 @@ class GuardTest : public testing::Test {
 
   void TearDown() override { KillAgent(); }
 
-  // Kills the agent, and waits until its guard has done what it does then.
+  // Kills the agent and waits until its guard has cleaned up.
   void KillAgentAndAwaitGuard() {
     const pid_t guard = AwaitGuard(0);
     ASSERT_GT(guard, 0);
@@ -127,8 +127,9 @@ class GuardTest : public testing::Test {
   pid_t agent_ = 0;
 };
 
-// A rank with a child, a grandchild that ignores everything, and a daemon that
-// has left parent and session. Four lines, four processes and more.
+// A rank with a child, a grandchild that ignores signals, and a daemon that has
+// left its parent and session. They write four lines, and are at least four
+// processes.
 constexpr char kFamily[] =
     "exec 9>$LIFE; trap '' TERM HUP INT; echo rank >&9; "
     "sh -c 'echo child >&9; sh -c \"echo grandchild >&9; sleep 1000\"; true' & "
@@ -144,15 +145,16 @@ TEST_F(GuardTest, KillsAllWhenTheAgentIsKilled) {
   const Fd guard_end(syscall(SYS_pidfd_open, guard, 0));
   KillAgent();
   EXPECT_TRUE(life_.AllDead(10'000));
-  // And goes itself.
+  // Then the guard itself ends.
   pollfd polled{guard_end.get(), POLLIN, 0};
   EXPECT_EQ(poll(&polled, 1, 10'000), 1);
 }
 
-// Waits until its agent has reaped two orphans, one after the other: the look
-// that found the first may have begun before this did, the next one did not. By
-// then its guard knows of all that was hidden before. An orphan ends only once
-// its parent is gone, which could reap it otherwise.
+// Waits until the agent has reaped two orphans, one after the other. The look
+// at /proc that found the first may have begun before this script did, but the
+// next look did not. After that, the guard knows all processes that were hidden
+// before. An orphan ends only when its parent is gone, because its parent could
+// reap it otherwise.
 constexpr char kAwaitLook[] =
     "for i in 1 2; do setsid sh -c '(while kill -0 $$ 2>/dev/null; do :; done) "
     "& echo $! > $LIFE.orphan'; "
@@ -160,7 +162,7 @@ constexpr char kAwaitLook[] =
     "echo looked >&9; exec sleep 1000";
 
 TEST_F(GuardTest, KillsAHiddenOneThatTheAgentHadFound) {
-  // In a session of its own, without a marker, its parent gone.
+  // The process has its own session and no marker, and its parent has ended.
   StartAgent(
       absl::StrCat("exec 9>$LIFE; setsid env -i /bin/sh -c '", kLeaveCgroup,
                    "(echo hidden >&9; exec sleep 1000) &'; ", kAwaitLook));
@@ -176,7 +178,7 @@ TEST_F(GuardTest, KillsAHiddenOneWhoseParentDiesWithTheAgent) {
                    "while ! test -s $LIFE.up; do :; done; ",
                    kAwaitLook));
   ASSERT_EQ(life_.Lines(2).size(), 2u);
-  // Another guard is told of it too.
+  // A new guard is told of the hidden process, too.
   const pid_t first = AwaitGuard(0);
   ASSERT_GT(first, 0);
   kill(first, SIGKILL);
@@ -185,19 +187,19 @@ TEST_F(GuardTest, KillsAHiddenOneWhoseParentDiesWithTheAgent) {
   EXPECT_TRUE(life_.AllDead(10'000));
 }
 
-// The names that an agent has written, in a hosts file of the test.
+// An agent that has written its names to a hosts file of the test.
 class GuardedHostsTest : public GuardTest {
  protected:
   void SetUp() override { std::ofstream(path_) << kBefore; }
   void TearDown() override {
     GuardTest::TearDown();
-    // Of a file that is gone now.
+    // Removes the locks; the file itself is gone now.
     for (const std::string& folder : LockFolders({geteuid(), false})) {
       unlink(absl::StrCat(folder, "/", LockName(path_)).c_str());
     }
   }
 
-  // One that writes its names before its rank says `up`.
+  // Starts an agent that writes its names before its rank writes `up`.
   void StartWriter() {
     StartAgent("exec 9>$LIFE; echo up >&9; sleep 1000", path_);
     ASSERT_EQ(life_.Lines(1).size(), 1u);
@@ -240,7 +242,7 @@ TEST_F(GuardTest, OutlivesTheSignalsOfATerminal) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     kill(guard, signal);
   }
-  kill(-agent_, SIGKILL);  // The agent's whole session, as a hang-up might.
+  kill(-agent_, SIGKILL);  // The agent's whole session, as a hang-up would.
   KillAgent();
   EXPECT_TRUE(life_.AllDead(10'000));
 }
@@ -265,7 +267,7 @@ TEST_F(GuardTest, TheMarkerIsNeitherInItsArgumentsNorInItsEnvironment) {
   ASSERT_TRUE(guard.Start().ok());
   unsetenv("ROLLCALL_JOIN");
   unsetenv("HARMLESS");
-  // Found by its arguments, which are therefore these and no others.
+  // The guard is found by its argv, which must be exactly this.
   EXPECT_EQ(AwaitGuardOf(getpid(), 0), guard.pid());
   const std::string folder = absl::StrCat("/proc/", guard.pid());
   const std::string environment = ReadFile(folder + "/environ");
@@ -280,7 +282,7 @@ TEST_F(GuardTest, ItsDeathIsSeenAndItsEndIsClean) {
   EXPECT_EQ(poll(&polled, 1, 0), 0);
   kill(guard.pid(), SIGKILL);
   EXPECT_EQ(poll(&polled, 1, 20'000), 1);
-  guard.AddSession({123456, 1});  // Told to nobody; no SIGPIPE.
+  guard.AddSession({123456, 1});  // No guard reads this; no SIGPIPE.
   guard.End();
   EXPECT_FALSE(guard.running());
   ASSERT_TRUE(guard.Start().ok());
@@ -291,7 +293,7 @@ TEST_F(GuardTest, OneThatIsStoppedDoesNotHoldUpTheEnd) {
   Guard guard("/proc/self/exe", "");
   ASSERT_TRUE(guard.Start().ok());
   kill(guard.pid(), SIGSTOP);
-  // Ends within its second, by force.
+  // The destructor kills the guard after a second.
 }
 
 TEST_F(GuardTest, ABinaryThatIsNotThere) {
@@ -328,7 +330,7 @@ TEST(GuardOrders, Table) {
       {"cgroup /c/d e", "A=b c 10@99 11@100 /c/d e"},
       {"", "A=b c 10@99 11@100 /c/d e"},
       {"session 1 5", "A=b c 10@99 11@100 /c/d e"},   // Never process 1.
-      {"session -1 5", "A=b c 10@99 11@100 /c/d e"},  // Nor everybody.
+      {"session -1 5", "A=b c 10@99 11@100 /c/d e"},  // Nor -1, which is all.
       {"session 12", "A=b c 10@99 11@100 /c/d e"},
       {"session x y", "A=b c 10@99 11@100 /c/d e"},
       {"cgroup relative", "A=b c 10@99 11@100 /c/d e"},
@@ -340,7 +342,7 @@ TEST(GuardOrders, Table) {
       {"process 1 30", "A=b c 11@100 20!30"},
       {"process 21", "A=b c 11@100 20!30"},
       {"process 21 31", "A=b c 11@100 20!30 21!31"},
-      {"ended 20 31", "A=b c 11@100 20!30 21!31"},  // Another of its number.
+      {"ended 20 31", "A=b c 11@100 20!30 21!31"},  // Not the same process.
       {"ended 20 30", "A=b c 11@100 21!31"},
       {"forget 21", "A=b c 11@100 21!31"},
       {"ended 21 31", "A=b c 11@100"},
@@ -356,7 +358,7 @@ TEST(GuardOrders, Table) {
   }
 }
 
-// The agent that will be killed.
+// The main function of the agent that will be killed.
 int AgentMain(const std::string& life, const std::string& script,
               const std::string& hosts) {
   ProcessesOptions options;

@@ -23,7 +23,7 @@
 namespace rollcall {
 namespace {
 
-// One rank's bytes at a time in seconds; expected lines, joined by '|'.
+// One rank's bytes at a time in seconds. The expected lines are joined by '|'.
 struct Piece {
   double at;
   std::string bytes;
@@ -85,7 +85,7 @@ TEST(Tail, IsValidUtf8) {
   EXPECT_EQ(ValidUtf8("a\xff\xc3"), "a??");
   EXPECT_EQ(ValidUtf8("\xc0\x80"), "??");            // Overlong.
   EXPECT_EQ(ValidUtf8("\xed\xa0\x80"), "???");       // A surrogate.
-  EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "????");  // Above the last.
+  EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "????");  // Above the last one.
   EXPECT_EQ(ValidUtf8("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
   EXPECT_EQ(LastBytes("x\xc3\xbcy", 2), "y");
   Tail tail(3, 2);
@@ -131,7 +131,8 @@ TEST(OutputWriter, AHeldTargetFillsAndEases) {
     ASSERT_GT(n, 0);
     got += n;
   }
-  // The bell rings for half empty, and once more for empty.
+  // The callback is called when the queue is half empty, and again when it is
+  // empty.
   while (!writer.empty()) ASSERT_EQ(read(rung.get(), piece.data(), 1), 1);
   EXPECT_FALSE(writer.full());
 }
@@ -169,7 +170,7 @@ TEST(LogFolder, IsForThisUserAlone) {
   EXPECT_EQ(ModeOf(folder / "logs"), "700");
   EXPECT_EQ(ModeOf(folder / "logs/gen-1"), "700");
   EXPECT_EQ(ModeOf(folder / "logs/gen-1/rank-0.out"), "600");
-  // Another generation of the daemon's, the same run.
+  // The daemon starts another generation of the same number in the same run.
   EXPECT_TRUE(logs.OpenFile("gen-1", "rank-0.out").ok());
 }
 
@@ -211,7 +212,7 @@ TEST(LogFolder, WhatIsNotItsOwnIsNotWrittenTo) {
   EXPECT_EQ(access(at("rank-0.out").c_str(), F_OK), -1);
 }
 
-// The folder that the user named may itself lie behind a link.
+// The folder that the user named may itself be reached through a symbolic link.
 TEST(LogFolder, TheNamedFolderMayBeALink) {
   TempFolder folder;
   ASSERT_EQ(mkdir((folder / "disk").c_str(), 0700), 0);
@@ -220,7 +221,7 @@ TEST(LogFolder, TheNamedFolderMayBeALink) {
   EXPECT_EQ(access((folder / "disk/gen-1/rank-0.out").c_str(), F_OK), 0);
 }
 
-// A rank's user may own the folder above it.
+// The user of a rank may own the parent folder, and so replace it.
 TEST(LogFolder, ThePlaceOfTheFolderIsLookedUpOnce) {
   TempFolder folder;
   LogFolder logs(folder / "mine/logs");

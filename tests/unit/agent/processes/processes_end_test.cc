@@ -1,4 +1,4 @@
-// How rank processes end, and that nothing of them is left behind.
+// Rank processes end, and none of their processes is left behind.
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -43,7 +43,7 @@ TEST_F(ProcessesTest, AHiddenOrphanIsSweptBeforeGoneAndReaped) {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   options_.subreaper = true;
   Begin();
-  // In a session of its own, without a marker, its parent gone.
+  // The process has its own session and no marker, and its parent has ended.
   const bool started =
       processes_
           ->Start(1,
@@ -68,9 +68,10 @@ TEST_F(ProcessesTest, AHiddenOrphanIsSweptBeforeGoneAndReaped) {
 }
 
 TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
-  // While another rank lives, only an earlier look tells whose it is. The rank
-  // knows that a look has been taken when an ended orphan has been reaped; the
-  // first such look may have begun before the process detached.
+  // While another rank lives, only an earlier look at /proc shows to which rank
+  // the process belongs. The rank knows that there was such a look when an
+  // ended orphan has been reaped. The first look may have begun before the
+  // process detached.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   options_.subreaper = true;
   Begin();
@@ -100,7 +101,7 @@ TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
   EXPECT_TRUE(started && up && gone && dead && other);
 }
 
-// A process that traces another and never answers what it is told of it.
+// A process that traces another one and never handles the trace stops.
 class Tracer {
  public:
   Tracer() {
@@ -161,7 +162,7 @@ TEST_F(ProcessesTest, ARankThatItsTracerHoldsIsToldOnceAndHoldsUpNobody) {
          MonotonicNow() < deadline) {
     sched_yield();
   }
-  // Another rank's end is seen meanwhile.
+  // Meanwhile the end of another rank is reported.
   processes_->Signal({{1, 1}}, SIGUSR1);
   const bool one = told_.AwaitEnded(1) && !told_.ended().contains(0);
   tracer.End();
@@ -177,7 +178,7 @@ TEST_F(ProcessesTest, ARankThatItsTracerHoldsIsToldOnceAndHoldsUpNobody) {
 }
 
 TEST_F(ProcessesTest, OneRankGoesAndComesWhileAnotherLives) {
-  // Each with a process that has left its session and its parent behind.
+  // Each rank starts a process that leaves its session and its parent.
   constexpr char kScript[] =
       "exec 9>$LIFE.$RANK; setsid sh -c '(echo left >&9; exec sleep 1000) &'; "
       "echo up >&9; ";
@@ -190,7 +191,7 @@ TEST_F(ProcessesTest, OneRankGoesAndComesWhileAnotherLives) {
                            .ok();
   const bool up = first.Lines(2).size() == 2 && second.Lines(2).size() == 2;
   const bool ended = told_.AwaitEnded(1);
-  const bool kept = second.SomebodyLives();  // Nobody told it to go.
+  const bool kept = second.SomebodyLives();  // It was not asked to end.
   processes_->Stop({{1, 1}}, kLong);
   const bool gone = told_.AwaitGone(RankIncarnation{1, 1});
   const bool swept = second.AllDead(0) && first.SomebodyLives();
@@ -215,7 +216,7 @@ TEST_F(ProcessesTest, AKillOfOneLeavesItsSiblingAlone) {
       processes_->Start(1, {Shell(0, deaf), Shell(1, deaf)}).ok();
   const bool up = life_.Lines(2).size() == 2;
   processes_->Stop({{1, 0}}, kLong);
-  // The grace of one that goes is its own.
+  // A rank that is stopped has its own grace period.
   processes_->Stop({{1, 1}}, absl::ZeroDuration());
   const bool one = told_.AwaitEnded(1) && told_.ended().contains(1);
   processes_->Stop({{1, 0}}, absl::ZeroDuration());
@@ -240,7 +241,7 @@ TEST_F(ProcessesTest, WhoIgnoresSigtermIsKilledAfterItsGrace) {
   processes_->Stop(Both(1), kLong);
   const bool one = told_.AwaitEnded(1);
   const bool waits = told_.ended().contains(1) && told_.gone().empty();
-  // A shorter grace counts.
+  // If a second Stop gives a shorter grace period, that one counts.
   processes_->Stop(Both(1), absl::Milliseconds(1));
   const bool gone = told_.AwaitGone(1);
   const bool dead = life_.AllDead(0);
@@ -251,7 +252,7 @@ TEST_F(ProcessesTest, WhoIgnoresSigtermIsKilledAfterItsGrace) {
 }
 
 TEST_F(ProcessesTest, AChildOfAShellHasItsGraceToo) {
-  // The shell dies of SIGTERM at once; the child saves first.
+  // The shell dies of SIGTERM at once, and the child first saves.
   Begin();
   const bool started =
       processes_
@@ -338,7 +339,7 @@ TEST_F(ProcessesTest, AHeldTerminalDelaysNoReaping) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   Fd reader(ends[0]), held(ends[1]);
   Begin(held.get(), held.get());
-  // More than the pipe holds, and more than we keep.
+  // The output is more than the pipe holds and more than we keep.
   const bool started =
       processes_
           ->Start(1, {Shell(0, "yes | head -c 20000000"), Shell(1, "exit 6")})
@@ -347,7 +348,7 @@ TEST_F(ProcessesTest, AHeldTerminalDelaysNoReaping) {
   const bool waits = told_.ended().contains(1) && !told_.ended().contains(0);
   processes_->Stop(Both(1), absl::ZeroDuration());
   const bool gone = told_.AwaitGone(1);
-  // The terminal is let go, and what was kept comes out.
+  // The reader starts to read, so the output that was kept is written.
   std::thread drain([&] {
     std::string piece(1 << 20, '\0');
     while (read(reader.get(), piece.data(), piece.size()) > 0) {

@@ -1,4 +1,4 @@
-// What the tests of the rank processes share. The test binary is its own guard:
+// Shared by the tests of the rank processes. The test binary is its own guard;
 // see main in processes_test.cc.
 #ifndef ROLLCALL_TESTS_UNIT_AGENT_PROCESSES_PROCESSES_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_AGENT_PROCESSES_PROCESSES_FIXTURE_H_
@@ -24,7 +24,7 @@ namespace rollcall {
 
 inline constexpr absl::Duration kLong = absl::Seconds(60);
 
-// What the callbacks have told.
+// Collects what the callbacks report.
 class Told {
  public:
   Processes::Callbacks Callbacks() {
@@ -81,7 +81,7 @@ class Told {
   Mutex mutex_;
   CondVar changed_;
   std::map<uint32_t, RankEnded> ended_ ABSL_GUARDED_BY(mutex_);
-  // Of the first of those that went together.
+  // The generation of the first rank of each group that went together.
   std::vector<uint64_t> gone_ ABSL_GUARDED_BY(mutex_);
   std::vector<RankIncarnation> incarnations_gone_ ABSL_GUARDED_BY(mutex_);
 };
@@ -90,7 +90,7 @@ inline std::vector<RankIncarnation> Both(uint64_t generation) {
   return {{generation, 0}, {generation, 1}};
 }
 
-// Descriptor 1 or 2 of this process, taken to another for a while.
+// Redirects descriptor 1 or 2 of this process to another one while it lives.
 class Redirected {
  public:
   Redirected(int fd, int to) : fd_(fd), saved_(dup(fd)) { dup2(to, fd); }
@@ -125,7 +125,7 @@ class ProcessesTest : public testing::Test {
   }
 
   void Begin() {
-    // Written at the end of the file by both sides, so nothing is overwritten.
+    // Both sides append to the end of the file, so nothing is overwritten.
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
     const Fd out(open((folder_ / "out").c_str(), flags, 0600));
     const Fd err(open((folder_ / "err").c_str(), flags, 0600));
@@ -137,7 +137,8 @@ class ProcessesTest : public testing::Test {
     err_ = std::make_unique<Redirected>(2, err);
     processes_ = std::make_unique<Processes>(options_, told_.Callbacks());
   }
-  // To be called before anything is expected: what fails is printed on 1.
+  // Call this before anything is expected, because failures are printed on
+  // descriptor 1.
   void Finish() {
     processes_.reset();
     out_.reset();
@@ -145,7 +146,7 @@ class ProcessesTest : public testing::Test {
   }
   void TearDown() override { Finish(); }
 
-  // Starts generation 1, waits until it is gone, and ends.
+  // Starts generation 1, waits until it is gone, and finishes.
   void Run(const std::vector<RankCommand>& commands) {
     Begin();
     const absl::Status started = processes_->Start(1, commands);

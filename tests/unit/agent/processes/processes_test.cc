@@ -1,5 +1,5 @@
-// How rank processes start, and what becomes of their output. The test binary
-// is its own guard: see main.
+// How rank processes start, and where their output goes. The test binary is its
+// own guard; see main.
 #include "client/agent/processes/processes.h"
 
 #include <signal.h>
@@ -40,7 +40,8 @@ TEST_F(ProcessesTest, TheEnvironmentIsExactlyWhatWasGiven) {
 }
 
 TEST_F(ProcessesTest, ARankStartsWithNothingOfOurs) {
-  // Neither our descriptors nor our blocked or ignored signals.
+  // The rank inherits neither our descriptors nor our blocked or ignored
+  // signals.
   signal(SIGUSR1, SIG_IGN);
   const Fd leaky(dup(0));
   RankCommand command =
@@ -51,7 +52,7 @@ TEST_F(ProcessesTest, ARankStartsWithNothingOfOurs) {
             "[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo leads a session");
   Run({command});
   signal(SIGUSR1, SIG_DFL);
-  // ls has the folder itself open as 3.
+  // Descriptor 3 is the folder that ls itself has open.
   EXPECT_EQ(Out(),
             "[n1/10] 0 1 2 3 SigBlk:0000000000000000SigIgn:0000000000000000"
             "/dev/null\n[n1/10] leads a session\n");
@@ -83,7 +84,7 @@ TEST_F(ProcessesTest, CodesAndSignals) {
 
 TEST_F(ProcessesTest, TheCommandIsFoundInTheRanksOwnPath) {
   const std::string tool = folder_ / "tool";
-  // Without "#!", as execvp takes it.
+  // The script has no "#!", which execvp accepts.
   std::ofstream(tool) << "echo tool \"$@\"\n";
   chmod(tool.c_str(), 0700);
   RankCommand command = Command(0, {"tool", "a b", "c"});
@@ -179,7 +180,7 @@ TEST_F(ProcessesTest, PartialHugeAndRawOutput) {
   const std::string second =
       "[n1/11] " + std::string(100000 - kLineBytesMax, 'a') + "\n";
   EXPECT_TRUE(absl::StrContains(Out(), "[n1/10] no end\n"));
-  // The other rank's line may stand between the two.
+  // A line of the other rank may come between the two.
   const size_t at = Out().find(first);
   ASSERT_NE(at, std::string::npos);
   EXPECT_NE(Out().find(second, at + first.size()), std::string::npos);
@@ -218,7 +219,7 @@ TEST_F(ProcessesTest, OutputToStderrForJson) {
 }
 
 TEST_F(ProcessesTest, AGrandchildThatHoldsThePipeDelaysNobody) {
-  // Rank 1 goes on, so the grandchild of rank 0 is not swept yet.
+  // Rank 1 still runs, so the grandchild of rank 0 is not killed yet.
   Begin();
   const absl::Status started = processes_->Start(
       1, {Shell(0,

@@ -20,7 +20,7 @@ namespace {
 
 const std::vector<std::string> kNoNccl{"NCCL_RAS_ENABLE=0"};
 
-// As /proc/PID/stat has it; 0: it is gone.
+// The process state as in /proc/PID/stat; 0: the process is gone.
 char State(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string stat;
@@ -29,7 +29,7 @@ char State(pid_t pid) {
   return name_end == std::string::npos ? 0 : stat[name_end + 2];
 }
 
-// A process of a session of its own that waits for a signal.
+// A process in its own session that waits for a signal.
 class Waiting {
  public:
   Waiting() {
@@ -54,9 +54,9 @@ class Waiting {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  // Of the same session.
+  // A child in the same session.
   pid_t child() const { return child_; }
-  // Returns when it is.
+  // Returns once the process is stopped.
   void Stop() {
     kill(pid_, SIGSTOP);
     int status = 0;
@@ -86,7 +86,7 @@ TEST(DumpStacks, TellsWhereAProcessStands) {
   const char* const threads = ", 1 threads:";
 #endif
   EXPECT_TRUE(Has(dump.text, threads)) << dump.text;
-  // Some tool's word, or that there is none.
+  // The output of a stack tool, or the text that there is none.
   EXPECT_TRUE(Has(dump.text, "pause") || Has(dump.text, "elfutils") ||
               Has(dump.text, "not permitted"))
       << dump.text;
@@ -100,8 +100,8 @@ TEST(DumpStacks, AStoppedOneIsStoppedAndStaysSo) {
       DumpStacks({other.pid(), process.pid()}, absl::Seconds(20));
   EXPECT_TRUE(dump.stopped);
   EXPECT_TRUE(Has(dump.summary, "is stopped by a signal")) << dump.summary;
-  // Neither the look nor its end has woken it. For a moment after the look it
-  // is on its way back into its stop.
+  // Neither the dump nor its end has woken the process. For a moment after the
+  // dump, the process is on its way back to the stopped state.
   while (!DumpStacks({process.pid()}, absl::ZeroDuration()).stopped) {
   }
 }
@@ -124,7 +124,7 @@ TEST(DumpStacks, ItsTimeIsBounded) {
   const StackDump dump = DumpStacks({process.pid()}, absl::ZeroDuration());
   EXPECT_LT(MonotonicNow() - begun, absl::Seconds(10));
   EXPECT_TRUE(Has(dump.text, "threads")) << dump.text;
-  // What a tool held goes on.
+  // A process that a tool had stopped continues.
   const StackDump after = DumpStacks({process.pid()}, absl::ZeroDuration());
   EXPECT_FALSE(after.stopped) << after.text;
 }

@@ -26,7 +26,7 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 
 class SweepTest : public testing::Test {
  protected:
-  // Runs a shell script; its process group is no longer ours to follow after.
+  // Runs a shell script as a rank, and returns its pid.
   pid_t Run(const std::string& script, const std::vector<std::string>& more,
             int cgroup = -1, const SystemUser* user = nullptr) {
     std::vector<std::string> environment = {"PATH=/usr/bin:/bin",
@@ -76,11 +76,11 @@ TEST_F(SweepTest, FindsAnotherUsersByMarkerWithoutCapPtrace) {
   chmod(life_.path().c_str(), 0666);
   const SystemUser user = {.uid = 31337, .gid = 31338};
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
-  // CAP_PERFMON is 38; older headers do not name it.
+  // 38 is CAP_PERFMON, which older headers do not define.
   const WithoutCapabilities less({CAP_SYS_PTRACE, CAP_SYS_ADMIN, 38});
   Run(kDaemon, {marker}, -1, &user);
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  // It is that user's and has no way to more privileges.
+  // The process belongs to that user and cannot gain more privileges.
   const std::vector<FoundProcess> found = FindMatching({.markers = {marker}});
   ASSERT_FALSE(found.empty());
   const std::string status =
@@ -98,7 +98,7 @@ TEST_F(SweepTest, AwaitsOneThatHasBegunToEnd) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  // It holds so much memory that to give it back takes a while.
+  // The process holds so much memory that freeing it takes a while.
   const pid_t pid = Run(
       "exec 9>$LIFE; echo up >&9; exec dd if=/dev/zero bs=512M count=1 1<>" +
           pipe + " 2>/dev/null",
@@ -127,8 +127,8 @@ TEST_F(SweepTest, ASimilarMarkerIsAnotherMarker) {
 }
 
 TEST_F(SweepTest, FindsBySessionAndByDescent) {
-  // The child empties its environment and takes its own session, but its
-  // parent is in ours.
+  // The child empties its environment and has its own session, but its parent
+  // is in our session.
   const pid_t pid = Run(
       "exec 9>$LIFE; setsid env -i /bin/sh -c 'echo up >&9; exec sleep 1000' & "
       "echo up >&9; wait",
@@ -152,7 +152,7 @@ TEST_F(SweepTest, AReusedSessionNumberIsNotHit) {
 TEST_F(SweepTest, FindsWhatAnEarlierSweepFound) {
   const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
-  // Its number was given to another process since.
+  // The pid has been given to another process since.
   EXPECT_EQ(Sweep({.processes = {{pid, 0, start_ticks_ - 1}}}, kPatience).ended,
             0u);
   EXPECT_TRUE(life_.SomebodyLives());
@@ -161,14 +161,15 @@ TEST_F(SweepTest, FindsWhatAnEarlierSweepFound) {
   EXPECT_TRUE(life_.AllDead(0));
 }
 
-// While it lives, this process is the subreaper of what it starts.
+// While this object lives, this process is the subreaper of its descendants.
 class Subreaper {
  public:
   Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
   ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); }
 };
 
-// No marker, no session of ours, and its parent has ended.
+// The process has no marker and is not in our session, and its parent has
+// ended.
 constexpr char kHidden[] =
     "exec 9>$LIFE; setsid env -i /bin/sh -c '(echo up >&9; exec sleep 1000) &'";
 
@@ -177,7 +178,7 @@ TEST_F(SweepTest, FindsOrphansThatTheKernelGaveToItsProcess) {
   const pid_t rank = Run(kHidden, {});
   ASSERT_EQ(life_.Lines(1).size(), 1u);
   PeekExit(rank);
-  // A helper of our own in our session, with a child that has left it.
+  // A helper process of our own in our session. Its child has left the session.
   LifeLine own(folder_ / "own");
   std::string shell = "/bin/sh", option = "-c";
   std::string script =
@@ -194,11 +195,11 @@ TEST_F(SweepTest, FindsOrphansThatTheKernelGaveToItsProcess) {
   EXPECT_EQ(Sweep({.reparented = true}, kPatience).ended, 1u);
   EXPECT_TRUE(life_.AllDead(0));
   EXPECT_TRUE(LookFor({{.reparented = true}}).found[0].empty());
-  // Reports the orphans that have ended, and the rank; not the helper, which
-  // its own code reaps.
+  // LookFor reports the ended orphans and the rank. It does not report the
+  // helper, which this test reaps itself.
   for (const std::string& pid : helpers) kill(std::stoi(pid), SIGKILL);
-  // First the helper: then its child is ours. That a process has closed its
-  // files does not mean that it has ended.
+  // The helper is awaited first, because then its child becomes ours. A process
+  // that has closed its files may not have ended yet.
   PeekExit(helper);
   for (const std::string& pid : helpers) PeekExit(std::stoi(pid));
   EXPECT_TRUE(own.AllDead(10'000));
@@ -228,7 +229,7 @@ TEST_F(SweepTest, ALookTellsThePartsAndWhereTheyAre) {
     EXPECT_EQ(found.session, found.pid);
     EXPECT_EQ(found.pid == rank, std::to_string(found.pid) != child[0]);
   }
-  // Without its parent it is known by the look alone.
+  // Without its parent, the child is known only from the earlier look.
   kill(-rank, SIGKILL);
   PeekExit(rank);
   EXPECT_TRUE(FindMatching({.sessions = {session}}).empty());
@@ -256,8 +257,8 @@ TEST_F(SweepTest, NeverItself) {
 
 TEST_F(SweepTest, ChasesWhoKeepsForking) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
-  // Each generation starts the next in a new session and ends. The chain ends
-  // with this test's folder, so that a sweep that fails leaves nothing behind.
+  // Each process starts the next in a new session and ends. The chain ends when
+  // this test's folder is removed, so a sweep that fails leaves nothing behind.
   Run("exec 9>$LIFE; echo up >&9; "
       "exec sh -c 'f() { setsid sh -c \"$0\" \"$0\" & }; f' "
       "'test -e \"$LIFE\" && setsid sh -c \"$0\" \"$0\" & sleep 0.01'",
@@ -270,7 +271,7 @@ TEST_F(SweepTest, ChasesWhoKeepsForking) {
 
 TEST_F(SweepTest, ZombiesAreNobody) {
   const pid_t pid = Run("exit 0", {});
-  PeekExit(pid);  // Ended, not reaped.
+  PeekExit(pid);  // It has ended, but is not reaped.
   EXPECT_TRUE(FindMatching({.sessions = {{pid, start_ticks_}}}).empty());
 }
 
@@ -324,13 +325,13 @@ TEST(ExitWatch, TellsOfTheEndByEitherMeans) {
     ASSERT_TRUE(rank.ok());
     ExitWatch watch(rank->pid, means);
     pollfd polled{watch.fd(), POLLIN, 0};
-    EXPECT_EQ(poll(&polled, 1, 0), 0);  // Held at its gate.
+    EXPECT_EQ(poll(&polled, 1, 0), 0);  // It waits at its gate.
     Release(*rank);
     EXPECT_EQ(poll(&polled, 1, 20'000), 1);
     EXPECT_EQ(PeekExit(rank->pid).code, 7);
-    EXPECT_EQ(PeekExit(rank->pid).code, 7);  // Still there.
+    EXPECT_EQ(PeekExit(rank->pid).code, 7);  // It is not reaped yet.
     Reap(rank->pid);
-    EXPECT_EQ(PeekExit(rank->pid).code, 255);  // Nobody's any more.
+    EXPECT_EQ(PeekExit(rank->pid).code, 255);  // It is no child of ours now.
   }
 }
 

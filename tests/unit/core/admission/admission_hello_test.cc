@@ -11,14 +11,14 @@
 namespace rollcall {
 namespace {
 
-// Each row changes one thing in a message that is admitted as it is.
+// Each row changes one thing in a message that is admitted without the change.
 struct HelloRow {
   const char* what;
   bool fits;
   std::function<void(v1::Hello&)> change;
 };
 
-// Each new part of the facts, filled as a node fills it.
+// Fills each of the newer parts of the facts as a node would.
 void FullFacts(v1::Facts& facts) {
   v1::InfinibandPort& port = *facts.add_infiniband();
   port.set_device("mlx5_0");
@@ -56,7 +56,7 @@ v1::Gpu* FullGpu(v1::Hello& hello) {
   return hello.mutable_facts()->mutable_gpus(0);
 }
 
-// Beside eth0.
+// Adds interfaces besides eth0.
 void AddInterfaces(v1::Hello& hello, int count) {
   for (int i = 0; i < count; ++i) {
     hello.mutable_facts()->add_interfaces()->set_name(absl::StrCat("veth", i));

@@ -361,7 +361,7 @@ TEST(Clean, KeepsTheEndOfAStderrTail) {
   EXPECT_EQ(tail.substr(tail.size() - 11), "\nlast? line");
 }
 
-// A field that no version has, of this many bytes.
+// Adds a field of this many bytes that no version of the message has.
 void AddUnknown(google::protobuf::Message& message, size_t bytes) {
   message.GetReflection()
       ->MutableUnknownFields(&message)

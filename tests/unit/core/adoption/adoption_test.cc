@@ -25,7 +25,7 @@ v1::JobSettings TwoToFour() {
   return settings;
 }
 
-// A member of the world comes back and proves the commit.
+// A member of the world comes back with a valid proof of the commit.
 Attend Comes(SessionId session, const v1::World& world, int row) {
   Attend attend;
   attend.session = session;
@@ -70,7 +70,8 @@ TEST(Adoption, KeepsTheStreamsOfAgentsThatProveAWorld) {
     EXPECT_EQ(taken.answer, row.answer) << row.name;
     EXPECT_EQ(taken.older, std::nullopt) << row.name;
     EXPECT_EQ(adoption.waiting(), row.answer == Answer::kKept) << row.name;
-    // A spare is told to redial until the decision, so it has a time as well.
+    // A spare also gets a time, because it is told to redial until the
+    // decision.
     EXPECT_EQ(adoption.until(),
               row.answer == Answer::kNone ? absl::InfiniteFuture() : At(70))
         << row.name;
@@ -111,7 +112,7 @@ TEST(Adoption, ChoosesAWorldOnceOverHalfOfItsMembersWait) {
   Take(adoption, Comes(2, world, 1));
   ASSERT_NE(adoption.Chosen(/*time_is_over=*/false), nullptr);
   EXPECT_EQ(adoption.Chosen(false)->world.generation(), 7u);
-  // A stream that ends takes its claim along.
+  // When a stream ends, its claim goes too.
   adoption.Drop(2);
   EXPECT_EQ(adoption.Chosen(/*time_is_over=*/true), nullptr);
   EXPECT_TRUE(adoption.waiting());
@@ -139,16 +140,17 @@ TEST(Adoption, ANewerStreamOfAnAgentReplacesTheOlderOne) {
   adoption.Allow();
   EXPECT_EQ(Take(adoption, Comes(1, world, 0)).older, std::nullopt);
   EXPECT_EQ(Take(adoption, Comes(2, world, 0)).older, 1u);
-  // The end of the older one changes nothing any more.
+  // The end of the older stream has no effect now.
   adoption.Drop(1);
   EXPECT_TRUE(adoption.waiting());
-  // The agent is in a later world now.
+  // The agent has entered a later world.
   const v1::World later = WorldOf(8, {"a", "b"});
   EXPECT_EQ(Take(adoption, Comes(3, later, 0)).older, 2u);
   Take(adoption, Comes(4, later, 1));
   ASSERT_NE(adoption.Chosen(/*time_is_over=*/false), nullptr);
   EXPECT_EQ(adoption.Chosen(false)->world.generation(), 8u);
-  // A stream that proves nothing leaves the older one waiting.
+  // A stream without a proof does not replace the older one, which keeps
+  // waiting.
   Attend without = Comes(5, later, 1);
   without.commit_proven = false;
   EXPECT_EQ(Take(adoption, without).older, std::nullopt);

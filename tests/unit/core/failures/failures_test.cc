@@ -13,7 +13,7 @@ namespace {
 
 const absl::Time kStart = absl::UnixEpoch();
 
-// Nodes a and b, two ranks each.
+// A world of nodes a and b with two ranks each.
 v1::World WorldOf(uint64_t generation) {
   v1::World world;
   world.set_generation(generation);
@@ -148,7 +148,7 @@ TEST(Failures, ALostNodeGivesBackWhatWasCharged) {
   EXPECT_EQ(failures.charged(), 1u);
   EXPECT_TRUE(lose("b", limits.lease));
   EXPECT_EQ(failures.charged(), 0u);
-  // The first one that was lost began it.
+  // The node that was lost first is the cause.
   EXPECT_FALSE(lose("a", limits.lease));
   EXPECT_EQ(failures.cause().node(), "b");
 }

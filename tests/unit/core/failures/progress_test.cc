@@ -21,7 +21,7 @@ v1::World ThreeMembers() {
 TEST(Progress, TheStepOfNodeRank0IsShownIfItPublishesAny) {
   struct {
     const char* what;
-    // In this order.
+    // The nodes publish their steps in this order.
     std::vector<std::pair<std::string, uint64_t>> published;
     // Node rank 0 has left, and its entry was removed.
     bool first_removed;
@@ -88,14 +88,14 @@ TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
     EXPECT_EQ(progress.pace()->loss(), row.loss);
     EXPECT_EQ(progress.pace()->tokens_per_second(), row.tokens);
   }
-  // Node rank 0 may report 0 for both at first.
+  // Node rank 0 may report 0 for both values at first.
   EXPECT_TRUE(Progress().TakePace(v1::Pace()));
 }
 
 TEST(Progress, MostOfTheNodesThatPublishMustBeHigher) {
   struct Published {
     std::string node;
-    int node_rank;  // -1: no member.
+    int node_rank;  // -1: not a member.
     uint64_t step;
     std::optional<uint64_t> before;
   };

@@ -85,7 +85,8 @@ TEST(Quarantine, NodesThatCouldNotBeSparedAreTakenOnceOthersAttend) {
   membership.Exclude(membership.At("a"));
   AddNode(membership, "d");
   EXPECT_EQ(Names(quarantine.ToQuarantine(membership, 2, limits)), "b");
-  // All are judged; no node is taken for its former blames alone.
+  // Once all have been judged, no node is quarantined for its earlier blames
+  // alone.
   AddNode(membership, "e");
   EXPECT_EQ(Names(quarantine.ToQuarantine(membership, 2, limits)), "");
 }
@@ -93,7 +94,7 @@ TEST(Quarantine, NodesThatCouldNotBeSparedAreTakenOnceOthersAttend) {
 TEST(Quarantine, ReleasesNoMoreThanAreMissing) {
   struct {
     const char* what;
-    std::vector<Blamed> nodes;  // "l": asked to leave.
+    std::vector<Blamed> nodes;  // "l": it has been asked to leave.
     size_t missing;
     std::string expect;
   } const kRows[] = {
@@ -163,7 +164,7 @@ TEST(Quarantine, ResultsAreWaitedForUntilEachCheckTimesOut) {
     EXPECT_EQ(quarantine.PendingUntil(membership, row.now), row.until)
         << row.now;
   }
-  // The node has gone.
+  // Node a has left.
   quarantine.Forget(membership.At("a"));
   EXPECT_EQ(quarantine.PendingUntil(membership, At(2)), At(2) + timeout);
   EXPECT_EQ(quarantine.checking(), 1u);

@@ -39,7 +39,7 @@ TEST(Reasons, TheReasonForAnEndIsThatOfTheNextGeneration) {
   EXPECT_EQ(reasons.current().node(), "b");
   EXPECT_EQ(reasons.current().restarts_charged(), 2u);
   EXPECT_EQ(reasons.next().reason(), "b was lost; more");
-  // The generation that it is the end of.
+  // The generation that this reason ended.
   EXPECT_EQ(reasons.next().generation(), 1u);
 
   reasons.Ended(2, v1::REASON_CODE_GROW, "to take in c", "", 0);
@@ -53,7 +53,7 @@ TEST(Reasons, ALaterCauseChangesTheEndOfItsOwnGeneration) {
     uint64_t ended;
     uint64_t proposed;  // 0: the next generation is not proposed yet.
     uint64_t current;
-    uint64_t cause;  // Its generation.
+    uint64_t cause;  // The generation of the cause.
     bool changes_next;
     bool changes_current;
   } const kRows[] = {

@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-// With a last call of 1 s, and arrivals that count for 60 s.
+// last_call is 1 s, and arrivals count for 60 s.
 TEST(LastCall, EndsAfterTheLatestArrivalThatCounts) {
   enum What { kArrives, kReturns, kEnough, kTooFew };
   struct Step {
@@ -79,7 +79,7 @@ struct Loss {
   absl::Duration lasted = absl::ZeroDuration();
 };
 
-// Seconds after the last loss.
+// The delay in seconds after the last loss.
 double DelayOf(const std::vector<Loss>& losses, const std::string& name) {
   const Limits limits;
   Newcomers newcomers;
@@ -92,7 +92,7 @@ double DelayOf(const std::vector<Loss>& losses, const std::string& name) {
                            newcomers.HoldOf(name, now, limits).until - now));
 }
 
-// The same name, a generation and 1 s apart.
+// Losses of the same name, each a generation and 1 s after the one before.
 std::vector<Loss> Flaps(int times, double from = 0) {
   std::vector<Loss> losses;
   for (int i = 0; i < times; ++i) {
@@ -101,7 +101,7 @@ std::vector<Loss> Flaps(int times, double from = 0) {
   return losses;
 }
 
-// Each of these names, a generation apart, at the same moment.
+// Losses of these names at the same moment, each in another generation.
 std::vector<Loss> Several(int names) {
   std::vector<Loss> losses;
   for (int i = 0; i < names; ++i) {
@@ -125,7 +125,7 @@ TEST(Newcomers, NamesBeyondAFewAreCountedTogether) {
   EXPECT_EQ(DelayOf(Several(few + 2), "new"), 1);
   EXPECT_EQ(DelayOf(Several(few + 5), "new"), 8);
   EXPECT_EQ(DelayOf(Several(few + 5), absl::StrCat("n", few)), 8);
-  // Counted by itself, and lost once.
+  // This name has a count of its own, and was lost once.
   EXPECT_EQ(DelayOf(Several(few + 5), "n0"), 0);
   EXPECT_EQ(DelayOf(Several(1000), "new"), 300);
 }
@@ -145,7 +145,8 @@ TEST(Newcomers, WhatCounts) {
   for (const auto& row : kRows) {
     EXPECT_EQ(DelayOf(row.losses, "f"), row.delay) << row.name;
   }
-  // Many at once are one loss: a switch, or a rack.
+  // Many losses in one generation count as one, because a switch or a rack
+  // causes them.
   std::vector<Loss> rack;
   for (int i = 0; i < 100; ++i) rack.push_back({0, absl::StrCat("n", i), 7});
   EXPECT_EQ(DelayOf(rack, "new"), 0);
@@ -196,7 +197,8 @@ TEST(Newcomers, ALossCountsForAMemberOrANodeThatAWorldWasEndedFor) {
     EXPECT_EQ(hold.losses, row.counts ? 1u : 0u) << row.what;
     EXPECT_EQ(hold.own, row.counts) << row.what;
     EXPECT_FALSE(node.called) << row.what;
-    // The world was ended for it once.
+    // The second loss does not count, because the world was ended for this node
+    // only once.
     if (row.member) continue;
     newcomers.Lost(node, 2, At(1200), limits);
     EXPECT_EQ(newcomers.HoldOf("f", At(1200), limits).losses, hold.losses)
@@ -218,7 +220,7 @@ TEST(Newcomers, TheTextIsThereWhileTheNodeIsHeld) {
   EXPECT_EQ(newcomers.HoldText("f", At(0.9), limits),
             newcomers.HoldText("f", At(0), limits));
   EXPECT_EQ(newcomers.HoldText("f", At(1), limits), "");
-  // Names that are counted together.
+  // These names share one count.
   for (uint64_t i = 0; i < Limits::newcomer_names_max + 2; ++i) {
     newcomers.Lost(absl::StrCat("n", i), 3 + i, {}, At(2), limits);
   }

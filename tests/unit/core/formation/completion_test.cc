@@ -15,7 +15,7 @@ std::vector<uint32_t> RanksIn(const v1::FinishedNodes& record) {
   return {record.node_ranks().begin(), record.node_ranks().end()};
 }
 
-// A world of a, b and c with two ranks each, at 10.
+// A world of a, b and c with two ranks each, which runs since 10.
 class CompletionTest : public testing::Test {
  protected:
   // `once`: only rank 0 of the world is started.
@@ -31,7 +31,7 @@ class CompletionTest : public testing::Test {
     completion_ = Completion(world_, taken_up, At(10), membership_);
   }
   Node& Of(const char* name) { return membership_.At(name); }
-  // True: it was the member's last rank.
+  // Returns true if this was the member's last rank.
   bool Ends(const char* name, uint32_t local_rank) {
     return completion_.RankEnded(membership_.At(name), local_rank);
   }
@@ -93,7 +93,7 @@ TEST_F(CompletionTest, RanksThatAreNotStartedAreNotWaitedFor) {
   EXPECT_EQ(completion_.ranks_over(), 5u);
   EXPECT_TRUE(completion_.some(world_));
   EXPECT_FALSE(completion_.all());
-  // That they are over is not the beginning of the end.
+  // These ends do not count as the beginning of the job's end.
   EXPECT_FALSE(completion_.HasBegun(membership_));
   EXPECT_TRUE(Ends("a", 0));
   EXPECT_EQ(completion_.ranks_over(), 6u);
@@ -122,7 +122,7 @@ TEST_F(CompletionTest, OneRecordForMembersThatFinishTogether) {
   EXPECT_EQ(completion_.record_due(), At(20.1));
   EXPECT_EQ(RanksIn(completion_.TakeRecord()), (std::vector<uint32_t>{0, 2}));
   EXPECT_EQ(completion_.record_due(), absl::InfiniteFuture());
-  // Each record has all members that have finished.
+  // Each record has all members that have finished so far.
   completion_.Finished(Of("b"), At(30));
   EXPECT_EQ(completion_.record_due(), At(30.1));
   EXPECT_EQ(RanksIn(completion_.TakeRecord()),
@@ -146,7 +146,8 @@ TEST_F(CompletionTest, ARestartedDaemonDoesNotWaitForJournaledMembers) {
       {"two", {0, 2}, {0, 2}, 4, false},
       {"one twice", {1, 1}, {1}, 2, false},
       {"a node rank that is not in the world", {3, 1}, {1}, 2, false},
-      // The run would have ended: one of them is waited for.
+      // If all had finished, the run would have ended, so one of them is waited
+      // for.
       {"all", {0, 1, 2}, {0, 1}, 4, false},
   };
   for (const auto& row : kRows) {
@@ -161,13 +162,13 @@ TEST_F(CompletionTest, ARestartedDaemonDoesNotWaitForJournaledMembers) {
     EXPECT_EQ(completion_.some(world_), !row.finished.empty()) << row.name;
     EXPECT_EQ(completion_.HasBegun(membership_), !row.finished.empty())
         << row.name;
-    // The journal has it already.
+    // The journal already has the record.
     EXPECT_EQ(completion_.record_due(), absl::InfiniteFuture()) << row.name;
     for (const auto& [name, node] : membership_.nodes()) {
       const bool done =
           row.finished.contains(static_cast<uint32_t>(node.node_rank));
       EXPECT_EQ(node.finished(), done) << row.name << " " << name;
-      // The loss of one that has finished does not end the world.
+      // The loss of a finished member does not end the world.
       EXPECT_EQ(node.broke_with_many, !done) << row.name << " " << name;
     }
   }
@@ -176,7 +177,7 @@ TEST_F(CompletionTest, ARestartedDaemonDoesNotWaitForJournaledMembers) {
 TEST_F(CompletionTest, AMemberWithoutStartedRanksHasNotFinished) {
   Run(/*once=*/true, /*taken_up=*/true);
   Journaled({0, 1});
-  // Rank 0 of the world is the only one to wait for.
+  // Only rank 0 of the world is waited for.
   EXPECT_TRUE(completion_.finished().empty());
   EXPECT_FALSE(completion_.all());
   EXPECT_EQ(completion_.ranks_over(), 5u);

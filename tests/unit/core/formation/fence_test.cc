@@ -12,7 +12,8 @@
 namespace rollcall {
 namespace {
 
-// a was heard at 10, b at 12; unheard is 100 s.
+// The daemon last heard from a at 10 and from b at 12. The fence opens 100 s
+// after it last heard from one of them.
 Fence OfTwo() { return Fence(3, {{"a", 11, At(10)}, {"b", 22, At(12)}}); }
 
 TEST(Fence, OpensWithAMemberThatIsGoneOrWithTime) {
@@ -68,13 +69,15 @@ TEST(Fence, HasTheLivesOfItsMembers) {
   fence.GoesOn({"a", 11}, 12);
   fence.GoesOn({"a", 12}, 13);
   EXPECT_TRUE(fence.Has({"a", 13}));
-  // It has not heard that it was let in as 13.
+  // The agent did not receive the answer that let it in as 13, so it still
+  // claims 11.
   fence.GoesOn({"a", 11}, 14);
   EXPECT_TRUE(fence.Has({"a", 14}));
-  // A journal of an older daemon has names alone.
+  // The journal of an older daemon has names only, no incarnations.
   Fence old(1, {{"a", 0, At(0)}});
   EXPECT_TRUE(old.Has({"a", 12}));
-  // Any life could be said to be gone.
+  // Without incarnations, a report that some incarnation is gone proves
+  // nothing.
   EXPECT_FALSE(old.Gone(NodeIncarnation{"a", 12}));
   EXPECT_FALSE(old.open());
 }
@@ -87,7 +90,7 @@ TEST(Fence, WithoutAWorldNothingWaits) {
 TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
   v1::World world;
   world.set_generation(3);
-  // "first" to "once" is the order of their node ranks.
+  // The names are in the order of their node ranks.
   for (const char* name : {"first", "other", "unknown", "finished", "once"}) {
     v1::Member& member = *world.add_members();
     member.set_node(name);
@@ -114,7 +117,7 @@ TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
     absl::Time heard_at;
   } const kExpected[] = {
       {"first", 11, At(10)},
-      // Its entry is of another world.
+      // The node's entry belongs to another world.
       {"other", 12, At(20)},
       {"unknown", 13, At(20)},
   };
@@ -128,12 +131,12 @@ TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
   }
   EXPECT_EQ(fence.Opens(absl::Seconds(100)), At(110));
 
-  // A world commit of an older daemon.
+  // The world commit is from an older daemon.
   const Fence old(world, v1::WorldCommit(), {}, membership, At(20));
   ASSERT_EQ(old.members().size(), 4u);
   EXPECT_EQ(old.members()[0].incarnation, 0u);
   EXPECT_EQ(old.members()[3].node, "finished");
-  // All have finished.
+  // All members have finished.
   EXPECT_TRUE(
       Fence(world, world_commit, {0, 1, 2, 3}, membership, At(20)).open());
 }
@@ -232,7 +235,7 @@ TEST(Fence, TheTextAdvisesToEvictAMemberWithoutAStream) {
     }
     Membership membership;
     for (const std::string& name : row.attend) AddNode(membership, name);
-    // It is known, and has no stream.
+    // The node is known but has no stream.
     if (row.attend.empty()) {
       Node& node = AddNode(membership, "a");
       membership.Disconnect(node);

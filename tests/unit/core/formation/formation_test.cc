@@ -134,7 +134,7 @@ TEST(Formation, ANewProposalForgetsTheOneBefore) {
   EXPECT_TRUE(formation.fresh());
   EXPECT_EQ(formation.deadline(), At(90));
   EXPECT_EQ(formation.proposal().generation(), 8u);
-  // Port and ids are of one generation only.
+  // The port and the ids belong to one generation only.
   formation.Prepared(membership.At("b"), PreparedWith(1));
   EXPECT_EQ(
       formation.Commit(membership, NodeEpochs(), std::nullopt).master_port(),
@@ -165,7 +165,7 @@ TEST(Formation, TheSealTellsHowEachMemberWasAdmitted) {
   EXPECT_EQ(
       Numbers(world_commit.token_of().begin(), world_commit.token_of().end()),
       (Numbers{1, 0, 2, 1}));
-  // Also above nodes that are no members.
+  // The highest epoch also covers nodes that are not members.
   EXPECT_EQ(world_commit.epoch_highest(), 4u);
 }
 
@@ -238,7 +238,7 @@ TEST(Formation, TakesUpAWorldThatAFormerDaemonCommitted) {
   EXPECT_EQ(formation.deadline(), absl::InfiniteFuture());
   EXPECT_EQ(formation.world().members_size(), 2);
   EXPECT_EQ(formation.proposal().world(), proposal.world());
-  // Its members get the bytes that the former daemon has journaled.
+  // The members get the bytes that the previous daemon journaled.
   EXPECT_EQ(formation.CommitMessage().commit().world_commit(),
             WorldCommitOf(world).SerializeAsString());
 }

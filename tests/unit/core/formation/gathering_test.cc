@@ -17,7 +17,7 @@ absl::Time AtOrNever(double second) {
                           : absl::UnixEpoch() + absl::Seconds(second);
 }
 
-// Last call 1 s, join_timeout 600 s, arrivals_wait_max 60 s.
+// last_call is 1 s, join_timeout 600 s, arrivals_wait_max 60 s.
 const Limits kLimits;
 
 v1::JobSettings TwoToFour() {
@@ -144,11 +144,11 @@ TEST(Gathering, CountsFromItsBeginning) {
   EXPECT_EQ(gathering.since(), AtOrNever(70));
 }
 
-// The rules themselves are those of LastCall.
+// The tests of LastCall cover the rules themselves.
 TEST(Gathering, ArrivalsCountForALimitedTimeOnceThereAreEnough) {
   Gathering gathering(AtOrNever(0), kLimits);
   Judge(gathering, 2, 1);
-  // A name that has attended this gathering before.
+  // This name has already attended during this gathering.
   gathering.Arrived(AtOrNever(0.5), AtOrNever(2), kLimits);
   EXPECT_EQ(Judge(gathering, 2, 2), Verdict::kForm);
   gathering.Arrived(absl::InfinitePast(), AtOrNever(60), kLimits);
@@ -246,7 +246,7 @@ TEST(Gathering, TheJoinTimeoutStandsStillWhileAFenceHolds) {
 TEST(Gathering, TheJoinTimeoutBeginsWhenNodesAreToldToComeBack) {
   Gathering gathering(AtOrNever(0), kLimits);
   gathering.NodesComeAt(AtOrNever(60), kLimits);
-  // Said to each of them.
+  // Each of the nodes is told, so the time is given more than once.
   gathering.NodesComeAt(AtOrNever(50), kLimits);
   EXPECT_EQ(Judge(gathering, 1, 659), Verdict::kWait);
   EXPECT_EQ(gathering.Due(/*enough=*/false, AtOrNever(1), kLimits),
@@ -263,7 +263,7 @@ TEST(Gathering, TheTimeLeftIsZeroOnceTheFenceIsOpen) {
       Fence(3, {{"a", 11, AtOrNever(10)}, {"b", 22, AtOrNever(12)}});
   EXPECT_EQ(gathering.FenceLeft(AtOrNever(100)), absl::Seconds(200));
   EXPECT_EQ(gathering.FenceLeft(AtOrNever(301)), absl::ZeroDuration());
-  // It opens before it is asked again.
+  // The fence is already open when it is asked again.
   EXPECT_TRUE(gathering.fence().Gone("b"));
   EXPECT_EQ(gathering.FenceLeft(AtOrNever(100)), absl::ZeroDuration());
 }

@@ -13,7 +13,7 @@
 namespace rollcall {
 namespace {
 
-// Nodes a, b and c, at 10 s.
+// Nodes a, b and c, at time 10 s.
 class SeatsTest : public testing::Test {
  public:  // The rows of tables call it.
   SeatsTest() {
@@ -25,13 +25,14 @@ class SeatsTest : public testing::Test {
   Seats At10() const {
     return {membership_, newcomers_, probes_, At(10), limits_};
   }
-  // It was lost as a newcomer, and gets no seat until `until`.
+  // Holds back a node that was lost as a newcomer: it gets no seat until
+  // `until`.
   void HoldAsNewcomer(const std::string& name, double until) {
     const absl::Time lost = At(until) - limits_.newcomer_delay_first;
     newcomers_.Lost(name, 1, {}, lost, limits_);
     newcomers_.Lost(name, 2, {}, lost, limits_);
   }
-  // It was probed together with a, and has not answered.
+  // Makes a node silent: it was probed together with a, and has not answered.
   void Silence(const std::string& name) {
     std::vector<PlanNode> nodes;
     for (const std::string& each : {std::string("a"), name}) {
@@ -72,7 +73,7 @@ TEST_F(SeatsTest, ANodeIsHeldUntilBothAllowASeat) {
   struct {
     const char* what;
     int seat;
-    double newcomer;  // Held as a newcomer until then; 0: not.
+    double newcomer;  // Held back as a newcomer until then; 0: not held.
     double unreached;
     absl::Time until;
     bool held;
@@ -142,7 +143,7 @@ TEST_F(SeatsTest, ARunningWorldGrowsWhenItsFirstNewcomerMayHaveASeat) {
   struct {
     const char* what;
     std::function<void(SeatsTest&)> change;
-    int members;  // Of two.
+    int members;  // The number of members; max is 2.
     absl::Time due;
     std::string now;
   } const kRows[] = {

@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-// "source 1; not 0 2", by the claims' places.
+// Returns "source 1; not 0 2". The numbers are the claims' indices.
 std::string Choose(const std::vector<StateClaim>& claims) {
   const StateChoice choice = ChooseStateSource(claims);
   std::string text = choice.source.has_value()
@@ -88,7 +88,7 @@ struct Holder {
   uint64_t served_in = 0;
 };
 
-// "rank 3 step 7; not b c by the median". Each node has two ranks.
+// Returns "rank 3 step 7; not b c by the median". Each node has two ranks.
 std::string ChooseIn(const std::vector<Holder>& holders,
                      const Generations& generations) {
   v1::World world;
@@ -118,7 +118,7 @@ std::string ChooseIn(const std::vector<Holder>& holders,
   return text;
 }
 
-// Generations 1 to `ran` ran, and the next one is proposed.
+// Generations 1 to `ran` have run, and the next one is proposed.
 Generations After(uint64_t ran) {
   Generations generations;
   for (uint64_t i = 0; i < ran; ++i) {
@@ -131,7 +131,7 @@ Generations After(uint64_t ran) {
 
 TEST(StateSource, IsARankOfTheNodeWithTheChosenClaim) {
   const Generations after_2 = After(2);
-  // Of a run that continues from its journal. No world is known that ran.
+  // The run continues from its journal, so no world is known to have run.
   const Generations restored(3);
   struct {
     const char* what;

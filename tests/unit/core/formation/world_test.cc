@@ -31,7 +31,7 @@ v1::World TwoNodes() {
   return world;
 }
 
-// What a node says of itself makes no row that other agents refuse.
+// The facts of a node must not make a row that other agents refuse.
 TEST(BuildWorld, TheLargestFactsMakeARowThatIsTaken) {
   v1::Hello hello;
   hello.set_node("a");
@@ -59,7 +59,7 @@ TEST(BuildWorld, TheLargestFactsMakeARowThatIsTaken) {
   EXPECT_TRUE(DecodeWorld(EncodeWorld(world)).ok())
       << DecodeWorld(EncodeWorld(world)).status();
   EXPECT_LE(world.members(0).ByteSizeLong(), Limits::member_bytes_max);
-  // With nothing else that would have to be shortened.
+  // Nothing else in the row has to be shortened.
   facts.clear_infiniband();
   facts.clear_gpus();
   plan.nodes[0].rails.clear();
@@ -67,7 +67,8 @@ TEST(BuildWorld, TheLargestFactsMakeARowThatIsTaken) {
       DecodeWorld(EncodeWorld(BuildWorld(header, {{&hello, 0}}, plan))).ok());
 }
 
-// Eight ports are told with the address by which peers reach each.
+// A row with eight ports holds, for each port, the address by which peers reach
+// it.
 TEST(BuildWorld, EightPortsFitWithTheirGids) {
   v1::Hello hello;
   hello.set_node("a");
@@ -130,7 +131,7 @@ TEST(DecodeWorld, TakesWhatADaemonHasBuiltAndNothingElse) {
        [](auto& w) { w.mutable_members(1)->set_first_rank(3); }},
       {"no ranks", [](auto& w) { w.mutable_members(1)->set_ranks(0); }},
       {"another world size", [](auto& w) { w.set_world_size(5); }},
-      // The sum of these two begins again at 0.
+      // The sum of these two overflows to 0.
       {"ranks beyond counting",
        [](auto& w) {
          w.mutable_members(0)->set_ranks(0x80000000u);
@@ -189,7 +190,7 @@ TEST(CheckJournal, RefusesWhatNoDaemonHasWritten) {
       [](auto& j) { j.settings.set_nodes_min(3); },
       [](auto& j) { j.settings.add_expected_nodes("a\nb"); },
       [](auto& j) { j.settings.mutable_lease()->set_seconds(-1); },
-      // The next generation would be 0.
+      // The generation after this one would be 0.
       [](auto& j) { j.generation = ~uint64_t{0}; },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
@@ -199,8 +200,8 @@ TEST(CheckJournal, RefusesWhatNoDaemonHasWritten) {
   }
 }
 
-// A world in a journal that does not fit what stands beside it is left out: its
-// seats and ranks would reach the checks of the job.
+// A world in a journal that contradicts the rest of the journal is left out,
+// because its seats and ranks would fail the job's CHECKs.
 TEST(Restore, LeavesAWorldOutThatCannotBe) {
   JournalState good;
   good.run = "run1";
@@ -218,7 +219,7 @@ TEST(Restore, LeavesAWorldOutThatCannotBe) {
   EXPECT_EQ(state_with(TwoNodes(), 3), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(state_with(TwoNodes(), 4), v1::JOB_STATE_GATHERING);
   v1::World world = TwoNodes();
-  world.mutable_members(1)->set_seat(2);  // Of two.
+  world.mutable_members(1)->set_seat(2);  // There are two seats.
   EXPECT_EQ(state_with(world, 3), v1::JOB_STATE_GATHERING);
   world = TwoNodes();
   world.set_run("run2");

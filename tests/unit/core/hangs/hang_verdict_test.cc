@@ -15,23 +15,23 @@ constexpr uint64_t kMax = UINT64_MAX;
 
 struct Standing {
   int node = 0;
-  // The collectives that it has entered and left.
+  // The numbers of the last collectives that the rank has entered and left.
   uint64_t entered = 0;
   uint64_t left = 0;
-  // kPlain: it has published a step, and cannot be asked. kStarts: it has
-  // neither linked nor published one.
+  // kPlain: the rank has published a step, and cannot be asked. kStarts: the
+  // rank has neither linked nor published a step.
   enum What {
     kAnswers,
     kSilent,
     kStopped,
-    // It answers, and NCCL says that it is behind.
+    // The rank answers, and NCCL reports that it is behind.
     kCountsAndBehind,
-    // It answers, and does not know what it has left.
+    // The rank answers, but does not know which collectives it has left.
     kBegun,
-    // It answers, counts nothing, and NCCL says that it is behind.
+    // The rank answers but counts nothing, and NCCL reports that it is behind.
     kLinkedBehind,
     kPlain,
-    // The same, and NCCL says that it is behind or waits.
+    // As kPlain, and NCCL reports that the rank is behind or waits.
     kBehind,
     kWaits,
     kStarts,
@@ -39,8 +39,9 @@ struct Standing {
   } what = kAnswers;
 };
 
-// "behind 1", "too far 2", "only ahead 2", "several 1" or "not begun 0", by the
-// claims' places; "; not 2" where a claim is not believed.
+// Returns "behind 1", "too far 2", "only ahead 2", "several 1" or "not begun
+// 0", where the number is the claim's index. "; not 2" follows if claim 2 is
+// not believed.
 std::string Judge(const std::vector<Standing>& ranks) {
   std::vector<v1::RankStalled> said(ranks.size());
   std::vector<HangClaim> claims;

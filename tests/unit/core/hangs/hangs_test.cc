@@ -45,7 +45,7 @@ class HangsTest : public testing::Test {
     return hangs_.Take(rank, node, static_cast<int>(rank), Waits(entered), now,
                        limits_);
   }
-  // Who is to blame; "nobody"; "" where it is too early.
+  // Returns the node to blame, "nobody", or "" if it is too early to judge.
   std::string Judged(const Hangs::World& world, absl::Duration after) {
     const auto hang = hangs_.Judge(world, kStart + after, limits_);
     if (!hang.has_value()) return "";
@@ -63,7 +63,7 @@ TEST_F(HangsTest, AllAreJudgedAtOnceAndSomeAfterTheWindow) {
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "");
   EXPECT_FALSE(Stands(2, 9));
   EXPECT_EQ(Judged(ThreeNodes(), absl::ZeroDuration()), "b");
-  // One that goes on stands for nothing.
+  // A report that its rank goes on removes the rank's earlier report.
   v1::RankStalled goes_on = Waits(9);
   goes_on.set_goes_on(true);
   EXPECT_FALSE(hangs_.Take(2, "c", 2, goes_on, kStart, limits_));
@@ -87,7 +87,7 @@ TEST_F(HangsTest, PlainRanksAreJudgedByWhatNcclSays) {
   const v1::RankStalled waits = InNccl(v1::NCCL_PLACE_WAITS);
   hangs_.Take(0, "a", 0, waits, kStart, limits_);
   hangs_.Take(1, "b", 1, waits, kStart, limits_);
-  // Who waits for a rank that is not reported is not to blame.
+  // A node that waits for a rank without a report is not to blame.
   const auto some =
       hangs_.Judge(ThreeNodes(), kStart + limits_.hang_blame_window, limits_);
   ASSERT_TRUE(some.has_value());

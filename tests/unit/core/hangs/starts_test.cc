@@ -14,7 +14,7 @@ namespace {
 TEST(Starts, ExpectedWhereOverHalfOfTheNodesHaveStarted) {
   struct Row {
     size_t nodes;
-    std::vector<int> took_s;  // Of each node that has started before.
+    std::vector<int> took_s;  // Of the nodes that have started already.
     bool expected;
     int expect_s;
   };
@@ -24,7 +24,7 @@ TEST(Starts, ExpectedWhereOverHalfOfTheNodesHaveStarted) {
       {2, {7}, false, 0},
       {2, {9, 7}, true, 9},
       {3, {5, 7}, true, 7},
-      // Neither one that is quick nor one that is slow decides it.
+      // The result depends neither on one fast node nor on one slow node.
       {3, {720, 1, 700}, true, 700},
       {5, {720, 700, 100000}, true, 100000},
       {5, {720, 700, 710, 100000, 690}, true, 710},
@@ -80,7 +80,7 @@ TEST(Starts, OnlyMembersHaveStarted) {
 TEST(Starts, AWorldBeginsWithWhatItsMembersTookBefore) {
   struct {
     const char* what;
-    // Of the members a, b and c; -1: has not started.
+    // Start times of members a, b and c; -1: has not started.
     int took_s[3];
     const char* left;  // Members that have left.
     bool expected;
@@ -90,7 +90,8 @@ TEST(Starts, AWorldBeginsWithWhatItsMembersTookBefore) {
       {"one of three", {7, -1, -1}, "", false, 0},
       {"two of three", {7, 5, -1}, "", true, 7},
       {"all", {7, 5, 6}, "", true, 6},
-      // They count as nodes of the world, and not as ones that have started.
+      // The two that have left still count as nodes of the world, but not as
+      // started.
       {"one of three, two have left", {7, -1, 5}, "bc", false, 0},
   };
   for (const auto& row : kRows) {

@@ -19,8 +19,8 @@ TEST(Isolation, StreamsOfOverATenthThatBreakTogetherAreLeftToTheirLeases) {
   ASSERT_EQ(Limits::mass_break_min, 3u);
   struct Row {
     size_t members;
-    size_t breaks;  // At once, of different nodes.
-    size_t left;    // By the last one of them.
+    size_t breaks;  // Breaks of different nodes, all at once.
+    size_t left;    // How many are left by the last break.
   };
   const Row kRows[] = {
       {4, 2, 0},  {4, 3, 3},    {29, 3, 3},    {30, 3, 0},
@@ -47,7 +47,7 @@ TEST(Isolation, OneThatBreaksAgainAndAgainIsOneWithinItsWindow) {
       kStart + limits.mass_break_window + absl::Milliseconds(1);
   EXPECT_EQ(isolation.NoteBreak("b", 4, later, limits), Names());
   EXPECT_EQ(isolation.NoteBreak("c", 4, later, limits), Names());
-  // It counts again, and each one is named once.
+  // a's break counts again, and each node is named once.
   EXPECT_EQ(isolation.NoteBreak("a", 4, later, limits), (Names{"a", "c", "b"}));
   EXPECT_EQ(isolation.NoteBreak("d", 4, later, limits), (Names{"d"}));
 }

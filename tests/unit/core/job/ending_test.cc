@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-// Lease 5 s, stop_grace 15 s.
+// lease is 5 s, stop_grace 15 s.
 const Limits kLimits;
 constexpr double kNever = 1e9;
 
@@ -45,7 +45,8 @@ TEST(Ending, WaitsForAgentsThatHaveNotHeardOfIt) {
     const char* name;
     double linger;
     bool ranks_live;
-    // Of a job that ends at 10: if agents attend, and if none does.
+    // Until when a job that ends at 10 waits: if agents attend, and if none
+    // does.
     double attended_until;
     double redial_until;
   } const kRows[] = {
@@ -89,7 +90,7 @@ TEST(Ending, IsForgottenOnceNoAgentIsWaitedFor) {
         << row.name;
     EXPECT_EQ(ending.Due(row.streams) == absl::InfiniteFuture(), row.forgotten)
         << row.name;
-    // True once.
+    // Forget returns true only once.
     EXPECT_EQ(
         ending.Forget(/*attached=*/false, /*streams=*/false, AtOrNever(99)),
         !row.forgotten)
@@ -117,7 +118,8 @@ TEST(Ending, StopAgainEndsTheLingerAndOnlyNowTakesTheGrace) {
     EXPECT_EQ(ending.StopAgain(row.now), row.changes) << row.name;
     EXPECT_EQ(ending.end()->now(), row.now) << row.name;
     EXPECT_EQ(ending.Lingers(true), row.linger > 0 && !row.changes) << row.name;
-    // No second time, but ranks that got their grace may still be killed.
+    // There is no second stop, but ranks that still have their grace may be
+    // killed.
     EXPECT_FALSE(ending.StopAgain(row.now)) << row.name;
     EXPECT_EQ(ending.StopAgain(true), !row.now) << row.name;
   }
@@ -146,7 +148,7 @@ TEST(Ending, LingersWhileAgentsAttend) {
 
 struct Told {
   const char* name;
-  int exit_code;  // Of the job; 0: finished.
+  int exit_code;  // The job's exit code; 0: finished.
   const char* command;
   const char* common = "make";  // nullptr: no world was committed.
   bool spare = false;
@@ -278,7 +280,7 @@ TEST(Ending, TellsEachNodeItsExitCode) {
     EXPECT_EQ(told.finished(), row.exit_code == 0 && !other) << row.name;
     EXPECT_EQ(told.code() == v1::REASON_CODE_OTHER_COMMAND, other) << row.name;
     EXPECT_EQ(told.reason() == "why", !other) << row.name;
-    // What one node is told changes nothing for the others.
+    // What one node is told does not change the end for the others.
     EXPECT_EQ(ending.end()->exit_code(), row.exit_code) << row.name;
   }
 }

@@ -31,11 +31,11 @@ TEST(HistoryRecorder, CountsWorldsAndTheirTime) {
       {5, v1::JOB_STATE_GATHERING, 0, v1::REASON_CODE_UNSPECIFIED, 1, 0, 0},
       {6, v1::JOB_STATE_FORMING, 1, v1::REASON_CODE_FIRST, 2, 0, 0},
       {6.5, v1::JOB_STATE_RUNNING, 1, v1::REASON_CODE_FIRST, 3, 1, 0.5},
-      // A superseded proposal counts in the time of the next one.
+      // The time of a superseded proposal counts as time of the next one.
       {9, v1::JOB_STATE_FORMING, 2, v1::REASON_CODE_LOST_LEASE, 4, 1, 0.5},
       {10, v1::JOB_STATE_FORMING, 3, v1::REASON_CODE_LOST_LEASE, 5, 1, 0.5},
       {11, v1::JOB_STATE_RUNNING, 3, v1::REASON_CODE_LOST_LEASE, 6, 2, 2.5},
-      // Isolation forms nothing.
+      // No world is formed during isolation.
       {12, v1::JOB_STATE_ISOLATED, 3, v1::REASON_CODE_LOST_LEASE, 7, 2, 2.5},
       {13, v1::JOB_STATE_RUNNING, 3, v1::REASON_CODE_LOST_LEASE, 8, 2, 2.5},
   };

@@ -1,4 +1,5 @@
-// Job keeps the names of so many lost nodes; see Membership::Remove.
+// Job keeps the names of a limited number of lost nodes; see
+// Membership::Remove.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,7 +38,7 @@ TEST(LostNames, ANodeMayBeLostAgainWhileItsNameIsTheOldest) {
   for (size_t i = 1; i < Limits::lost_names_max; ++i) {
     comes_and_is_lost(absl::StrCat("n", i), 1);
   }
-  // Its entry is removed while it is given up.
+  // The node's entry is removed during its loss.
   comes_and_is_lost("first", 2);
   EXPECT_EQ(static_cast<size_t>(job.Status(now).nodes_size()),
             Limits::lost_names_max - 1);

@@ -23,7 +23,7 @@ TEST(WaitingNews, ATextIsNewUntilItWasTold) {
   EXPECT_TRUE(news.IsNew("1 of 2"));
   EXPECT_FALSE(news.IsNew("1 of 2"));
   EXPECT_TRUE(news.IsNew("2 of 2"));
-  // Only the last one is compared.
+  // A text is compared with the latest one only.
   EXPECT_TRUE(news.IsNew("1 of 2"));
   news.Reset();
   EXPECT_TRUE(news.IsNew("1 of 2"));

@@ -134,7 +134,7 @@ TEST(Membership, OnlyANodeWithAStreamIsExcluded) {
     int after;
     bool excluded;
     bool eligible;
-    size_t present;  // With one other node.
+    size_t present;  // One other node is present.
   } const kRows[] = {
       {"excluded", true, kNothing, true, false, 1},
       {"without a stream", false, kNothing, false, false, 1},
@@ -182,7 +182,7 @@ TEST(Membership, TheEarliestDeadlineComesFirst) {
   EXPECT_EQ(membership.Overdue(At(7.9)), nullptr);
   EXPECT_EQ(membership.Overdue(At(8)), &b);
   EXPECT_EQ(membership.Overdue(At(20)), &b);
-  // A node has one deadline.
+  // A node has one deadline, so the new one replaces the old.
   membership.SetDeadline(b, At(12));
   EXPECT_EQ(b.deadline, At(12));
   EXPECT_EQ(membership.NextDeadline(), At(10));
@@ -206,7 +206,7 @@ TEST(Membership, ADelayOfTheDaemonPutsAllLeasesOff) {
   membership.SetDeadline(b, At(11));
   b.lease_until = At(11);
   without.lease_until = At(9);
-  // As far as from one deadline to the next.
+  // All deadlines move by the same time.
   membership.PutOff(absl::Seconds(1));
   EXPECT_EQ(a.deadline, At(11));
   EXPECT_EQ(a.lease_until, At(15));
@@ -236,7 +236,7 @@ TEST(Membership, ANodeThatIsGoneKeepsItsNameAlone) {
   EXPECT_EQ(a.session, 0u);
   EXPECT_FALSE(membership.Attends(1));
   EXPECT_EQ(membership.NextDeadline(), absl::InfiniteFuture());
-  // One that had lost its stream before.
+  // Node b had lost its stream before.
   Node& b = Put(membership, "b", 2);
   membership.Disconnect(b);
   membership.Suspect(b);
@@ -274,8 +274,8 @@ TEST(Membership, MembersAreInTheOrderOfTheWorld) {
   Membership membership;
   Put(membership, "c", 9).node_rank = 0;
   Put(membership, "a", 3).node_rank = 1;
-  Put(membership, "d").node_rank = 2;  // Without a stream.
-  Put(membership, "b", 4);             // No member any more.
+  Put(membership, "d").node_rank = 2;  // It has no stream.
+  Put(membership, "b", 4);             // It is no longer a member.
   Put(membership, "z", 1).node_rank = 0;
   Names names;
   for (const Node* node : membership.MembersOf(world)) {

@@ -15,11 +15,11 @@ namespace {
 
 using absl::StatusCode;
 
-// reconnect_grace 1 s, lease 5 s, reattach_grace 60 s.
+// reconnect_grace is 1 s, lease 5 s, reattach_grace 60 s.
 const Limits kLimits;
 
-// What is known of node a, and the Hello that asks for its name: of another
-// agent with a token. The entry is of incarnation 1, which is alive; the job
+// What the daemon knows of node a, and a Hello from another agent that asks for
+// that name with a token. The entry has incarnation 1, which is alive. The job
 // runs generation 7 of "run1".
 struct Case {
   Case() {
@@ -39,8 +39,8 @@ struct Case {
     node.suspect_since = At(99.5);
     node.deadline = At(110);
   }
-  // It is a member of the running world, and only its row is known. Its
-  // incarnation was 1.
+  // The node is a member of the running world, and the daemon knows only its
+  // row in the world. Its incarnation was 1.
   void IsRestored() {
     node.session = 0;
     node.hello.set_incarnation(0);
@@ -115,7 +115,7 @@ TEST(NameRules, AnAgentThatIsAliveKeepsItsName) {
     EXPECT_EQ(refused->code, row.code) << row.name;
     const bool ours = *row.refusal == v1::REFUSAL_CODE_INVALID;
     EXPECT_EQ(refused->logged, !ours) << row.name;
-    // Both addresses are named.
+    // The message names both addresses.
     EXPECT_EQ(refused->text.find("10.0.0.1") != std::string::npos, !ours);
     EXPECT_EQ(refused->text.find("10.0.0.2") != std::string::npos, !ours);
   }
@@ -130,14 +130,14 @@ TEST(NameRules, ANodeThatWasGivenUpComesBackWithANewIncarnation) {
   } const kRows[] = {
       {"the same incarnation", true, false, true},
       {"another one", false, false, false},
-      // It is told of the end.
+      // The agent is told that the job has ended.
       {"the same after the end", true, true, false},
   };
   for (const auto& row : kRows) {
     Case c;
     c.Breaks();
     c.node.gone = true;
-    c.node.hello.set_ranks(4);  // Does not matter any more.
+    c.node.hello.set_ranks(4);  // Has no effect after the end.
     if (row.same) c.hello.set_incarnation(1);
     c.moment.ended = row.ended;
     const std::optional<Refused> refused = c.Refuse();
@@ -150,7 +150,7 @@ TEST(NameRules, ANodeThatWasGivenUpComesBackWithANewIncarnation) {
   }
 }
 
-// `waits`: the name is reserved, and the agent has to dial again.
+// `waits`: the name is reserved, so the agent must dial again.
 struct Reserved {
   const char* name;
   std::function<void(Case&)> change;
@@ -303,7 +303,8 @@ TEST(NameRules, AnAgentThatAttendedContinuesByItsIncarnation) {
   EXPECT_FALSE(c.Continues());
   c.hello.set_incarnation(1);
   EXPECT_TRUE(c.Continues());
-  // Also with a token: its first Welcome may be lost.
+  // The same holds with a token, because the agent may not have received its
+  // first Welcome.
   c.hello.mutable_token()->set_id("t1");
   EXPECT_TRUE(c.Continues());
   c.node.gone = true;

@@ -11,7 +11,8 @@
 namespace rollcall {
 namespace {
 
-// How far an adopted run continues above every epoch that it knows.
+// The distance between the highest known epoch and the epochs of an adopted
+// run.
 constexpr uint64_t kUnseen = uint64_t{1} << 32;
 
 v1::Hello ByToken(const std::string& node, const std::string& token) {
@@ -35,8 +36,9 @@ RunCredentials::Make Text() {
   };
 }
 
-// In run "own", with a and b of token t1; a has been evicted once. It adopts
-// run "run1", whose world has a (token t2, epoch 5) and c (no token, epoch 1).
+// Credentials of run "own", which has a and b with token t1; a has been evicted
+// once. They then adopt run "run1", whose world has a (token t2, epoch 5) and c
+// (no token, epoch 1).
 RunCredentials Adopted() {
   RunCredentials credentials("own");
   credentials.Admit(ByToken("a", "t1"), false);
@@ -77,8 +79,8 @@ TEST(RunCredentials, AdoptionTakesTheEpochsOfTheWorldAndExcludesAllOthers) {
   EXPECT_EQ(epochs.TokenOf("a"), "t2");
   EXPECT_EQ(epochs.EpochOf("c"), 1u);
   EXPECT_EQ(epochs.TokenOf("c"), "");
-  // b may have been evicted by the lost daemon. Also its epoch in the former
-  // run does not count.
+  // The lost daemon may have evicted b. The epoch of b in the previous run does
+  // not count either.
   EXPECT_FALSE(epochs.Has("b"));
   EXPECT_EQ(epochs.EpochOf("b"), 8 + kUnseen);
   EXPECT_EQ(epochs.floor(), 8 + kUnseen);
@@ -112,7 +114,8 @@ TEST(RunCredentials, AdmittingAnotherAgentEndsTheEarlierCredentials) {
       {"after adoption: a member's credential", true, ByCredential("a", "run1"),
        true, 5, "t2"},
       {"by a token", true, ByToken("a", "t9"), false, 6, "t9"},
-      // Its member may have been replaced since: it counts as its token.
+      // The member may have been replaced since, so the agent counts under its
+      // token.
       {"a credential of the former run, for a member", true,
        ByCredential("a", "own"), false, 6, "t1"},
       {"the same agent again", true, ByCredential("a", "own"), true, 5, "t1"},

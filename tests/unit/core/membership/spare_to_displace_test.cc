@@ -1,4 +1,4 @@
-// SpareToDisplace, of name_rules.h.
+// Tests SpareToDisplace in name_rules.h.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,7 +11,8 @@
 namespace rollcall {
 namespace {
 
-// A job that is full of spares: `of_one` of token t1, the rest of others.
+// A job with the maximum number of spares: `of_one` of them have token t1, the
+// others have other tokens.
 struct Full {
   explicit Full(uint32_t of_one) {
     for (uint32_t i = 0; i < Limits::spares_max; ++i) {

@@ -15,15 +15,15 @@ namespace {
 // vote.
 struct Row {
   const char* why;
-  // Where the first node connects from.
+  // The address from which the first node connects.
   const char* observed;
-  // See ReportsOf; empty: no prober was drawn.
+  // As for ReportsOf; empty: no prober was drawn.
   const char* probed;
   const char* proven;
   // n1 and n2 are in the running world.
   bool runs = false;
   bool launcher = false;
-  // Another machine connects from, and has, 10.0.0.1.
+  // Another machine has 10.0.0.1 too, and connects from it.
   bool shared = false;
 };
 
@@ -66,7 +66,7 @@ TEST(AddressProof, OnlyEvidenceProvesAnAddress) {
   }
 }
 
-// A node does not probe itself: with one member left, all nodes vote.
+// A node does not probe itself. So if one member is left, all nodes vote.
 TEST(AddressProof, TheLastMemberDoesNotVoteAlone) {
   const v1::Facts facts = FactsOf("m0", "eth0=10.0.0.1/24");
   const Reports probed = ReportsOf("n1=10.0.0.1");

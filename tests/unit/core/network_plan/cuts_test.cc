@@ -22,20 +22,22 @@ struct Row {
 TEST(Cuts, FewNodesAreLeftOut) {
   const Row kRows[] = {
       {"", "", "", ""},
-      // The prober of a single cut.
+      // Of a single cut, the prober is excluded.
       {"ab", "", "", "a"},
-      // In both directions: the first of the two.
+      // If both directions are cut, the first of the two nodes is excluded.
       {"ab ba", "", "", "a"},
-      // The node with most cuts, whichever direction they have.
+      // The node with the most cuts is excluded; their direction does not
+      // matter.
       {"ab cb db", "", "", "b"},
       {"ba bc bd", "", "", "b"},
       {"ab cb db ed", "", "", "b e"},
-      // Two pairs that share no node.
+      // The two cut pairs share no node.
       {"ab cd", "", "", "a c"},
-      // The running world comes before a newcomer, however many cuts it has.
+      // The running world is preferred to a newcomer, however many cuts a
+      // member has.
       {"ab ac ad", "", "a", "b c d"},
       {"ab ac", "", "abc", "a"},
-      // The launcher's agent comes before the running world.
+      // The launcher's agent is preferred to the running world.
       {"ab ac", "a", "bc", "b c"},
       {"ab", "a", "a", "b"},
   };

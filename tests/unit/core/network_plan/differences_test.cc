@@ -23,7 +23,7 @@ struct Host {
   std::string driver = "570.1";
   std::string digest = std::string(32, '\xd1');
   uint64_t memlock = UINT64_MAX;
-  // Root, which has no limit.
+  // True for root, which has no limit.
   bool may_lock = false;
   uint64_t shm = uint64_t{64} << 30;
   int clock = 0;
@@ -68,7 +68,7 @@ v1::Facts FactsOf(const Host& host) {
 
 class Differences : public testing::Test {
  protected:
-  // `rules`: the first node's side counts as the right one in any case.
+  // `rules`: the first node's value always counts as the right one.
   void Compare(const std::vector<Host>& hosts, bool rules = false) {
     facts_.clear();
     nodes_.clear();
@@ -156,16 +156,16 @@ TEST_F(Differences, EachFactIsCompared) {
 TEST_F(Differences, WhatIsUnknownIsComparedWithNothing) {
   Compare({Host(), {.nccl = "", .driver = "", .digest = ""}});
   EXPECT_EQ(Texts(), "");
-  // All sizes that are enough are equal.
+  // All sizes above the minimum count as equal.
   Compare({Host(), {.memlock = 1 << 30, .shm = 1 << 30, .clock = -19}});
   EXPECT_EQ(Texts(), "");
-  // Without RDMA no memory is locked.
+  // Without RDMA, NCCL locks no memory, so the limit does not matter.
   Compare({{.ports = 0}, {.ports = 0, .memlock = 1 << 16}});
   EXPECT_EQ(Texts(), "");
-  // A limit that does not apply.
+  // The limit does not apply to this node.
   Compare({Host(), {.memlock = 8 << 20, .may_lock = true}});
   EXPECT_EQ(Texts(), "");
-  // An interface whose MTU is unknown.
+  // The MTU of an interface is unknown.
   Compare({Host(), {.mtu = 0}});
   EXPECT_EQ(Texts(), "");
 }
@@ -222,22 +222,23 @@ TEST_F(Differences, TheSideOfMostComesFirst) {
   Compare({{.nccl = "2.1"}, Host(), Host()});
   EXPECT_EQ(Texts(), "NCCL version: 2.28.9 on n1, n2; 2.1 on n0");
   EXPECT_EQ(Differing(), "n0");
-  // Unless the first node's side is the one that counts.
+  // But it is not named if the first node's value is the one that counts.
   Compare({{.nccl = "2.1"}, Host(), Host()}, true);
   EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1, n2");
   EXPECT_EQ(Differing(), "n1,n2");
-  // Of two equal sides neither is the right one.
+  // Of two sides of equal size, neither is the right one.
   Compare({{.nccl = "2.1"}, Host()});
   EXPECT_EQ(Texts(), "NCCL version: 2.1 on n0; 2.28.9 on n1");
   EXPECT_EQ(Differing(), "");
   Compare({{.nccl = "2.1"}, Host()}, true);
   EXPECT_EQ(Differing(), "n1");
-  // A node that differs from all in one fact is not the reference for others.
+  // A node that differs from all others in one fact is not the reference for
+  // other facts.
   Compare({{.nccl = "2.1"}, Host(), {.gpus = 4}, Host()});
   EXPECT_EQ(Differing(), "n0,n2");
   Compare({{.nccl = "2.1"}, {.gpus = 4}, {.driver = "1"}});
   EXPECT_EQ(Differing(), "n1,n2");
-  // Neither is a node that does not know the fact.
+  // A node that does not know the fact is not the reference either.
   Compare({{.nccl = ""}, Host(), Host(), {.nccl = "2.1"}});
   EXPECT_EQ(Differing(), "n3");
 }

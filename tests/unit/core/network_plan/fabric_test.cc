@@ -12,9 +12,9 @@
 namespace rollcall {
 namespace {
 
-// A port: "NAME KIND RATE [STATE] [gid INDEX TYPE ADDRESS[@INTERFACE]]...",
-// where KIND is ib or eth and STATE is ACTIVE if left out; TYPE is 1 or 2,
-// RoCE's version; the interface is if-NAME if left out.
+// A port as "NAME KIND RATE [STATE] [gid INDEX TYPE ADDRESS[@INTERFACE]]...".
+// KIND is ib or eth. STATE defaults to ACTIVE. TYPE is the RoCE version, 1 or
+// 2. INTERFACE defaults to if-NAME.
 void AddPort(v1::Facts& facts, const std::string& text) {
   const std::vector<std::string> words =
       absl::StrSplit(text, ' ', absl::SkipEmpty());
@@ -51,7 +51,8 @@ struct Host {
   const char* missing = "";
 };
 
-// "n0 rails mlx5_0,mlx5_1 NAME=VALUE ...; n1 ...", a warning as "WARNING".
+// Returns "n0 rails mlx5_0,mlx5_1 NAME=VALUE ...; n1 ...", with a warning as
+// "WARNING".
 std::string Plan(const std::vector<Host>& hosts) {
   std::vector<v1::Facts> facts(hosts.size());
   std::vector<FabricNode> nodes;
@@ -91,7 +92,7 @@ TEST(Fabric, WhatNcclGetsRightIsNotSet) {
   EXPECT_EQ(Plan({{"2.28.9", {}}, {"2.28.9", {}}}), "n0 []; n1 []");
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, {"2.28.9", {kA, kB}}}),
             "n0 [mlx5_0,mlx5_1]; n1 [mlx5_0,mlx5_1]");
-  // Names differ, positions do not.
+  // The names differ, but the positions are the same.
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}},
                   {"2.28.9", {"mlx5_4 ib 400", "mlx5_5 ib 400"}}}),
             "n0 [mlx5_0,mlx5_1]; n1 [mlx5_4,mlx5_5]");
@@ -105,7 +106,7 @@ TEST(Fabric, WhatNcclGetsRightIsNotSet) {
 }
 
 TEST(Fabric, PortsOfAnotherSpeedAreLeftOut) {
-  // A storage port comes first: positions count all ports.
+  // A storage port comes first. Positions count all ports.
   const char storage[] = "mlx5_0 ib 100";
   EXPECT_EQ(Plan({{"2.28.9", {storage, kB, "mlx5_2 ib 400"}},
                   {"2.28.9", {storage, kB, "mlx5_2 ib 400"}}}),
@@ -120,7 +121,7 @@ TEST(Fabric, PortsOfAnotherSpeedAreLeftOut) {
             "UCX_NET_DEVICES=a0:1,a1:1,a2:1; "
             "n1 [a0,a1,a2] NCCL_IB_HCA==a0:1,a1:1,a2:1 "
             "UCX_NET_DEVICES=a0:1,a1:1,a2:1");
-  // An Ethernet port for management, active and not used.
+  // The Ethernet port serves management. It is active, but must not be used.
   EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 eth 25 gid 3 2 ::ffff:10.0.0.1"}},
                   {"2.28.9", {kA}}}),
             "n0 [mlx5_0] NCCL_IB_HCA==mlx5_0:1 UCX_NET_DEVICES=mlx5_0:1; "
@@ -132,11 +133,12 @@ TEST(Fabric, ARailThatOneNodeLacksIsLeftOutOnAll) {
                   {"2.28.9", {kA, "mlx5_1 ib 10 DOWN", "mlx5_2 ib 400"}}}),
             "n0 [mlx5_0,mlx5_2] NCCL_IB_HCA==mlx5_0:1,mlx5_2:1 "
             "UCX_NET_DEVICES=mlx5_0:1,mlx5_2:1; n1 [mlx5_0,mlx5_2]");
-  // Each node lacks another position, so none is common: no positions are used.
+  // The nodes have no active port at a common position, so positions are not
+  // used.
   EXPECT_EQ(Plan({{"2.28.9", {kA, "mlx5_1 ib 10 DOWN"}},
                   {"2.28.9", {"mlx5_0 ib 10 DOWN", kB}}}),
             "n0 [mlx5_0]; n1 [mlx5_1]");
-  // Machines of two models: ports cannot be matched by position.
+  // The machines are of two models, so ports cannot be matched by position.
   EXPECT_EQ(Plan({{"2.28.9", {kA, kB}}, {"2.28.9", {"ib0 ib 400"}}}),
             "n0 [mlx5_0,mlx5_1]; n1 [ib0]");
 }
@@ -153,7 +155,7 @@ TEST(Fabric, WhereNotAllHaveOneNcclUsesSockets) {
       absl::StrCat("mlx5_0 eth 400 ", kV1, "gid 3 2 ::ffff:10.0.0.1");
   EXPECT_EQ(Plan({{"2.28.9", {kA}}, {"2.28.9", {roce}}}),
             "n0 [] NCCL_IB_DISABLE=1; n1 [] NCCL_IB_DISABLE=1");
-  // EFA is left to its plugin.
+  // EFA devices are left to their NCCL plugin.
   EXPECT_EQ(Plan({{"2.28.9", {"rdmap0 Unspecified 100"}},
                   {"2.28.9", {"rdmap0 Unspecified 100"}}}),
             "n0 []; n1 []");
@@ -172,11 +174,11 @@ TEST(Fabric, PortsThatAreNotKnownAreNotNone) {
   // If no other node has RDMA, there is no warning.
   EXPECT_EQ(Plan({{"2.28.9", {}}, timed_out, {"2.28.9", {}}}),
             "n0 []; n1 []; n2 []");
-  // Another node has no port, and this is known.
+  // Another node is known to have no port.
   EXPECT_EQ(Plan({{"2.28.9", {kA}}, timed_out, {"2.28.9", {}}}),
             "n0 [] NCCL_IB_DISABLE=1; n1 []; n2 []");
-  // First it is unknown whether its port can be opened; then it is known that
-  // it cannot.
+  // First it is unknown whether the node can open its port. Then it is known
+  // that it cannot.
   const std::vector<std::string> unusable = {"mlx5_0 ib 400 unusable"};
   EXPECT_EQ(Plan({{"2.28.9", {kA}},
                   {"2.28.9", {kA}},
@@ -199,7 +201,8 @@ TEST(Fabric, TheGidIndexOfEachNode) {
                                  {"2.19.3", {roce(5, "::ffff:10.0.0.2")}}};
   EXPECT_EQ(Plan(old),
             "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0] NCCL_IB_GID_INDEX=5");
-  // Unknown NCCL version: the settings for an old one, which a new one accepts.
+  // The NCCL version is unknown, so the settings are those for an old version,
+  // which a new one accepts too.
   EXPECT_EQ(Plan({{"", {roce(3, "::ffff:10.0.0.1")}},
                   {"2.21.5", {roce(5, "::ffff:10.0.0.2")}}}),
             "n0 [mlx5_0] NCCL_IB_GID_INDEX=3; n1 [mlx5_0]");
@@ -255,7 +258,7 @@ TEST(Fabric, TheAddressThatPeersReachIsTaken) {
             "n0 [mlx5_0,mlx5_1] WARNING; n1 [mlx5_0,mlx5_1]");
 }
 
-// If no RDMA port of a node is reached by TCP, all are used, with a warning.
+// If TCP reaches no RDMA port of a node, all ports are used, with a warning.
 // The address that the platform names (1:1 NAT) is on no interface.
 TEST(Fabric, AnUnreachedAddressWithoutAnInterfaceSaysNothingOfPorts) {
   v1::Facts facts;

@@ -11,8 +11,8 @@
 namespace rollcall {
 namespace {
 
-// "eth0=10.0.0.1,fe80::1 lo=127.0.0.1": each interface is up; with a * it has
-// the default route, with a - it is down.
+// "eth0=10.0.0.1,fe80::1 lo=127.0.0.1": each interface is up. A * marks the one
+// with the default route, and a - one that is down.
 v1::Facts FactsOf(const std::string& text) {
   v1::Facts facts;
   for (const absl::string_view word :

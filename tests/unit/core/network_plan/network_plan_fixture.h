@@ -11,7 +11,7 @@
 
 namespace rollcall {
 
-// "eth0=10.0.0.1/24 docker0=172.17.0.1/16", each interface up.
+// Facts from "eth0=10.0.0.1/24 docker0=172.17.0.1/16". Each interface is up.
 inline v1::Facts FactsOf(const std::string& boot, const std::string& text) {
   v1::Facts facts;
   facts.set_boot_id(boot);

@@ -12,9 +12,9 @@
 namespace rollcall {
 namespace {
 
-// Two machines with a RoCE port on each of these interfaces; the probers of
-// each found what `found` says ("eth1=1 eth2=0": reached, not reached). The
-// value of NCCL_IB_HCA on both, and a warning as "WARNING".
+// Two machines have a RoCE port on each of these interfaces. Each machine's
+// probers found `found` ("eth1=1 eth2=0": eth1 reached, eth2 not). Returns
+// NCCL_IB_HCA on both machines, with a warning as "WARNING".
 std::string Ports(const std::vector<std::string>& interfaces,
                   const std::map<std::string, bool>& found,
                   size_t name_bytes = 1) {
@@ -74,21 +74,20 @@ TEST(NetworkPlan, RdmaPortsThatPeersDoNotReachAreLeftOut) {
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", true}}), "");
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}, {"b", false}}),
             "=m_a:1;WARNING;=m_a:1;WARNING;");
-  // If there are many addresses, some are not probed; nothing follows from
-  // that.
+  // With many addresses, some are not probed, and this decides nothing.
   EXPECT_EQ(Ports({"a", "b"}, {{"a", true}}), "");
   // A fabric that carries RDMA but no TCP gets a warning; NCCL still uses it.
   EXPECT_EQ(Ports({"a", "b"}, {{"a", false}, {"b", false}}),
             "WARNING;WARNING;");
 }
 
-// An interface that is up and that no peer reaches.
+// An interface is up, but no peer reaches it.
 TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
   const v1::Facts one = FactsOf("m1", "eth0=10.0.0.1/24 lost0=10.66.0.1/24");
   const v1::Facts two = FactsOf("m2", "eth0=10.0.0.2/24 more0=10.67.0.2/24");
   Reports at_one = ReportsOf("b=10.0.0.1");
   at_one["b"].found["10.66.0.1"].error = "no route to host";
-  // Its second address was not probed.
+  // The second address of b was not probed.
   const Reports at_two = ReportsOf("a=10.0.0.2");
   const auto plan = PlanNetwork({{"a", &one, "10.0.0.1", false, &at_one},
                                  {"b", &two, "10.0.0.2", false, &at_two}});
@@ -99,7 +98,7 @@ TEST(NetworkPlan, InterfacesThatPeersDoNotReachAreNamed) {
   EXPECT_EQ(plan->nodes[1].warning, "");
 }
 
-// Every node gets every row.
+// Every node gets the rows of all nodes, so their length is bounded.
 TEST(NetworkPlan, SettingsThatAreTooLongAreLeftOut) {
   EXPECT_EQ(
       Ports({"a", "b", "c"}, {{"c", false}}, 200),

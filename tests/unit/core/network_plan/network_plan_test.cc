@@ -18,9 +18,9 @@ struct NodeRow {
   const char* interfaces;
   const char* observed;
   const char* advertised = "";
-  // The probers that were drawn for it and where each reached it:
-  // "n1=10.0.0.1,10.1.0.1 n2= n3=?", where n3 has not reported; empty: no
-  // prober was drawn.
+  // The probers that were drawn for this node, and the addresses at which each
+  // reached it: "n1=10.0.0.1,10.1.0.1 n2= n3=?". n2 reached it at none; n3 has
+  // not reported. Empty: no prober was drawn.
   const char* probed = "";
   bool launcher = false;
   bool stays = false;
@@ -64,7 +64,7 @@ TEST(NetworkPlan, AWorldOnOneMachineUsesLoopback) {
             "one machine: 127.0.0.1");
 }
 
-// Nodes that are not probed get the address that each connects from.
+// A node that is not probed gets the address from which it connects.
 TEST(NetworkPlan, TakesTheAddressByWhichANodeConnects) {
   EXPECT_EQ(Plan({{"m1", "lo=127.0.0.1/8 eth0=10.0.0.1/24", "10.0.0.1"},
                   {"m2", "lo=127.0.0.1/8 eth0=10.0.0.2/24", "10.0.0.2"}}),
@@ -74,11 +74,11 @@ TEST(NetworkPlan, TakesTheAddressByWhichANodeConnects) {
       Plan({{"m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24", "10.0.0.1"},
             {"m2", "docker0=172.17.0.1/16 eth0=10.0.0.2/24", "10.0.0.2"}}),
       "10.0.0.1(=eth0) 10.0.0.2(=eth0)");
-  // No shared subnet (routed).
+  // The nodes share no subnet, so the network is routed.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=172.20.0.1/24", "192.168.1.1"},
                   {"m2", "a=192.168.2.1/24 b=172.21.0.1/24", "172.21.0.1"}}),
             "192.168.1.1(=a) 172.21.0.1(=b)");
-  // IPv6 only, beside a link-local address.
+  // The nodes have only IPv6, including a link-local address.
   EXPECT_EQ(Plan({{"m1", "e=fe80::1/64 e=fd00::1/64", "fd00::1"},
                   {"m2", "e=fe80::2/64 e=fd00::2/64", "fd00:0::2"}}),
             "fd00::1(=e) fd00::2(=e)");
@@ -96,25 +96,27 @@ TEST(NetworkPlan, TakesAddressesThatMostProbersReached) {
                   {"m2", "lo=127.0.0.1/8 e=10.0.0.2/24", "10.0.0.2", "",
                    "n0=10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
-  // The address that all reach is preferred to the one that some connect from.
+  // An address that all probers reach is preferred to the address from which
+  // the node connects.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=10.0.0.1"},
                   {"m2", "a=192.168.2.1/24 b=10.0.0.2/24", "192.168.2.1", "",
                    "n0=10.0.0.2"}}),
             "10.0.0.1(=b) 10.0.0.2(=b)");
-  // Of several addresses that all reach: one in a subnet that all share.
+  // Of several addresses that all probers reach, the one in a subnet that all
+  // nodes share is taken.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=192.168.1.1,10.0.0.1"},
                   {"m2", "a=192.168.2.1/24 b=10.0.0.2/24", "192.168.2.1", "",
                    "n0=192.168.2.1,10.0.0.2"}}),
             "10.0.0.1(=b) 10.0.0.2(=b)");
-  // The address that the platform names comes first if it is proven.
+  // The address that the platform names comes first if a prober has reached it.
   EXPECT_EQ(
       Plan({{"m1", "a=10.1.0.1/24", "10.1.0.1", "10.65.0.1",
              "n1=10.1.0.1,10.65.0.1"},
             {"m2", "a=10.1.0.2/24", "10.1.0.2", "10.65.0.2", "n0=10.1.0.2"}}),
       "10.65.0.1 10.1.0.2");
-  // Two machines that have the same private address: probes decide.
+  // Two machines have the same private address, so probes decide.
   EXPECT_EQ(Plan({{"m1", "a=192.168.1.1/24 b=10.0.0.1/24", "192.168.1.1", "",
                    "n1=10.0.0.1"},
                   {"m2", "a=192.168.1.1/24 b=10.0.0.2/24", "192.168.1.1", "",
@@ -128,22 +130,22 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
     return absl::StrContains(
         told, absl::StrCat("no address that peers could use on ", node));
   };
-  // An address that is only claimed: another node's, or any other.
+  // The node only claims this address, which is another node's or any other.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=10.0.0.1/24", "10.0.0.9"}},
                     "n1"));
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=203.0.113.66/24", "10.0.0.9"}},
                     "n1"));
-  // An address that only the platform names.
+  // An address that only the platform names is not used.
   EXPECT_EQ(Plan({{"m1", "a=10.1.0.1/24", "10.1.0.1", "10.65.0.1"},
                   {"m2", "a=10.1.0.2/24", "10.1.0.2"}}),
             "10.1.0.1 10.1.0.2");
-  // The address that it connects from, if that is on none of its interfaces.
+  // The node connects from an address that none of its interfaces has.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "203.0.113.1"},
                      {"m2", "b=10.0.0.2/24", "10.0.0.2"}},
                     "n0"));
-  // Two machines that connect from one address: this proves nothing.
+  // Two machines connect from the same address, so this proves nothing.
   EXPECT_TRUE(lacks({{"m1", "a=10.0.0.1/24", "10.0.0.1"},
                      {"m2", "b=10.0.0.1/24", "10.0.0.1"},
                      {"m3", "b=10.0.0.3/24", "10.0.0.3"}},
@@ -158,7 +160,7 @@ TEST(NetworkPlan, AnAddressWithoutProofIsNotTaken) {
                   {"m4", "a=10.0.0.4/24 a=10.0.0.1/24", "10.0.0.4", "",
                    "n0=10.0.0.4 n1=10.0.0.4 n2=10.0.0.4,10.0.0.1"}}),
             "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4(=a)");
-  // The launcher's agent, if no node was drawn to probe it.
+  // The launcher's agent gets an address even if no node was drawn to probe it.
   EXPECT_EQ(Plan({{"m1", "a=10.0.0.1/24", "127.0.0.1", "", "", true},
                   {"m2", "a=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");
@@ -181,10 +183,11 @@ TEST(NetworkPlan, AnAddressThatFewProbersReachedIsNotGivenOut) {
   EXPECT_EQ(plan->nodes[1].addresses, std::vector<std::string>{"10.0.0.4"});
 }
 
-// Nodes that are not members confirm each other's addresses.
+// Nodes that are not members confirm each other's addresses, which must not
+// count.
 TEST(NetworkPlan, SparesDoNotOutvoteMembers) {
   // n2 claims an address that only spares reach. Members reach n0 at its first
-  // address, spares at its second one.
+  // address, and spares reach it at its second one.
   const std::vector<NodeRow> rows = {
       {"m1", "a=10.0.0.1/24 b=10.1.0.1/24", "192.0.2.1", "",
        "n1=10.0.0.1 n2=10.0.0.1 s1=10.1.0.1 s2=10.1.0.1 s3=10.1.0.1", false,
@@ -222,7 +225,8 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
         {"m3", "a=10.0.0.3/24", "10.0.0.3", "", "n0=10.0.0.3 n1=10.0.0.3"}},
        &without);
   EXPECT_EQ(without, std::vector<std::string>{"n2"});
-  // Of two that cannot connect, the one that is not in the running world.
+  // Of two nodes that cannot connect, the one outside the running world is left
+  // out.
   for (const bool first : {true, false}) {
     without.clear();
     Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1=", false, first},
@@ -230,13 +234,13 @@ TEST(NetworkPlan, NamesPairsThatCannotConnect) {
          &without);
     EXPECT_EQ(without, std::vector<std::string>{first ? "n1" : "n0"});
   }
-  // Of two with as many cuts, the prober.
+  // If both have the same number of cuts, the prober is left out.
   without.clear();
   Plan({{"m1", "a=10.0.0.1/24", "10.0.0.1", "", "n1="},
         {"m2", "a=10.0.0.2/24", "10.0.0.2", "", "n0=10.0.0.2"}},
        &without);
   EXPECT_EQ(without, std::vector<std::string>{"n1"});
-  // There is no address that both reach.
+  // No address is reached by both.
   without.clear();
   const std::string split =
       Plan({{"m1", "a=10.0.0.1/24 b=10.1.0.1/24", "10.0.0.1", "",
@@ -282,8 +286,8 @@ TEST(NetworkPlan, TriesTheLikeliestAddressesFirst) {
             "10.9.0.1 10.1.0.1 10.2.0.1 10.0.0.1 fd00::1");
 }
 
-// A host's own name may resolve to 127.0.1.1 there, and Gloo would advertise
-// that to peers.
+// A host's own name may resolve to 127.0.1.1 on that host, and Gloo would
+// advertise this address to peers.
 TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
   const v1::Facts one = FactsOf("m1", "docker0=172.17.0.1/16 eth0=10.0.0.1/24");
   const v1::Facts two = FactsOf("m2", "ens5=10.0.0.2/24");
@@ -299,7 +303,7 @@ TEST(NetworkPlan, TellsGlooTheInterfaceThatPeersReach) {
   EXPECT_EQ(told, (std::vector<std::string>{"eth0", "ens5"}));
 }
 
-// A node with one interface that has all these addresses.
+// Facts of a node with one interface that has all these addresses.
 v1::Facts DualStack(const std::string& boot,
                     const std::vector<std::string>& addresses) {
   v1::Facts facts = FactsOf(boot, "eth0=10.0.0.1/24");
@@ -312,7 +316,7 @@ v1::Facts DualStack(const std::string& boot,
   return facts;
 }
 
-// NCCL would use the IPv4 address of that interface.
+// Without the setting, NCCL would use the IPv4 address of that interface.
 TEST(NetworkPlan, TellsNcclTheFamilyOfTheAddressThatPeersUse) {
   const v1::Facts both = DualStack("m1", {"10.0.0.1", "fd00::1"});
   const v1::Facts ipv6 = DualStack("m2", {"fe80::2", "fd00::2"});
@@ -367,7 +371,8 @@ TEST(NetworkPlan, KnowsBridgesOfOneMachine) {
   for (const char* other : {"br-ex", "br-lan", "br-0123456789xy", "eth0"}) {
     EXPECT_FALSE(IsLocalBridge(other)) << other;
   }
-  // Although it is named as a bridge: the node reaches others through it.
+  // The interface is used although it has the name of a bridge, because the
+  // node reaches others through it.
   EXPECT_EQ(Plan({{"m1", "cni7=10.0.0.1/24", "10.0.0.1"},
                   {"m2", "eth0=10.0.0.2/24", "10.0.0.2"}}),
             "10.0.0.1 10.0.0.2");

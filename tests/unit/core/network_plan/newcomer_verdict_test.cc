@@ -16,7 +16,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What was found about node n<i>; see ReportsOf. Its address is 10.0.0.<i>.
+// The probe results about node n<i>; see ReportsOf. The node's address is
+// 10.0.0.<i>.
 struct NodeRow {
   const char* probed;
   bool stays = false;
@@ -44,7 +45,7 @@ TEST(NewcomerVerdict, ThoseThatAllMembersReachAndThatReachThemAreReached) {
     const char* what;
     std::vector<NodeRow> nodes;
     Names reached;
-    // With the nodes that each could not connect with.
+    // With the nodes with which each could not connect.
     std::string unreached;
     Names apart;
   };

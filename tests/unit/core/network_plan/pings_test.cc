@@ -25,8 +25,8 @@ std::string AddressOf(size_t i) {
 }
 
 // A world of `count` nodes that have probed each other. Node i reaches node j
-// in 100 i + j microseconds; `unreached`: these pairs do not connect. The last
-// node has not answered.
+// in 100 i + j microseconds, except the pairs in `unreached`, which do not
+// connect. The last node has not answered.
 v1::Pings PingsOfMany(size_t count,
                       const std::vector<std::pair<size_t, size_t>>& unreached) {
   v1::World world;

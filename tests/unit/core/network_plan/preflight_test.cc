@@ -16,7 +16,7 @@
 namespace rollcall {
 namespace {
 
-// Nodes a, b and c, which are alike.
+// Nodes a, b and c have the same facts.
 class PreflightTest : public testing::Test {
  protected:
   PreflightTest() {
@@ -45,7 +45,7 @@ class PreflightTest : public testing::Test {
     }
     return preflight_.Judge(nodes, plan, membership_, mode);
   }
-  // "NCCL version,command"
+  // Returns the names of the facts: "NCCL version,command".
   static std::string Facts(const std::vector<v1::Difference>& differences) {
     return absl::StrJoin(differences, ",",
                          [](std::string* text, const v1::Difference& each) {
@@ -91,7 +91,8 @@ TEST_F(PreflightTest, TheLaunchersNodeIsTheReference) {
   SetNccl("b", "2.21.5");
   membership_.At("b").hello.set_launcher(true);
   EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "a,c");
-  // Without it, the most common one is, and equal sides exclude no node.
+  // Without the launcher's agent, the most common value is right, and two
+  // equally large sides exclude no node.
   membership_.At("b").hello.set_launcher(false);
   SetNccl("b", "2.28.9");
   SetNccl("a", "2.21.5");
@@ -140,7 +141,7 @@ TEST_F(PreflightTest, ADifferenceIsReportedOnce) {
   membership_.At("c").hello.set_command_digest(std::string(32, 'e'));
   EXPECT_EQ(Facts(Judge(v1::PREFLIGHT_WARN).fresh), "command");
   EXPECT_EQ(Facts(preflight_.differences()), "NCCL version,command");
-  // Another value of the same fact is another difference.
+  // Another value of the same fact counts as another difference.
   SetNccl("c", "2.20.1");
   EXPECT_EQ(Facts(Judge(v1::PREFLIGHT_WARN).fresh), "NCCL version");
 }
@@ -149,7 +150,8 @@ TEST_F(PreflightTest, DifferencesAreKeptWhileANodeIsExcludedForThem) {
   for (const bool excluded : {true, false}) {
     SetNccl("c", "2.21.5");
     Judge(v1::PREFLIGHT_STRICT);
-    // The world without it: here, the same nodes once they are alike.
+    // The next world leaves the node out. Here the same nodes stay, and have
+    // the same facts.
     membership_.At("c").differs = excluded;
     SetNccl("c", "2.28.9");
     EXPECT_EQ(Facts(Judge(v1::PREFLIGHT_STRICT).fresh), "");

@@ -25,7 +25,7 @@ class ProbesTest : public testing::Test {
   static absl::Time At(double seconds) {
     return absl::UnixEpoch() + absl::Seconds(seconds);
   }
-  // What a daemon's secret gives.
+  // Stands for the draw that a daemon makes with its secret.
   static std::string Draw(uint64_t round, const std::string& word) {
     std::string secret =
         absl::StrCat(round, "/", std::hash<std::string>()(word));
@@ -64,14 +64,14 @@ class ProbesTest : public testing::Test {
     for (const auto& [name, probe] : round.asked) asked_[name] = probe;
     return round;
   }
-  // What it found is not looked at.
+  // The node answers; the contents of its report do not matter.
   bool Answer(const std::string& name, double at, bool running = false) {
     v1::Probed probed;
     probed.set_probe(asked_[name].probe());
     return probes_.Take(membership_.At(name), probed, running, membership_,
                         At(at), limits_);
   }
-  // A round of all pairs, in which all report.
+  // Runs a round of all pairs in which all nodes report.
   void ProbeAll(const std::string& names, double at) {
     Open(names, at, Probing::Pairs::kAll, false);
     for (const char letter : names) Answer(std::string(1, letter), at);

@@ -18,7 +18,8 @@ class ProbesRunningTest : public ProbesTest {
  protected:
   ProbesRunningTest() { Begin(2); }
 
-  // "abc": the nodes of the next round. "l": asked to leave.
+  // Returns the nodes of the next round as "abc". Node "l" has been asked to
+  // leave.
   std::string TakeNext(size_t places, double at) {
     const Probes::Next next = probes_.TakeNext(
         places, membership_,
@@ -39,8 +40,8 @@ class ProbesRunningTest : public ProbesTest {
         [](std::string* text, const Seated& seated) { *text += seated.node; });
   }
 
-  bool all_pairs_ = false;  // Of the latest TakeNext.
-  std::string silent_;      // Of the latest TakeRound.
+  bool all_pairs_ = false;  // The result of the latest TakeNext.
+  std::string silent_;      // The result of the latest TakeRound.
 };
 
 TEST_F(ProbesRunningTest, ARoundIsForTheMembersAndTheNodesThatMayHaveASeat) {
@@ -53,7 +54,8 @@ TEST_F(ProbesRunningTest, ARoundIsForTheMembersAndTheNodesThatMayHaveASeat) {
   } const kRows[] = {
       {"both", [](Membership&, Probes&) {}, 2, "abdc"},
       {"more places", [](Membership&, Probes&) {}, 9, "abdc"},
-      // A node that was reached comes first, and no newcomer is left.
+      // Node d was reached, so it comes first and leaves no place for the
+      // newcomer.
       {"one place", [](Membership&, Probes&) {}, 1, ""},
       {"no place", [](Membership&, Probes&) {}, 0, ""},
       {"the newcomer is excluded",
@@ -109,7 +111,7 @@ TEST_F(ProbesRunningTest, BetweenTwoRoundsThereIsAPause) {
   EXPECT_LT(pause_ends, At(2));
   probes_.Newcomer("d", true, At(1), limits_);
   EXPECT_EQ(probes_.due(), pause_ends);
-  // c has been asked, and waits.
+  // c has been asked and has not answered yet.
   EXPECT_EQ(TakeNext(9, 2), "abcd");
   probes_.Opened(false);
   EXPECT_EQ(probes_.due(), absl::InfiniteFuture());
@@ -119,7 +121,7 @@ TEST_F(ProbesRunningTest, AllPairsAreProbedEveryPingInterval) {
   limits_.ping_interval = absl::Seconds(60);
   probes_.PingLater(At(0), limits_);
   EXPECT_EQ(probes_.due(), At(60));
-  // Without a newcomer no round is due before.
+  // If there is no newcomer, no round is due earlier.
   EXPECT_EQ(TakeNext(9, 59), "");
   EXPECT_EQ(TakeNext(9, 61), "abcd");
   EXPECT_TRUE(all_pairs_);
@@ -191,8 +193,8 @@ TEST_F(ProbesRunningTest, TheNextWorldWaitsForNoRoundOfTheOneThatEnded) {
   struct {
     const char* what;
     double at;    // The round ends at 2.
-    bool known;   // The results about the newcomer c, which has answered.
-    bool silent;  // The newcomer d, which has not.
+    bool known;   // The results about newcomer c, which has answered.
+    bool silent;  // Newcomer d has not answered.
   } const kRows[] = {
       {"the round is open", 1.5, false, false},
       {"the round has ended", 3, true, true},
@@ -201,7 +203,7 @@ TEST_F(ProbesRunningTest, TheNextWorldWaitsForNoRoundOfTheOneThatEnded) {
     Begin(2);
     limits_.ping_interval = absl::Seconds(60);
     probes_.PingLater(At(0), limits_);
-    // It was not reached before, and waits to be probed again.
+    // d was not reached before, and waits until it is probed again.
     probes_.Unreached("d", At(0));
     probes_.Expire(absl::ZeroDuration(), true, At(0));
     probes_.Newcomer("c", true, At(0), limits_);

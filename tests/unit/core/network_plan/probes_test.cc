@@ -13,7 +13,7 @@ namespace {
 
 TEST_F(ProbesTest, ARoundIsOpenedForPairsThatWereNotProbed) {
   EXPECT_FALSE(Open("a", 0).open);
-  // On one machine.
+  // Two nodes on one machine do not probe each other.
   membership_.At("b").hello.mutable_facts()->set_boot_id("a");
   EXPECT_FALSE(Open("ab", 0).open);
   membership_.At("b").hello.mutable_facts()->set_boot_id("b");
@@ -26,12 +26,13 @@ TEST_F(ProbesTest, ARoundIsOpenedForPairsThatWereNotProbed) {
   Probes::Round round = Open("ab", 0);
   EXPECT_TRUE(round.open);
   ASSERT_EQ(round.asked.size(), 2u);
-  // The reports arrive before the round's end.
+  // The timeout is shorter than the round, so that reports arrive before the
+  // round ends.
   EXPECT_EQ(round.asked[0].second.timeout().seconds(), 1);
   EXPECT_EQ(round.asked[0].second.timeout().nanos(), 500000000);
   EXPECT_TRUE(probes_.UnderWay(At(1)));
   EXPECT_EQ(probes_.UnderWayUntil(At(1)), At(2));
-  // One that is open is waited for.
+  // An open round is waited for, so a second one does not open.
   round = Open("abc", 1);
   EXPECT_TRUE(round.open);
   EXPECT_TRUE(round.asked.empty());
@@ -50,8 +51,8 @@ TEST_F(ProbesTest, ARoundIsOpenedForPairsThatWereNotProbed) {
   EXPECT_FALSE(probes_.UnderWay(At(1)));
 }
 
-// One to one address translation: the node sees connections to that address
-// arrive at another one.
+// One-to-one address translation: the node sees connections to that address
+// arrive at another address.
 TEST_F(ProbesTest, AnAddressThatNoInterfaceHasIsTranslated) {
   for (const bool on_interface : {true, false}) {
     Begin();
@@ -82,9 +83,9 @@ TEST_F(ProbesTest, AReportCountsAndItsNodeMayHaveASeatAgain) {
     const char* node;
     double at;  // The round ends at 2.
     bool running;
-    int members;  // c is a member if there are 3.
+    int members;  // c is a member if this is 3.
     bool excluded;
-    bool others;  // The others have reported before.
+    bool others;  // The others have reported already.
     bool taken;
     absl::Time due;
     absl::Time held_until;
@@ -133,7 +134,7 @@ TEST_F(ProbesTest, AReportCountsAndItsNodeMayHaveASeatAgain) {
   EXPECT_FALSE(Answer("a", 1));
   EXPECT_TRUE(probes_.Awaits("a"));
   EXPECT_FALSE(Answer("a", 3));
-  // But its node is not silent any more.
+  // But the node that sent it is no longer silent.
   Begin();
   Open("abc", 0);
   Open("ab", 3, Probing::Pairs::kAll);
@@ -146,7 +147,7 @@ TEST_F(ProbesTest, AWorldThatCannotBePlannedIsProbedAgain) {
   struct {
     const char* what;
     bool probed;
-    size_t needed;  // Of four nodes; c is the one to probe again.
+    size_t needed;  // Of the pairs of four nodes; c is to be probed again.
     uint64_t served_in;
     bool repeats;
   } const kRows[] = {
@@ -166,11 +167,11 @@ TEST_F(ProbesTest, AWorldThatCannotBePlannedIsProbedAgain) {
     EXPECT_EQ(probes_.UnderWay(At(5)), row.repeats) << row.what;
     EXPECT_EQ(Knows("a", "c"), row.probed && !row.repeats) << row.what;
     if (!row.repeats) continue;
-    // After a pause.
+    // The round is repeated after a pause.
     EXPECT_EQ(probes_.UnderWayUntil(At(5)), At(6)) << row.what;
     EXPECT_FALSE(probes_.UnderWay(At(6))) << row.what;
   }
-  // Three rounds in all.
+  // There are at most three rounds.
   for (const bool clear : {false, true}) {
     Begin();
     for (int round = 1; round <= 3; ++round) {
@@ -248,7 +249,7 @@ TEST_F(ProbesTest, NodesThatCameAfterTheRoundAreTakenInLater) {
     const char* what;
     const char* round;
     bool gathering;
-    double attended;  // Node a; the round was opened at 1.
+    double attended;  // When node a attended; the round opened at 1.
     size_t needed;
     const char* expect;
   } const kRows[] = {
@@ -276,11 +277,11 @@ TEST_F(ProbesTest, ABrokenStreamLosesTheRequestOrTheReport) {
   struct {
     const char* what;
     double at;      // All pairs are probed again from 10 to 12.
-    bool answered;  // Before.
+    bool answered;  // This node has already answered.
     bool others;    // The others have answered.
     bool running;
-    int members;  // c is a member if there are 3.
-    bool known;   // The results of the round before.
+    int members;  // c is a member if this is 3.
+    bool known;   // The results of the previous round are known.
     absl::Time held_until;
     absl::Time due;
   } const kRows[] = {
@@ -317,7 +318,7 @@ TEST_F(ProbesTest, ABrokenStreamLosesTheRequestOrTheReport) {
       }
       EXPECT_FALSE(probes_.Awaits("c")) << row.what;
       EXPECT_FALSE(probes_.IsSilent("c", At(99))) << row.what;
-      // Results for former addresses do not count.
+      // Results for previous addresses do not count.
       EXPECT_EQ(Knows("c", "a"), row.known && !moves) << row.what;
       EXPECT_EQ(Knows("a", "c"), row.known && !moves) << row.what;
       EXPECT_EQ(probes_.HeldUntil("c"), row.held_until) << row.what;
@@ -340,10 +341,10 @@ TEST_F(ProbesTest, ANewcomerIsProbedAtOnceIfNoOtherIsWaitedFor) {
 TEST_F(ProbesTest, ARoundWaitsForTheOneBeforeAndForSuspects) {
   struct {
     const char* what;
-    bool open;    // From 0 to 2.
-    int suspect;  // Its seat; -1: a spare; -2: none.
+    bool open;    // The round lasts from 0 to 2.
+    int suspect;  // The suspect's seat; -1: a spare; -2: no suspect.
     double grace;
-    absl::Time due;  // At 1; InfinitePast: it may be opened now.
+    absl::Time due;  // Asked at 1; InfinitePast: the round may open now.
   } const kRows[] = {
       {"neither", false, -2, 1, absl::InfinitePast()},
       {"a round is open", true, -2, 1, At(2)},

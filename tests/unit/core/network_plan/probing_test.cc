@@ -82,7 +82,7 @@ TEST(Probing, NeighboursAndSomeByChanceInALargeOne) {
       EXPECT_TRUE(targets.contains(nodes[(i + count - 1) % count].node));
       EXPECT_LE(targets.size(), Limits::probe_targets_max);
     }
-    // Two neighbours, and log2 N others, drawn in both directions.
+    // Each node probes two neighbours and log2 N others, in both directions.
     EXPECT_GT(pairs, count * 10);
     EXPECT_LT(pairs, count * 32);
   }
@@ -104,20 +104,20 @@ TEST(Probing, ALargeRoundTakesLonger) {
 TEST(Probing, WhileReportsComeALargeRoundLasts) {
   const struct {
     size_t nodes;
-    double at;  // A report comes.
+    double at;  // When a report comes.
     double until;
   } kRows[] = {
-      // Before the others are due.
+      // The report comes before the reports of the others are due.
       {65, 0.01, 2.065},
       {65, 1, 3},
       {65, 2.9, 4.9},
       {65, 4.8, 6.8},
       {65, 6.7, 8.7},
-      // Five times as long, and no more.
+      // The round lasts at most five times as long.
       {65, 8.6, 10.325},
       {65, 10.3, 10.325},
       {65, 10.4, 10.325},
-      // A small one.
+      // A small round is not extended.
       {64, 0, 2},
       {64, 1, 2},
   };
@@ -240,7 +240,8 @@ TEST(Probing, ANewLifeIsProbedAgainAndLeavesNothingBehind) {
   EXPECT_EQ(second.at("n0").targets_size(), 1);
   EXPECT_EQ(second.at("n2").targets_size(), 2);
   EXPECT_FALSE(probing.Of("n2")->at("n0").answered);
-  // This answer is of the first round, and so of the previous incarnation.
+  // This answer belongs to the first round, in which n1 had its previous
+  // incarnation.
   probing.Take("n0", AnswerTo(first, "n0"), absl::UnixEpoch());
   EXPECT_TRUE(probing.Awaits("n0"));
   probing.Forget("n1");
@@ -286,8 +287,9 @@ TEST(Probing, AddressesBeyondTheBoundAreLeftOut) {
             static_cast<int>(Limits::probe_addresses_max));
 }
 
-// All pairs that were probed before, in a small and in a large world, and no
-// others: the number of a node's probers does not grow with each round.
+// A round of all pairs asks for all pairs that were probed before, and no
+// others, in a small and in a large world. So the number of a node's probers
+// does not grow with each round.
 TEST(Probing, AllIsAskedAgain) {
   for (const size_t count : {size_t{3}, size_t{100}}) {
     const std::vector<ProbeNode> nodes = Nodes(count);
@@ -327,7 +329,7 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
            report.found.begin()->second.reached;
   };
   EXPECT_TRUE(reached("n0"));
-  // A report of the round before does not answer this one.
+  // A report of the previous round does not answer this one.
   probing.Take("n0", AnswerTo(first, "n0"), absl::UnixEpoch());
   EXPECT_TRUE(probing.Awaits("n0"));
   v1::Probed nothing;
@@ -341,8 +343,8 @@ TEST(Probing, WhatIsKnownStandsUntilItsProberReports) {
   EXPECT_FALSE(probing.Needed(nodes));
 }
 
-// A node that is no longer waited for: pairs that it never reported do not
-// count.
+// The daemon no longer waits for this node, so pairs that the node never
+// reported do not count.
 TEST(Probing, WhoIsExcusedIsAskedAgainWhereNothingIsKnown) {
   const std::vector<ProbeNode> nodes = Nodes(3);
   Probing probing;
@@ -367,7 +369,7 @@ TEST(Probing, SilenceOutlastsARoundOfOthers) {
   EXPECT_TRUE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.IsSilent("n3", at));
   EXPECT_EQ(probing.Unheard(), (std::set<std::string>{"n0", "n1", "n2", "n3"}));
-  // Too late to count, but the node is no longer silent.
+  // The report comes too late to count, but its node is no longer silent.
   probing.Take("n2", AnswerTo(first, "n2"), absl::UnixEpoch());
   EXPECT_FALSE(probing.IsSilent("n2", at));
   EXPECT_FALSE(probing.Of("n0")->contains("n2"));
@@ -395,7 +397,7 @@ TEST(Probing, TheAnswerOfOneAddressSaysNothingOfAnother) {
   }
 }
 
-// A character of several bytes crosses the bound.
+// The error is too long by a part of a character of several bytes.
 TEST(Probing, AnErrorIsCutBetweenCharacters) {
   Probing probing;
   const Asked asked = Begin(probing, Nodes(2));

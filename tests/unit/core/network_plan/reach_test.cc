@@ -38,7 +38,7 @@ TEST(Reach, OneThatWasNotReachedWaits) {
   Reach reach;
   reach.Came("a", At(1));
   reach.Unreached("a", At(31));
-  // Also if it arrives again meanwhile.
+  // The node is also held if it arrives again meanwhile.
   reach.Came("a", At(2));
   EXPECT_TRUE(reach.ToProbe(9, All).empty());
   EXPECT_EQ(reach.HeldUntil("a"), At(31));
@@ -71,12 +71,12 @@ TEST(Reach, OneWhosePartnersHaveGoneWaitsNoLonger) {
   reach.Unreached("e", At(31));
   reach.Gone("b", At(2));
   EXPECT_EQ(reach.Expire(At(2)), Names{"d"});
-  // A former reason does not count any more.
+  // The previous reason no longer counts.
   reach.Unreached("a", At(32), {"f"});
   reach.Gone("c", At(3));
   EXPECT_TRUE(reach.Expire(At(3)).empty());
   reach.Gone("f", At(4));
-  // The end of a world does not put it off.
+  // The end of a world does not move the time of a.
   reach.WorldEnded(At(34));
   EXPECT_EQ(reach.Expire(At(4)), Names{"a"});
   EXPECT_EQ(reach.HeldUntil("e"), At(31));

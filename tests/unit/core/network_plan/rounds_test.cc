@@ -52,7 +52,7 @@ TEST(Rounds, NewcomersAreProbedWhenTheFirstOneAsksAndThePauseIsOver) {
   rounds.ProbeBy(At(3));
   EXPECT_EQ(rounds.due(), At(2));
   EXPECT_FALSE(rounds.PingDue(At(2)));
-  // The pause grows with the number of nodes: 2,000 nodes, one second.
+  // The pause grows with the number of nodes: it is one second for 2,000 nodes.
   EXPECT_TRUE(rounds.OpenFor({"a"}, false, 2000, At(2)));
   EXPECT_EQ(rounds.nodes(), Names{"a"});
   EXPECT_EQ(rounds.opened_at(), At(2));
@@ -61,7 +61,7 @@ TEST(Rounds, NewcomersAreProbedWhenTheFirstOneAsksAndThePauseIsOver) {
   EXPECT_EQ(rounds.due(), At(4));
   rounds.ProbeBy(At(2.5));
   EXPECT_EQ(rounds.due(), At(3));
-  // A round that has ended is judged in the pause as well.
+  // A round that has ended can also be judged during the pause.
   rounds.JudgeBy(At(2.6));
   EXPECT_EQ(rounds.due(), At(2.6));
   EXPECT_EQ(rounds.TakeNodes(), Names{"a"});
@@ -75,7 +75,7 @@ TEST(Rounds, ARoundForNoneIsNotOpened) {
   EXPECT_FALSE(rounds.OpenFor({}, false, 2000, At(1)));
   EXPECT_EQ(rounds.opened_at(), absl::InfinitePast());
   EXPECT_EQ(rounds.pause_ends(), absl::InfinitePast());
-  // Unless all nodes are probed anyway.
+  // But it opens if all nodes are probed anyway.
   EXPECT_TRUE(rounds.OpenFor({}, true, 2000, At(1)));
   EXPECT_EQ(rounds.opened_at(), At(1));
 }
@@ -89,7 +89,7 @@ TEST(Rounds, AllNodesAreProbedEveryPingInterval) {
   const Row kRows[] = {
       {0, 2, absl::InfiniteFuture()},
       {60, 2, At(70)},
-      // A round takes longer than the interval.
+      // A round can take longer than the interval.
       {1, 2, At(12)},
   };
   for (const Row& row : kRows) {
@@ -129,7 +129,7 @@ TEST(Rounds, NothingIsDueOnceTheWorldHasEnded) {
   EXPECT_EQ(rounds.EndWorld(), (Names{"a", "b"}));
   EXPECT_EQ(rounds.nodes(), Names{});
   EXPECT_EQ(rounds.due(), absl::InfiniteFuture());
-  // The next world begins without a pause.
+  // The next world starts without a pause.
   rounds.ProbeBy(At(1.5));
   EXPECT_EQ(rounds.due(), At(1.5));
 }

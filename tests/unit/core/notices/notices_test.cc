@@ -29,7 +29,8 @@ Names NodesOf(const v1::Notice& notice) {
   return {notice.nodes().begin(), notice.nodes().end()};
 }
 
-// A notice of this kind is pending, and has been told to a, b and c.
+// Returns Notices in which a notice of this kind is pending. Nodes a, b and c
+// have been told of it.
 Notices Told(v1::NoticeKind kind, absl::Time until = absl::InfiniteFuture()) {
   Notices notices;
   EXPECT_TRUE(notices.Ask(kind, until, "why", false, kStart));
@@ -44,7 +45,7 @@ TEST(Notices, RequestsMakeOneNoticeWithTheGravestKindAndEarliestDeadline) {
     v1::NoticeKind ask;
     int until;
     bool again;
-    // Expected.
+    // The next fields are expected values.
     bool at_once;
     v1::NoticeKind kind;
     const char* reason;
@@ -53,17 +54,18 @@ TEST(Notices, RequestsMakeOneNoticeWithTheGravestKindAndEarliestDeadline) {
   };
   const Row kRows[] = {
       {0, kGrow, kNone, false, true, kGrow, "r0", kNone, kNone},
-      // Of the same kind and no sooner: collected.
+      // A request of the same kind with no earlier deadline is added to the
+      // notice, and sent later.
       {10, kGrow, kNone, false, false, kGrow, "r0; r1", kNone, 100},
       {100, kGrow, kNone, false, true, kGrow, "r0; r1; r2", kNone, 100},
-      // Graver.
+      // A more serious kind replaces the notice.
       {110, kDrain, kNone, false, true, kDrain, "r3", kNone, 100},
-      // Less grave: its reason is not told.
+      // A less serious kind changes nothing, and its reason is not sent.
       {120, kGrow, kNone, false, false, kDrain, "r3", kNone, 100},
-      // Sooner.
+      // An earlier deadline is sent at once.
       {130, kDrain, 9000, false, true, kDrain, "r3; r5", 9000, 100},
       {140, kDrain, 9000, false, false, kDrain, "r3; r5; r6", 9000, 100},
-      // A node that asks repeatedly does not make each request a message.
+      // A node that asks repeatedly does not cause a message for each request.
       {150, kDrain, 8000, true, false, kDrain, "r3; r5; r6; r7", 8000, 100},
       {160, kPreempt, 9500, true, true, kPreempt, "r8", 8000, 100},
   };
@@ -144,7 +146,7 @@ TEST(Notices, WhoLeavesIsJournaledAtOnceAndThenTogether) {
   EXPECT_TRUE(notices.LeavingChanged(At(200)));
 }
 
-// Two changes for which one timer runs: at its end both are done.
+// One timer covers two changes, so both are done when it ends.
 TEST(Notices, WhatIsUnwrittenAndWhatIsUntoldAreDueTogether) {
   Notices notices = Told(kDrain, At(500));
   notices.TakeRecord(At(50));
@@ -222,7 +224,7 @@ TEST(Notices, ARecordHasTheNumberAndTheEndThatTheNextDaemonContinuesWith) {
 TEST(Notices, AnAnswerToANoticeThatOnlyAnEarlierDaemonKnew) {
   using Answer = Notices::Answer;
   struct Row {
-    bool pending;  // With number 1.
+    bool pending;  // The notice has number 1.
     bool taken_up;
     uint64_t seen;
     int at;
@@ -237,7 +239,7 @@ TEST(Notices, AnAnswerToANoticeThatOnlyAnEarlierDaemonKnew) {
       {true, false, 2, 200, Answer::kNothing, 2},
       {true, true, 2, 200, Answer::kTell, 3},
       {true, true, 9, 200, Answer::kTell, 10},
-      // It was told a moment ago.
+      // The agent was told a moment ago.
       {true, true, 9, 99, Answer::kNothing, 10},
       {true, true, kFar, 200, Answer::kTell, kFar + 1},
       {true, true, kFar + 1, 200, Answer::kNothing, 2},
@@ -262,7 +264,7 @@ TEST(Notices, TheFirstMemberAtTheBoundaryBoundsTheWaitForTheOthers) {
   EXPECT_FALSE(notices.Reached(1, At(10), limits));
   const absl::Time until = At(10) + limits.stop_grace + limits.lease;
   EXPECT_EQ(notices.until(), until);
-  // Killed ranks are reported after the deadline.
+  // The killed ranks are reported only after the deadline.
   EXPECT_EQ(notices.boundary_ends(), until + absl::Seconds(1));
   EXPECT_FALSE(notices.Reached(1, At(20), limits));
   EXPECT_FALSE(notices.Reached(0, At(20), limits));

@@ -55,8 +55,9 @@ std::string Brief(const std::string& text) {
   return text.size() > 20 ? absl::StrCat(text.size(), " bytes") : text;
 }
 
-// A message as a word list: "open 1", "keep k#2=x", "1:5" (operation 1 gives
-// number 5), "2='x'", "3!8" (code 8).
+// A message as text: "open 1" (the link), "keep k#2=x" (key k, sequence 2),
+// "1:5" (operation 1 returns number 5), "2='x'", "3!8" (operation 3 fails with
+// code 8).
 std::string Text(const v1::StoreOut& out) {
   std::vector<std::string> words;
   if (out.link() != 0) words.push_back(absl::StrCat("open ", out.link()));
@@ -80,8 +81,8 @@ std::string Text(const v1::StoreOut& out) {
   return absl::StrJoin(words, " ");
 }
 
-// Three agents. What they have received they say in Confirm, or, if
-// `confirms_`, with each message.
+// Three agents. They acknowledge what they have received in Confirm or, if
+// `confirms_` is set, with each message.
 class StoreTest : public testing::Test {
  protected:
   StoreTest() { store_.Begin(kGeneration, 3); }
@@ -95,7 +96,7 @@ class StoreTest : public testing::Test {
     return in;
   }
 
-  // The messages that are sent now: "NODE: TEXT; ...".
+  // The messages that are sent now, as "NODE: TEXT; ...".
   std::string Sent() {
     std::vector<std::string> all;
     for (const GenerationStore::Message& message : store_.Take()) {
@@ -118,7 +119,7 @@ class StoreTest : public testing::Test {
     return Sent();
   }
 
-  // The node says what it has received.
+  // The node acknowledges what it has received.
   std::string Confirm(uint32_t node) {
     said_[node] = received_[node];
     EXPECT_TRUE(store_.Hear(node, In(node)).ok());
@@ -185,7 +186,7 @@ TEST_F(StoreTest, OthersSeeAChangeOnceItsHomeHasIt) {
   EXPECT_EQ(Ask(2, 1, Check("k")), "");
   EXPECT_EQ(Ask(2, 2, NumKeys()), "");
   EXPECT_EQ(Confirm(0), "1: 1:0'x'; 2: 1:1 2:1");
-  // A change by another node: its home gets it first.
+  // When another node changes the key, the key's home gets the record first.
   EXPECT_EQ(Ask(1, 2, Set("k", "y")), "0: keep k#2=y");
   EXPECT_EQ(Ask(0, 2, Get("k")), "0: 2:0'y'");
   EXPECT_EQ(Ask(2, 3, Get("k")), "");
@@ -196,7 +197,7 @@ TEST_F(StoreTest, ChangesOfOneKeyAreKeptTogether) {
   EXPECT_EQ(Ask(0, 1, Add("n", 1)), "0: keep n#1=1 1:1");
   EXPECT_EQ(Ask(1, 1, Add("n", 1)), "");
   EXPECT_EQ(Ask(2, 1, Add("n", 1)), "");
-  // The home waits as well: its record is not under way yet.
+  // The home waits as well, because its record has not been sent yet.
   EXPECT_EQ(Ask(0, 2, Add("n", 1)), "");
   EXPECT_EQ(Confirm(0), "0: keep n#4=4 2:4");
   EXPECT_EQ(Confirm(0), "1: 1:2; 2: 1:3");
@@ -212,7 +213,7 @@ TEST_F(StoreTest, WhoWaitsIsToldOnceTheKeyExists) {
   EXPECT_EQ(Sent(), "2: 2!1");
   EXPECT_EQ(Ask(0, 1, Set("k", "x")), "0: keep k#1=x 1:0");
   EXPECT_EQ(Confirm(0), "1: 1:0'x'; 2: 1:0");
-  // Cancelled after its answer: nothing.
+  // A cancellation that arrives after the answer has no effect.
   EXPECT_TRUE(store_.Hear(2, in).ok());
   EXPECT_EQ(Sent(), "");
 }
@@ -224,7 +225,7 @@ TEST_F(StoreTest, WhatIsAskedForAgainIsDoneOnce) {
   EXPECT_EQ(Ask(1, 1, Add("n", 1)), "");
   EXPECT_EQ(Confirm(0), "0: keep n#2=2");
   EXPECT_EQ(Confirm(0), "1: 1:2");
-  // The answer was lost with its stream.
+  // The answer was lost with the stream, so it is sent again.
   EXPECT_EQ(Attend(1), "1: open 2");
   EXPECT_EQ(Ask(1, 1, Add("n", 1)), "1: 1:2");
   EXPECT_EQ(Ask(0, 2, Add("n", 1)), "0: keep n#3=3 2:3");
@@ -232,10 +233,10 @@ TEST_F(StoreTest, WhatIsAskedForAgainIsDoneOnce) {
 
 TEST_F(StoreTest, AnOldAnswerDoesNotReachANewStream) {
   EXPECT_EQ(Ask(0, 1, Set("k", "a")), "0: keep k#1=a 1:0");
-  EXPECT_EQ(Ask(1, 1, CompareSet("k", "b", "c")), "");  // "a": not set.
+  EXPECT_EQ(Ask(1, 1, CompareSet("k", "b", "c")), "");  // Not set: k is "a".
   EXPECT_EQ(Attend(1), "1: open 1");
   EXPECT_EQ(Ask(0, 2, Set("k", "b")), "");
-  EXPECT_EQ(Ask(1, 1, CompareSet("k", "b", "c")), "");  // Set.
+  EXPECT_EQ(Ask(1, 1, CompareSet("k", "b", "c")), "");  // It is set now.
   EXPECT_EQ(Confirm(0), "0: keep k#3=c 2:0");
   EXPECT_EQ(Confirm(0), "1: 1:1");
 }
@@ -266,9 +267,9 @@ TEST_F(StoreTest, AKeyThatIsRemovedIsForgottenOnceNobodyAsksAgain) {
   below_[1] = 2;
   EXPECT_EQ(Ask(1, 2, Check("k")), "0: drop k#2; 1: 2:0");
   EXPECT_EQ(store_.bytes(), 0u);
-  // The home missed that: it is said again.
+  // The home missed the drop, so the drop is sent again.
   EXPECT_EQ(Attend(0), "0: open 1 drop k#2");
-  // The next one to make it is its home.
+  // The node that creates the key again becomes its home.
   EXPECT_EQ(Ask(1, 3, Set("k", "y")), "1: keep k#3=y 3:0");
 }
 
@@ -297,13 +298,14 @@ TEST_F(StoreTest, ARestartedDaemonAnswersOnceAllHaveTold) {
   // An older record of a key that moved is dropped.
   EXPECT_EQ(tell(1, "k", 3, "old", true), "1: drop k#3");
   EXPECT_EQ(Ask(0, 1, Get("k")), "");
-  // It is not asked again what it told, and a newer record replaces one.
+  // The node is not asked again for records that it has sent. A newer record
+  // replaces an older one.
   EXPECT_EQ(Attend(1), "1: drop k#6");
   EXPECT_EQ(tell(2, "n", 8, "45", true),
             "0: open 1 drop n#6; 1: open 2; 2: open 1");
   EXPECT_EQ(Ask(0, 1, Get("k")), "0: 1:0'x'");
   EXPECT_EQ(Ask(2, 1, Get("n")), "2: 1:0'45'");
-  // Node 1 has not had the answer to its operation 8.
+  // Node 1 has not received the answer to its operation 8.
   EXPECT_EQ(Ask(1, 8, Add("n", 1)), "1: 8:44");
   EXPECT_EQ(Ask(1, 9, Add("n", 1)), "2: keep n#9=46");
 }
@@ -316,7 +318,7 @@ TEST_F(StoreTest, ANodeThatHasGoneLeavesItsKeysToAnother) {
   EXPECT_EQ(Ask(2, 1, NumKeys()), "");
   EXPECT_EQ(Confirm(1), "2: 1:1");
   EXPECT_EQ(Ask(2, 2, Add("k", 1)), "2: 2!3");
-  // Nothing waits for it after a restart either.
+  // After a restart of the daemon, no operation waits for the key either.
   store_.Restore(kGeneration, 3);
   Attend(1);
   Attend(2);
@@ -360,7 +362,7 @@ TEST_F(StoreTest, ReplacedValuesThatAnswersHoldHaveABound) {
     ++changes;
   }
   EXPECT_EQ(changes, Limits::store_bytes_max / large.size() + 2);
-  Attend(1);  // Its answers go.
+  Attend(1);  // The answers to node 1 are dropped.
   EXPECT_EQ(Ask(0, ++operation, Set("k", "x")), "");
 }
 
@@ -390,7 +392,8 @@ TEST_F(StoreTest, BoundsNameWhatIsFull) {
   } while (last.find('!') == std::string::npos);
   EXPECT_EQ(last, absl::StrCat("0: ", operation, "!8"));
   EXPECT_EQ(taken, Limits::store_node_bytes_max / large.size());
-  // The other nodes have their share, and what is there can shrink.
+  // The other nodes still have their share, and the first node can shrink its
+  // values.
   EXPECT_EQ(Ask(1, 1, Set("other", large)),
             "1: keep other#16=1048576 bytes; 1: 1:0");
   ++operation;
@@ -410,7 +413,7 @@ TEST_F(StoreTest, ANodeThatAsksForTooMuchIsEnded) {
   EXPECT_EQ(Sent(),
             absl::StrCat("1: ", Limits::store_waits_per_node_max + 1, "!8"));
   EXPECT_TRUE(store_.Hear(0, In(0)).ok());
-  // Answers that wait for a home which never confirms.
+  // These answers wait for a home that never confirms.
   EXPECT_EQ(Ask(0, 1, Set("k", "x")), "0: keep k#1=x 1:0");
   absl::Status status;
   uint64_t operation = 100'000;
@@ -432,17 +435,17 @@ TEST_F(StoreTest, LargeAnswersKeepToTheWindow) {
   const size_t window = Limits::store_unread_node_bytes_max / large.size();
   size_t answers = 0;
   for (uint64_t operation = 1; operation <= 2 * window; ++operation) {
-    answers += Ask(1, operation, Get("k")).empty() ? 0 : 1;  // Reads nothing.
+    answers += Ask(1, operation, Get("k")).empty() ? 0 : 1;  // It reads none.
   }
   EXPECT_EQ(answers, window);
   // Another node is not held up.
   EXPECT_EQ(Ask(2, 1, Get("k")), "2: 1:0'1048576 bytes'");
-  // What it has read makes room, and no more than that.
+  // The answers that node 1 has read make room for as many new ones.
   received_[1] = 2;
   const std::string more = Confirm(1);
   EXPECT_EQ(more, absl::StrCat("1: ", window + 1, ":0'1048576 bytes'; 1: ",
                                window + 2, ":0'1048576 bytes'"));
-  // A new stream has nothing under way.
+  // On a new stream, no answer is unread.
   EXPECT_EQ(Attend(1), "1: open 1");
   EXPECT_EQ(Ask(1, 1, Get("k")), "1: 1:0'1048576 bytes'");
 }
@@ -475,7 +478,7 @@ TEST(Store, AllAgentsTogetherHaveABoundForLargeAnswers) {
   }
   EXPECT_EQ(sent,
             Limits::store_unread_bytes_max / Limits::store_value_bytes_max);
-  // Each that is read lets another one go, until all have all.
+  // Each answer that is read allows one more, until all nodes have all answers.
   in.clear_asked();
   in.set_received(3);
   for (uint32_t node = 1; node < kNodes; ++node) {

@@ -1,4 +1,4 @@
-// A save that is killed, or fails, at each of its system calls in turn.
+// Saves that are killed, or fail, at each of their system calls in turn.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -28,8 +28,9 @@ using Names = std::vector<std::string>;
 
 enum class Fault { kNone, kKillBefore, kKillAfter, kKillHalfWay, kFail };
 
-// The system's calls. The `which`th call (from 1) has the fault. Nothing is
-// really synced: a process that ends loses nothing of what it wrote.
+// The real system calls, except that call number `which` (from 1) has the
+// fault. Nothing is really synced, because a process that ends loses nothing
+// that it has written.
 class Faulty {
  public:
   Faulty(Fault fault, int which) : fault_(fault), which_(which) {}
@@ -64,7 +65,8 @@ class Faulty {
     return calls;
   }
 
-  // Counted from here: the calls that opened the store are not part of a save.
+  // Starts to count here, because the calls that opened the store are not part
+  // of a save.
   void Arm() {
     made_ = 0;
     armed_ = true;
@@ -101,7 +103,8 @@ class Faulty {
 
 struct Scenario {
   const char* name;
-  // The steps that were saved before, and the state of the last one.
+  // The steps that were saved before, and a function that spoils the last of
+  // them.
   std::vector<int64_t> before;
   void (*spoil)(const std::string& last);
   // The step that is saved next.
@@ -135,7 +138,7 @@ class CheckpointFaults : public CheckpointFixture {
     EXPECT_TRUE(status.ok()) << status;
   }
 
-  // The folder before the save.
+  // Restores the folder to its state before the save.
   void Begin() {
     std::filesystem::remove_all(Path("run"));
     Open(2);
@@ -151,8 +154,7 @@ class CheckpointFaults : public CheckpointFixture {
     return NewestStep(*store, &skipped);
   }
 
-  // The entries of the store's folder without unfinished ones, which are of no
-  // use.
+  // The entries of the store's folder, without unfinished checkpoints.
   Names Finished() const {
     Names names = Entries();
     std::erase_if(names, [](const std::string& name) {
@@ -161,7 +163,7 @@ class CheckpointFaults : public CheckpointFixture {
     return names;
   }
 
-  // Runs a process that saves and meets `fault`. True: it was killed.
+  // Runs a process that saves and meets `fault`. Returns true if it was killed.
   bool KilledAt(Fault fault, int which) {
     const pid_t child = fork();
     if (child == 0) {
@@ -183,8 +185,8 @@ class CheckpointFaults : public CheckpointFixture {
   const Scenario scenario_;
 };
 
-// One test per way to be killed: one process per call takes long on a busy
-// machine.
+// One test for each kind of kill, because one process for each call takes long
+// on a busy machine.
 class KilledSave : public CheckpointFaults,
                    public testing::WithParamInterface<
                        std::tuple<Scenario, std::pair<const char*, Fault>>> {
@@ -214,11 +216,11 @@ TEST_P(KilledSave, AtEveryCallInTurn) {
     Begin();
     const bool was_killed = KilledAt(std::get<1>(GetParam()).second, which);
     ASSERT_FALSE(HasFailure());
-    if (!was_killed) break;  // There are no more calls.
+    if (!was_killed) break;  // The save has no further call.
     ++killed;
     const int64_t found = Newest();
     EXPECT_TRUE(found == old || found == step) << found;
-    // Training continues from there, and leftovers are removed.
+    // Training continues from that step, and leftovers are removed.
     SaveQuietly(step);
     EXPECT_EQ(Newest(), step);
     SaveQuietly(1000);
@@ -257,7 +259,7 @@ TEST_P(FailedSave, AtEveryCallInTurn) {
     auto saved = store->Save(StateOf(step), TensorsOf(step));
     if (faulty.made() < which) break;
     if (saved.ok()) {
-      // Too late to matter.
+      // The fault came too late to matter.
       EXPECT_EQ(Newest(), step);
       EXPECT_EQ(saved->warnings.size(), 1u);
     } else {
@@ -298,7 +300,7 @@ TEST_F(FullDisk, IsReported) {
     int refused = 0;
     auto store = Open();
     EXPECT_TRUE(Save(*store, 100).ok());
-    // One more page of room each time, until there is enough.
+    // Each round leaves one more page of room, until the save fits.
     for (int pages = 0; !HasFailure(); ++pages) {
       const std::string fill = Path("run/fill");
       const int file = open(fill.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -316,7 +318,7 @@ TEST_F(FullDisk, IsReported) {
       EXPECT_EQ(skipped, Names());
       if (saved.ok() && saved->warnings.empty()) break;
       if (saved.ok()) {
-        // Only `latest` did not fit.
+        // Everything but `latest` did fit.
         EXPECT_EQ(saved->warnings.size(), 1u);
         ExpectSays(saved->warnings[0], {"latest", "No space left"});
         std::filesystem::remove_all(saved->path);

@@ -45,7 +45,7 @@ class CheckpointFixture : public Files {
     return state;
   }
 
-  // Values that are exact in a float.
+  // The values are exact in a float.
   static StateTensors TensorsOf(int64_t step) {
     StateTensors tensors;
     EXPECT_TRUE(tensors.Resize(GptLayout(Model()).size).ok());
@@ -90,7 +90,7 @@ class CheckpointFixture : public Files {
     return step;
   }
 
-  // The entries of the store's folder, sorted, without its lock.
+  // The entries of the store's folder, sorted, without its lock file.
   std::vector<std::string> Entries() const {
     std::vector<std::string> names;
     for (const auto& one : std::filesystem::directory_iterator(Path("run"))) {

@@ -18,7 +18,8 @@ using Names = std::vector<std::string>;
 
 class CheckpointSaverTest : public CheckpointFixture {
  protected:
-  // A store whose saves wait at their first call until the test releases them.
+  // A store whose saves wait at their first system call until the test releases
+  // them.
   std::unique_ptr<CheckpointStore> Gated() {
     DiskCalls calls = DiskCalls::System();
     auto real = calls.make_folder;
@@ -60,7 +61,7 @@ TEST_F(CheckpointSaverTest, SavesInTheBackground) {
   ASSERT_TRUE(outcome.has_value());
   ASSERT_TRUE(outcome->ok()) << outcome->status();
   EXPECT_EQ((*outcome)->path, Path("run/step-00000100"));
-  EXPECT_FALSE(saver.Ended().has_value());  // Returned once.
+  EXPECT_FALSE(saver.Ended().has_value());  // Returned only once.
   Names skipped;
   EXPECT_EQ(NewestStep(*store, &skipped), 100);
 }
@@ -123,7 +124,7 @@ TEST_F(CheckpointSaverTest, ErrorsAreKeptAndReturnedOnce) {
                            return absl::OkStatus();
                          })
                   .ok());
-  // A snapshot that fails saves nothing, and the earlier error is kept.
+  // If the snapshot fails, nothing is saved, and the earlier error is kept.
   EXPECT_EQ(saver
                 .Begin(StateOf(200),
                        [](StateTensors&) {

@@ -30,7 +30,7 @@ TEST_F(CheckpointTest, ReadsBackTheSameBits) {
   EXPECT_EQ(skipped, Names());
   EXPECT_EQ(Entries(), (Names{"latest", "step-00000100"}));
   EXPECT_EQ(Read(Path("run/latest")), "step-00000100\n");
-  // And by its own path.
+  // It can also be loaded by its own path.
   std::filesystem::rename(Path("run/step-00000100"), Path("moved"));
   auto found = VerifyCheckpoint(Path("moved"), Model());
   ASSERT_TRUE(found.ok()) << found.status();
@@ -44,7 +44,7 @@ TEST_F(CheckpointTest, KeepsTheLast) {
   for (int64_t step : {100, 200, 300, 99999999, 100000000, 100000001}) {
     ASSERT_TRUE(Save(*store, step).ok());
   }
-  // By number: as text, 100000000 comes before 99999999.
+  // The order is by number. As text, 100000000 would come before 99999999.
   EXPECT_EQ(Entries(), (Names{"latest", "step-100000000", "step-100000001"}));
   Names skipped;
   EXPECT_EQ(NewestStep(*store, &skipped), 100000001);
@@ -55,7 +55,8 @@ TEST_F(CheckpointTest, RemovesNoUnknownEntry) {
   ASSERT_TRUE(Save(*store, 100).ok());
   ASSERT_TRUE(Save(*store, 200).ok());
   ASSERT_EQ(Entries(), (Names{"latest", "step-00000200"}));
-  // A user's file in a checkpoint, a damaged checkpoint, and folders of others.
+  // These must stay: a user's file in a checkpoint, a damaged checkpoint, and
+  // folders of others.
   Write("run/step-00000200/tokenizer.json", "{}");
   ASSERT_TRUE(Save(*store, 300).ok());
   Write("run/step-00000300/manifest.json", "");
@@ -71,7 +72,7 @@ TEST_F(CheckpointTest, RemovesNoUnknownEntry) {
   EXPECT_EQ(Entries(),
             (Names{"latest", "notes", "step-00000001.old", "step-00000200",
                    "step-00000300", "step-00000400", "step-7"}));
-  // Unknown files in an unfinished one stay too, and are reported.
+  // Unknown files in an unfinished checkpoint stay too, and are reported.
   mkdir(Path("run/step-00000006.partial").c_str(), 0755);
   Write("run/step-00000006.partial/notes", "mine");
   saved = store->Save(StateOf(500), TensorsOf(500));
@@ -98,7 +99,7 @@ TEST_F(CheckpointTest, AStepIsSavedAgain) {
   StateTensors loaded;
   ASSERT_TRUE(LoadCheckpoint(**newest, &loaded).ok());
   EXPECT_EQ(loaded.weights, other.weights);
-  // A damaged one is set aside.
+  // A damaged checkpoint of the same step is renamed.
   Write("run/step-00000100/config.json", "");
   ASSERT_TRUE(Save(*store, 100).ok());
   EXPECT_EQ(Entries(),
@@ -152,7 +153,8 @@ class Damage : public CheckpointFixture {
     return names;
   }
 
-  // The newer one is skipped, with a line that names `file`.
+  // Expects that the newer checkpoint is skipped, with a line that names
+  // `file`.
   void ExpectSkipped(const std::string& file, const Names& words = {}) {
     Names skipped;
     EXPECT_EQ(NewestStep(*store_, &skipped), 100) << file;
@@ -160,7 +162,7 @@ class Damage : public CheckpointFixture {
     ExpectSays(skipped[0], {Newer(file)});
     ExpectSays(skipped[0], words);
   }
-  // The same text with one change.
+  // Makes one change in the text of `file`.
   void Replace(const std::string& file, const std::string& from,
                const std::string& to) {
     const std::string text = Read(Newer(file));
@@ -174,7 +176,8 @@ class Damage : public CheckpointFixture {
 TEST_F(Damage, AFlippedBitAnywhere) {
   for (const std::string& file : AllFiles()) {
     const std::string whole = Read(Newer(file));
-    // Every byte of the small files, each with another bit.
+    // Flips one bit in every byte of the small files, and in some bytes of the
+    // large ones.
     const size_t stride = whole.size() > 4096 ? 61 : 1;
     for (size_t i = 0; i < whole.size(); i += stride) {
       std::string flipped = whole;
@@ -193,7 +196,7 @@ TEST_F(Damage, AFlippedBitAnywhere) {
 TEST_F(Damage, TruncatedLongerOrGone) {
   for (const std::string& file : AllFiles()) {
     const std::string whole = Read(Newer(file));
-    // A manifest's final newline is not covered by a hash.
+    // The final newline of a manifest is not covered by a hash.
     for (size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9},
                         whole.size() / 2, whole.size() - 2}) {
       ASSERT_EQ(truncate(Newer(file).c_str(), size), 0);
@@ -224,7 +227,7 @@ TEST_F(Damage, ANewerManifest) {
                 {"version", "expected 1, found 2", "newer rollcall"});
   EXPECT_EQ(VerifyCheckpoint(Path("run/step-00000200")).status().code(),
             Code::kFailedPrecondition);
-  // A save of that step overwrites nothing.
+  // A new save of that step renames the damaged one, and overwrites nothing.
   ASSERT_TRUE(Save(*store_, 200).ok());
   EXPECT_TRUE(std::filesystem::exists(
       Path("run/step-00000200.damaged/model.safetensors")));
@@ -236,7 +239,7 @@ TEST_F(Damage, AManifestOfAnotherFolder) {
   Write("run/step-00000200/manifest.json",
         Read(Path("run/step-00000100/manifest.json")));
   ExpectSkipped("trainer_state.json");
-  // A whole checkpoint under another step's name.
+  // A complete checkpoint has the name of another step.
   std::filesystem::remove_all(Path("run/step-00000200"));
   std::filesystem::copy(Path("run/step-00000100"), Path("run/step-00000200"));
   Names skipped;
@@ -245,7 +248,7 @@ TEST_F(Damage, AManifestOfAnotherFolder) {
   ExpectSays(skipped[0], {"step-00000200: step", "expected 200", "found 100"});
 }
 
-// Files of another origin, with a manifest that matches them.
+// Foreign files, with a manifest that matches them.
 TEST_F(Damage, ForeignTensors) {
   const std::string manifest = Read(Newer(kManifestFile));
   const std::string model = Read(Newer("model.safetensors"));
@@ -337,7 +340,7 @@ TEST_F(CheckpointTest, OneProcessSavesAtATime) {
   DiskCalls calls = DiskCalls::System();
   int met = 0;
   auto sync = calls.sync_folder;
-  // A second save begins during a save.
+  // A second save begins during the first.
   calls.sync_folder = [&](const std::string& path) {
     EXPECT_EQ(Save(*store, 100).code(), Code::kUnavailable);
     ++met;

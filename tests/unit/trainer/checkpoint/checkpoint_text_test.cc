@@ -133,7 +133,7 @@ TEST_F(CheckpointText, SafeTensorsThatAreInvalid) {
         << row.header.substr(0, 99);
     ExpectSays(parsed.status().message(), row.says);
   }
-  // In any order, and of any known type.
+  // The tensors may come in any order, and may have any known type.
   const auto parsed = ParseSafeTensors(
       "{\"a\":" + tensor("BF16", "2", "8,12") + ",\"b\":" + good +
           ",\"c\":" + tensor("I64", "0,7", "8,8") + "}  ",

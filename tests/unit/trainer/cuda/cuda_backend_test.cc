@@ -1,6 +1,6 @@
-// The whole CUDA backend on a device that is emulated on the CPU: its kernels
-// by emulation.h, its products by loops. Not covered: cuBLASLt, CUDA's runtime
-// and speed.
+// The whole CUDA backend on a device that is emulated on the CPU. emulation.h
+// runs the kernels, and loops compute the matrix products. Not covered:
+// cuBLASLt, CUDA's runtime and speed.
 //
 // The tolerances are those of cuda_test.cc, which runs on a GPU.
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ namespace {
 constexpr double kLoss = 2e-3;
 constexpr double kGradient = 3e-2;
 
-// Products by loops; epilogues by the kernels that replace cuBLASLt's.
+// Computes matrix products by loops, and epilogues by the kernels that replace
+// those of cuBLASLt.
 class LoopProducts final : public Products {
  public:
   absl::Status Multiply(const Product& p) override {
@@ -60,7 +61,8 @@ class LoopProducts final : public Products {
   }
 };
 
-// Host memory, which starts as NaN; there are `memory_max` bytes of it.
+// The device's memory is host memory, which is filled with NaN at first. At
+// most `memory_max` bytes can be allocated.
 class EmulatedDevice final : public CudaDevice {
  public:
   ~EmulatedDevice() override { EXPECT_TRUE(pieces_.empty()); }
@@ -150,7 +152,7 @@ struct Result {
   std::vector<float> gradients, weights;
 };
 
-// One step from the current state.
+// Does one step from the current state.
 Result StepOn(Backend& backend, int sequences, int seed, bool stop = false) {
   Result result;
   const auto tokens = Draw(backend.config(), sequences, 2 * seed);
@@ -290,8 +292,8 @@ TEST_F(CudaBackendTest, AnotherBatchKeepsTheState) {
   StepOn(*backend_, 1, 2);
 }
 
-// The share is cut into two micro-batches; the last one is smaller. Larger
-// shares take long under the emulation.
+// The share is cut into two micro-batches, of which the last is smaller. Larger
+// shares would take long under the emulation.
 TEST_F(CudaBackendTest, MicroBatchesAddUpToTheWhole) {
   constexpr int kShare = 3;
   const auto tokens = Draw(Small(), kShare, 100);
@@ -320,7 +322,7 @@ TEST_F(CudaBackendTest, MicroBatchesAddUpToTheWhole) {
 }
 
 // A bucket that was reported as finished does not change. The model is wide, so
-// that there is more than one.
+// that there is more than one bucket.
 TEST(CudaBackendBuckets, AreFinishedInTheLastMicroBatch) {
   cuda::emulation::downwards = false;
   EmulatedDevice device;
@@ -366,7 +368,7 @@ TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
     EXPECT_NE(status.message().find(word), std::string::npos) << status;
   }
   StepOn(*backend_, 3, 1);
-  // Also where there seemed to be enough memory, but not in one piece.
+  // Reserve also fails if enough memory seems free, but not in one piece.
   device_.fail_next = true;
   EXPECT_TRUE(absl::IsResourceExhausted(backend_->Reserve(4)));
   StepOn(*backend_, 3, 2);
@@ -377,7 +379,7 @@ TEST_F(CudaBackendTest, TooLargeABatchIsRefusedAndChangesNothing) {
 TEST(CudaBackendLimits, AreReported) {
   EmulatedDevice device;
   GptConfig config = Small();
-  config.width = 52;  // Heads of 26.
+  config.width = 52;  // Each head has 26.
   EXPECT_TRUE(absl::IsInvalidArgument(
       MakeCudaBackend(config, AdamWConfig(), device).status()));
   config.width = 2 * 136;
@@ -391,7 +393,8 @@ TEST(CudaBackendLimits, AreReported) {
       MakeCudaBackend(Small(), AdamWConfig(), device).status()));
 }
 
-// Logits in one chunk, and in several; the last one is smaller.
+// The logits are computed in one chunk, or in several of which the last is
+// smaller.
 TEST(GptPassesTest, ChunksOfLogitsMakeNoDifference) {
   const GptConfig config = Small();
   const GptLayout layout(config);

@@ -1,7 +1,7 @@
-// The CUDA backend's kernels, run by the emulation on the CPU, compared with
-// layers.h in double. The inputs are rounded to bf16 first, so that only the
-// kernels' own rounding shows: kOnce for a result that is rounded once, kTwice
-// if an intermediate value is rounded too (attention's weights).
+// Runs the CUDA backend's kernels by emulation on the CPU, and compares them
+// with layers.h in double. The inputs are rounded to bf16 first, so only the
+// rounding in the kernels shows: kOnce for a result that is rounded once,
+// kTwice if an intermediate value is rounded too (attention's weights).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr double kExact = 1e-5;  // fp32 throughout, in another order.
 constexpr double kOnce = 1.0 / 256;
 constexpr double kTwice = 2.5 / 256;
 
-// Both orders in which a block's threads can take turns.
+// The parameter is the order in which a block's threads take turns.
 class CudaKernels : public testing::TestWithParam<bool> {
  protected:
   void SetUp() override { cuda::emulation::downwards = GetParam(); }
@@ -56,8 +56,8 @@ std::vector<float> Floats(const std::vector<Bf16>& values) {
   return {doubles.begin(), doubles.end()};
 }
 
-// The distance between `got` and `want`: as vectors, and at the worst position,
-// where small values are compared with the typical value.
+// Checks the distance between `got` and `want`: as vectors, and at the worst
+// position. There, small values are compared with the typical value.
 template <typename T>
 void ExpectNear(const char* what, const std::vector<T>& got,
                 const std::vector<double>& want, double tolerance) {
@@ -100,7 +100,7 @@ TEST_P(CudaKernels, EmbeddingEqualsTheReference) {
   ExpectNear("out", out, want, kOnce);
 
   const auto dout = Draw(kCells, 4);
-  // What the output matrix has stored there stays.
+  // The values that the output matrix has already stored here stay.
   std::vector<float> dtable(kWords * kWidth, 0.5f);
   std::vector<float> dpositions(kContext * kWidth, NAN);
   cuda::TokenIndex index;
@@ -116,7 +116,7 @@ TEST_P(CudaKernels, EmbeddingEqualsTheReference) {
   ExpectNear("dtable", dtable, want_table, kExact);
   ExpectNear("dpositions", dpositions, want_positions, kExact);
 
-  // A second micro-batch adds the same again.
+  // A second micro-batch adds the same values again.
   cuda::EmbedBackward(nullptr, dtable.data(), dpositions.data(),
                       index.places.data(), index.places.size(),
                       index.order.data(), dout.data(), tokens.size(), kContext,
@@ -177,7 +177,7 @@ void CheckLayerNorm(int rows, int width) {
 TEST_P(CudaKernels, LayerNormEqualsTheReference) {
   CheckLayerNorm(1, 8);
   CheckLayerNorm(5, 40);
-  CheckLayerNorm(11, 264);                   // More than a warp's packs.
+  CheckLayerNorm(11, 264);                   // More packs than a warp has.
   CheckLayerNorm(cuda::kRowsAPart + 3, 40);  // More than one part.
 }
 
@@ -226,7 +226,7 @@ void CheckAttention(const AttentionShape& shape) {
                                   << heads << " heads of " << head);
   const int width = heads * head;
   const int rows = sequences * context;
-  // Large enough that the softmax is far from uniform.
+  // These values are large enough to make the softmax far from uniform.
   const auto qkv = Draw(3 * rows * width, 1, 2), dout = Draw(rows * width, 2);
   std::vector<Bf16> out(rows * width), dqkv(3 * rows * width, Bf16{0x7fff});
   std::vector<float> lse(rows * heads, NAN), dots(rows * heads, NAN);
@@ -320,7 +320,8 @@ TEST_P(CudaKernels, LossesAreSummedAfterTheGradients) {
   EXPECT_EQ(extras[1], 0);
 }
 
-// Compared with the CPU's optimizer, with tensors in pieces, over some steps.
+// Compares with the CPU's optimizer over some steps, with tensors cut into
+// pieces.
 TEST_P(CudaKernels, UpdateEqualsTheReference) {
   GptConfig config;
   config.layers = 1;

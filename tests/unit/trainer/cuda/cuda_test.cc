@@ -75,7 +75,8 @@ struct Result {
   std::vector<float> gradients, weights;
 };
 
-// One step from the seed's weights; so many sequences at once (0: all).
+// Does one step from the seed's weights, with at most `at_once` sequences in a
+// micro-batch (0: all of them).
 Result StepOn(Backend& backend, int sequences, int at_once = 0) {
   Result result;
   const GptConfig& config = backend.config();
@@ -103,7 +104,7 @@ Result StepOn(Backend& backend, int sequences, int at_once = 0) {
   EXPECT_TRUE(
       backend.CopyOut(StatePart::kWeights, absl::MakeSpan(result.weights))
           .ok());
-  // After the first step the first moment is the gradient, clipped and scaled.
+  // After the first step, the first moment is the gradient, clipped and scaled.
   result.gradients.resize(backend.layout().size);
   EXPECT_TRUE(
       backend.CopyOut(StatePart::kFirstMoment, absl::MakeSpan(result.gradients))
@@ -122,7 +123,8 @@ void ExpectEqualsCpu(const GptConfig& config, int sequences) {
   const Result want = StepOn(**cpu, sequences);
   EXPECT_NEAR(got.loss, want.loss, kLoss * want.loss);
   EXPECT_NEAR(got.norm, want.norm, kGradient * want.norm);
-  // Tensor by tensor: an error in a small one would not show in the whole.
+  // Compares each tensor by itself, because an error in a small tensor would
+  // not show in the whole.
   for (const Tensor& tensor : (*cpu)->layout().tensors) {
     double apart = 0, length = 0;
     for (size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
@@ -173,7 +175,8 @@ TEST(CudaBackendTest, NoSamplesGiveZeros) {
   EXPECT_EQ(*(*cuda)->Update(1e-3f), 0);
 }
 
-// Micro-batches, the last one smaller, beside the CPU and beside the whole.
+// Compares micro-batches, of which the last is smaller, with the CPU and with a
+// step without micro-batches.
 void ExpectMicroBatchesAddUp(const GptConfig& config, int sequences) {
   auto device = CudaDevice::Choose(0);
   ASSERT_TRUE(device.ok()) << device.status();
@@ -220,8 +223,8 @@ TEST(CudaBackendTest, MicroBatchesAddUpOnASizeLikeGpt2) {
   ExpectMicroBatchesAddUp(Gpt2Like(), 4);
 }
 
-// A share that is larger than the memory is trained in the micro-batches that a
-// plan finds, and as many as it says can be reserved.
+// A share that is larger than the memory is trained in the micro-batches that
+// the plan finds. The memory for this many sequences can be reserved.
 TEST(CudaBackendTest, AMicroBatchOfWhatFitsCanBeReserved) {
   SKIP_WITHOUT_GPU();
   auto device = CudaDevice::Choose(0);
@@ -242,7 +245,8 @@ TEST(CudaBackendTest, AMicroBatchOfWhatFitsCanBeReserved) {
   EXPECT_GT(plan->micro_batch, 1);
   EXPECT_LT(plan->micro_batch, wishes.share);
   EXPECT_TRUE((*cuda)->Reserve(plan->micro_batch).ok());
-  // Under a limit that only one sequence fits in, four take four micro-batches.
+  // Under a limit that fits only one sequence, a share of four takes four
+  // micro-batches.
   wishes.share = 4;
   wishes.most = facts.state + 1.5 * (*cuda)->ActivationBytes(1);
   const auto limited = PlanMemory(wishes, facts);
@@ -296,7 +300,8 @@ struct PairExchange {
 
 constexpr int kPairSteps = 3;
 
-// Losses of some steps with this rank's share of one batch of `sequences`.
+// The losses of some steps. This rank trains on its share of one batch of
+// `sequences`.
 absl::StatusOr<std::vector<float>> Train(Backend& backend,
                                          Collective* collective, int sequences,
                                          int first, int count) {
@@ -330,13 +335,15 @@ absl::StatusOr<std::vector<float>> Train(Backend& backend,
   return losses;
 }
 
-// NCCL refuses two ranks on one GPU of one host.
+// NCCL refuses two ranks on one GPU of one host, so each rank gets another host
+// id.
 void TakeHost(int rank) {
   setenv("NCCL_HOSTID", absl::StrCat("host-", rank).c_str(), 1);
   setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
 }
 
-// One of two ranks, in its own process. Writes its losses to `out`.
+// The main function of one of two ranks, in its own process. Writes its losses
+// to `out`.
 absl::Status TrainAsRank(const PairExchange& exchange, int out) {
   TakeHost(exchange.rank);
   const std::unique_ptr<NcclLog> log = NcclLog::Catch();
@@ -366,9 +373,9 @@ absl::Status TrainAsRank(const PairExchange& exchange, int out) {
              : absl::UnavailableError("nobody reads the losses");
 }
 
-// CUDA does not survive a fork: each rank is a new process of this binary, and
-// its environment says which rank it is. What it writes to descriptor `out` is
-// read by this process.
+// CUDA does not survive a fork, so each rank is a new process of this binary.
+// Its environment tells it which rank it is. This process reads what the rank
+// writes to descriptor `out`.
 pid_t StartRank(const char* what, int rank, int read_fd, int write_fd,
                 int out) {
   const std::string which =
@@ -381,8 +388,8 @@ pid_t StartRank(const char* what, int rank, int read_fd, int write_fd,
   _exit(127);
 }
 
-// Runs both ranks to their end. `out`: what they write can be read from it; may
-// be null.
+// Runs both ranks to their end. `out`: a descriptor from which their output can
+// be read; may be null.
 void RunPair(const char* what, int* out) {
   int there[2], back[2], result[2];
   ASSERT_EQ(pipe(there) | pipe(back) | pipe(result), 0);
@@ -425,7 +432,7 @@ TEST(CudaPairTest, TwoRanksEqualOneWithTwiceTheBatch) {
 
 // --- Counters ---------------------------------------------------------------
 
-// A device that is held up in `communication` has not come to what follows.
+// A device that is held up in `communication` has not reached the later work.
 TEST(CudaDeviceTest, CountsWhatItHasComeTo) {
   SKIP_WITHOUT_GPU();
   auto device = CudaDevice::Choose(0);
@@ -449,9 +456,8 @@ TEST(CudaDeviceTest, CountsWhatItHasComeTo) {
 
 // --- The end of a world ------------------------------------------------------
 
-// Real NCCL, and a promise that is kept when it has been polled often enough to
-// be in the middle of its work. NCCL's functions are plain functions, so the
-// state is here.
+// Wraps the real NCCL. After some polls, in the middle of NCCL's work, it sets
+// a promise. NCCL's functions are plain functions, so the state is global.
 struct Polled {
   int (*async_error)(NcclLibrary::Communicator, int*) = nullptr;
   int left = 0;
@@ -485,7 +491,7 @@ absl::Status Interrupted(Polled& state, Interruption& interruption,
   return status;
 }
 
-// The peer never comes.
+// The peer never connects, so NCCL waits until it is interrupted.
 TEST(CudaInterruptionTest, EndsTheInitialization) {
   SKIP_WITHOUT_GPU();
   const auto library = NcclLibrary::Open("");
@@ -519,7 +525,7 @@ absl::Status SumOfTwo(Collective& collective) {
 }
 
 // Both ranks connect and sum. Rank 0 begins another sum, which rank 1 never
-// enters, and is interrupted. Both connect once more, and sum.
+// enters, and is interrupted. Both connect again, and sum.
 absl::Status SurviveAsRank(const PairExchange& exchange) {
   TakeHost(exchange.rank);
   auto device = CudaDevice::Choose(0);

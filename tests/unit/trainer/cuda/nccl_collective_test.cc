@@ -1,5 +1,5 @@
-// NcclCollective against a scripted NCCL and device: what it waits for, what
-// ends it, and its messages.
+// NcclCollective with a scripted NCCL and a scripted device: what it waits for,
+// what ends it, and its messages.
 #include "trainer/cuda/nccl_collective.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@
 namespace rollcall {
 namespace {
 
-// NCCL's functions are plain functions, so their calls and answers are here.
+// NCCL's functions are plain functions, so their calls and answers are global.
 struct FakeNccl {
   std::vector<std::string> calls;
-  std::map<std::string, int> answers;  // Otherwise success.
+  std::map<std::string, int> answers;  // Default: success.
   std::vector<int> states;             // Of async_error; the last repeats.
   int ids_given = 0;
-  std::promise<void> looked;  // At the third call of async_error.
+  std::promise<void> looked;  // Set at the third call of async_error.
   int looks = 0;
 };
 FakeNccl* fake = nullptr;
@@ -73,7 +73,7 @@ NcclLibrary Fake() {
   n.abort = [](Communicator) { return Called("abort"); };
   n.group_start = [] { return Called("group_start"); };
   n.group_end = [] { return Called("group_end"); };
-  // For two ranks with the same version.
+  // Sums as for two ranks that have the same values.
   n.all_reduce = [](const void* in, void* out, size_t count, int, int reduction,
                     Communicator, cuda::Stream) {
     const auto* from = static_cast<const float*>(in);
@@ -136,7 +136,7 @@ class FakeStreams final : public Streams {
   uint64_t Begun(Counter counter) const override {
     return begun[static_cast<int>(counter)];
   }
-  // The device gets stuck before the first collective, or in it.
+  // The device stops before the first collective or in it.
   uint64_t Counted(Counter counter) const override {
     const bool there = compute_done && (counter == Counter::kEntered || !looks);
     return there ? begun[static_cast<int>(counter)] : 0;
@@ -159,7 +159,7 @@ class FakeStreams final : public Streams {
 
   std::vector<float> own = std::vector<float>(8, 1.0f);
   std::vector<char> room;
-  int looks = 0;  // -1: never.
+  int looks = 0;  // -1: never done.
   uint64_t begun[2] = {};
   bool compute_done = true;
   absl::Status broken;
@@ -290,8 +290,8 @@ TEST_F(NcclCollectiveTest, SumsFollowTheComputeThatFillsThem) {
   EXPECT_EQ(nccl_.calls.size(), 3u);
 }
 
-// The rank that has not come to a collective that the others are in holds them
-// up; what its host has put into the stream does not count.
+// A rank holds up the others if its device has not reached a collective that
+// they are in. What its host has put into the stream does not count.
 TEST_F(NcclCollectiveTest, SeenIsWhatTheDeviceHasComeTo) {
   const auto collective = Connected();
   streams_.looks = -1;
@@ -304,7 +304,7 @@ TEST_F(NcclCollectiveTest, SeenIsWhatTheDeviceHasComeTo) {
   EXPECT_EQ(collective->seen().left, 0u);
   streams_.looks = 0;
   EXPECT_EQ(collective->seen().left, 2u);
-  // The next communicator counts from its own beginning.
+  // The next communicator counts from 0.
   EXPECT_EQ(Connected()->seen().entered, 0u);
 }
 
@@ -315,7 +315,7 @@ TEST_F(NcclCollectiveTest, InterruptionAbortsADeviceWait) {
   interruption_->Raise();
   EXPECT_TRUE(absl::IsAborted(collective->Wait()));
   EXPECT_EQ(Count("abort"), 1);
-  // And it refuses further collectives.
+  // It also refuses further collectives.
   EXPECT_TRUE(absl::IsAborted(collective->Wait()));
   EXPECT_TRUE(
       absl::IsAborted(collective->BeginSum(absl::MakeSpan(streams_.own))));
@@ -335,7 +335,7 @@ TEST_F(NcclCollectiveTest, AsyncErrorIsReportedWithNcclsText) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-// A rank whose peer has failed waits for the next world; one that has failed
+// A rank whose peer has failed waits for the next world. A rank that has failed
 // itself ends, and its message is printed.
 TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
   const struct {
@@ -348,7 +348,7 @@ TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
       {nccl::kInvalidArgument, absl::StatusCode::kInternal},
       {nccl::kInvalidUsage, absl::StatusCode::kInternal},
       {nccl::kRemoteError, absl::StatusCode::kUnavailable},
-      {99, absl::StatusCode::kInternal},  // One of a later version.
+      {99, absl::StatusCode::kInternal},  // From a later version.
   };
   for (const auto& row : kRows) {
     SCOPED_TRACE(row.error);
@@ -386,7 +386,7 @@ TEST_F(NcclCollectiveTest, LongComputeDoesNotTimeOut) {
   options.timeout = absl::Milliseconds(20);
   auto collective = ConnectNccl(Fake(), std::move(options));
   ASSERT_TRUE(collective.ok());
-  streams_.looks = 100;  // Of at most a millisecond each.
+  streams_.looks = 100;  // Each poll takes at most 1 ms.
   streams_.compute_done = false;
   ASSERT_TRUE((*collective)->BeginSum(absl::MakeSpan(streams_.own)).ok());
   EXPECT_TRUE((*collective)->Wait().ok());
@@ -418,7 +418,7 @@ TEST_F(NcclCollectiveTest, HostMemoryGoesThroughTheDevice) {
       collective->SendReceive(std::string("abc"), absl::MakeSpan(in)).ok());
   EXPECT_EQ(Count("send 1"), 1);
   EXPECT_EQ(Count("receive 1"), 1);
-  // With two ranks the previous one is also the next one. One direction is
+  // With two ranks, the previous rank is also the next one. One direction is
   // empty.
   EXPECT_TRUE(collective->SendReceiveBack({}, absl::MakeSpan(in)).ok());
   EXPECT_TRUE(collective->SendReceive(std::string("abc"), {}).ok());
@@ -485,7 +485,7 @@ TEST(LibraryTest, ReportsForEachNameWhyItDoesNotOpen) {
   EXPECT_TRUE(absl::StrContains(status.message(), "libnowhere-2.so"));
 }
 
-// The real NCCL, if it is installed, must have everything that is declared.
+// The real NCCL, if it is installed, must have all functions that are declared.
 TEST(NcclLibraryTest, RealOneHasAllUsedFunctions) {
   const absl::StatusOr<NcclLibrary> library = NcclLibrary::Open("");
   if (!library.ok()) GTEST_SKIP() << library.status();

@@ -1,4 +1,5 @@
-// The transport in NCCL's log; the lines are from several versions of NCCL.
+// How the transport is read from NCCL's log. The lines are from several
+// versions of NCCL.
 #include "trainer/cuda/nccl_log.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +99,7 @@ class NcclLogTest : public testing::Test {
   }
 };
 
-// Like NCCL: opens the file by its name and writes line by line.
+// The test opens the file by its name and writes line by line, as NCCL does.
 TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
   const std::unique_ptr<NcclLog> log = NcclLog::Catch();
   ASSERT_NE(log, nullptr);
@@ -109,7 +110,7 @@ TEST_F(NcclLogTest, IsReadWhileItIsWritten) {
   EXPECT_EQ(log->Transport(), "NCCL");
   std::fputs("h:1:2 [0] NCCL INFO Using network IB\n", nccl);
   EXPECT_EQ(log->Transport(), "IB");
-  // More than one read takes, in pieces.
+  // This is more than one read takes, written in pieces.
   for (int i = 0; i < 5000; ++i) {
     std::fputs("h:1:2 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1\n", nccl);
   }

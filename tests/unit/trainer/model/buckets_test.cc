@@ -24,12 +24,13 @@ struct Row {
   std::vector<int> blocks;  // The block that each bucket waits for.
 };
 
-// Width 8: a block has 872 values (3,488 bytes), the tables 2,048 + 8 context.
+// At width 8, a block has 872 values (3,488 bytes), and the tables have 2,048 +
+// 8 x context.
 const Row kRows[] = {
     {"a bucket a block", {3, 1, 8, 4, 256}, 2, 1, {2, 1, 0, -1}},
     {"just a block's size", {3, 1, 8, 4, 256}, 0, 3488, {2, 1, 0, -1}},
-    // Only the last block reaches that size, with the final norm and the
-    // extras.
+    // Only the last block reaches that size, together with the final norm and
+    // the extras.
     {"a block and a bit", {3, 1, 8, 4, 256}, 2, 3489, {2, 0, -1}},
     {"two blocks", {4, 1, 8, 4, 256}, 2, 2 * 3488, {2, 0, -1}},
     {"two, one is left", {3, 1, 8, 4, 256}, 2, 2 * 3488, {1, -1}},
@@ -66,7 +67,7 @@ TEST(Buckets, AreCutAsInTheTable) {
 }
 
 TEST(Buckets, OfPublishedSizesHaveMegabytes) {
-  // 124M: one bucket per block (28 MB), then the tables.
+  // The 124M model has one bucket per block (28 MB), and then the tables.
   const GptLayout layout(GptConfig{12, 12, 768, 1024, 50257});
   EXPECT_EQ(CutBuckets(layout, kExtras).size(), 13u);
   // gpt2-nano is smaller than one bucket.

@@ -51,7 +51,8 @@ TEST(Layers, LayerNormHasMeanZeroAndStandardDeviationOne) {
 }
 
 TEST(Layers, GeluAsInTheTable) {
-  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), computed separately.
+  // The values are 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), computed
+  // separately.
   const Doubles in = {-1000, -3, -1, 0, 0.5, 1, 3, 1000};
   Doubles out(in.size()), tanhs(in.size());
   GeluForward(out.data(), tanhs.data(), in.data(), in.size());
@@ -107,7 +108,7 @@ Batch RandomBatch(int size, uint64_t seed) {
   return batch;
 }
 
-// Larger than initial weights, so that every path matters.
+// The weights are larger than initial ones, so that every path matters.
 template <typename T>
 void Randomize(absl::Span<T> weights) {
   Random random(5);
@@ -128,7 +129,8 @@ TEST(Gpt, GradientsMatchFiniteDifferences) {
   for (const Tensor& tensor : gpt.layout().tensors) {
     double largest = 0;
     for (size_t i = 0; i < tensor.size; ++i) {
-      // Rows of the token table that occur, and some that do not.
+      // Only some values of a large tensor are tested. In the token table, some
+      // of their rows occur in the batch and some do not.
       if (tensor.size > 500 && i % 7 != 0) continue;
       double& weight = gpt.weights()[tensor.offset + i];
       const double before = weight;
@@ -152,7 +154,7 @@ TEST(Gpt, FloatAgreesWithDouble) {
   Randomize(exact.weights());
   std::copy(exact.weights().begin(), exact.weights().end(),
             gpt.weights().begin());
-  // Fewer sequences than there is memory for.
+  // The batch has fewer sequences than there is memory for.
   const Batch batch = RandomBatch(2 * 5, 3);
   const double loss = exact.LossAndGradients(batch.tokens, batch.targets, 0.1);
   EXPECT_NEAR(gpt.LossAndGradients(batch.tokens, batch.targets, 0.1f), loss,
@@ -166,9 +168,9 @@ TEST(Gpt, UsesNoLaterByte) {
   Gpt<double> gpt(Tiny(), 1);
   Randomize(gpt.weights());
   Batch batch = RandomBatch(5, 3);
-  // If only the last input changes, only the loss of the last position may
+  // If only the last input changes, only the loss at the last position may
   // change. So the sum must change by the same amount, whatever the other
-  // targets.
+  // targets are.
   const auto change = [&](const std::vector<Token>& targets) {
     Batch other = batch;
     other.tokens[4] ^= 1;
@@ -250,8 +252,8 @@ TEST(GptConfig, IsChecked) {
   }
 }
 
-// One decaying value (the first of the token table) and one that does not decay
-// (the first norm's gain). All others have no gradient.
+// One value decays (the first of the token table) and one does not (the first
+// norm's gain). All others have no gradient.
 TEST(AdamW, AsComputedByHand) {
   const GptConfig config{1, 1, 1, 1};
   const GptLayout layout(config);

@@ -23,7 +23,8 @@ std::vector<float> Uniform(size_t count, float least, float most) {
   return values;
 }
 
-// Everything that an instruction set computes, for `rows` rows of `width`.
+// Returns everything that an instruction set computes for `rows` rows of
+// `width`.
 std::vector<float> All(const Loops<float>& loops, AdamWLoop adamw,
                        const std::vector<float>& from, int rows, int width) {
   const size_t n = size_t(rows) * width;
@@ -106,7 +107,7 @@ TEST(Loops, AllInstructionSetsGiveTheSameBits) {
 
 TEST(Loops, ExponentialIsWithinTolerance) {
   const Loops<float>& loops = LoopsHere<float>();
-  // Every exponent, and the values around each power of two.
+  // The inputs cover every exponent, and the values around each power of two.
   std::vector<float> in;
   for (int n = -125; n <= 125; ++n) {
     for (const double part : {-0.5, -0.499999, -0.25, 0.0, 0.3, 0.499999}) {
@@ -132,7 +133,8 @@ TEST(Loops, ExponentialIsWithinTolerance) {
 }
 
 TEST(Loops, ANonFiniteValueReachesTheNorm) {
-  // A gradient that is not finite must reach the norm, where it is found.
+  // The norm must show a gradient that is not finite, because only the norm is
+  // checked.
   const Loops<float>& loops = LoopsHere<float>();
   std::vector<float> in(20, 1), out(20);
   in[17] = in[3] = NAN;

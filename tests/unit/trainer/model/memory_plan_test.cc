@@ -5,7 +5,7 @@
 namespace rollcall {
 namespace {
 
-// State needs 100, and a sequence 10.
+// The state needs 100, and each sequence needs 10.
 struct Wished {
   const char* what;
   int share, wished;

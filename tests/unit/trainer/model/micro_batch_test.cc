@@ -15,10 +15,10 @@ namespace {
 
 struct Course {
   std::vector<float> losses, gradients, weights;
-  double loss = 0;  // Without a backward pass.
+  double loss = 0;  // The loss without a backward pass.
 };
 
-// Some steps of `sequences` each, so many at once.
+// Does some steps of `sequences` each, with `at_once` in a micro-batch.
 Course Train(const GptConfig& config, int sequences, int at_once) {
   Course course;
   std::unique_ptr<Backend> backend = *MakeCpuBackend(config, AdamWConfig());
@@ -65,7 +65,7 @@ struct Sizes {
   int sequences;
   int threads;
 };
-// Shares of more than one unit, of which the last is smaller.
+// Each share has more than one unit, and the last unit is smaller.
 const Sizes kSizes[] = {
     {"a unit is eight sequences", {2, 2, 16, 128, 61}, 19, 2},
     {"a unit is two, of more positions", {1, 2, 16, 600, 50}, 5, 1},
@@ -102,7 +102,8 @@ TEST(MicroBatch, TakesLessMemory) {
             backend->ActivationBytes(unit + 1));
   ASSERT_TRUE(backend->Reserve(1).ok());
   EXPECT_GE(*backend->RoomForActivations(1), backend->ActivationBytes(1));
-  // What it has counts as room, and is not shared with other ranks.
+  // The memory that the backend already has counts as room, and is not shared
+  // with other ranks.
   EXPECT_GE(*backend->RoomForActivations(1000000), backend->ActivationBytes(1));
 }
 

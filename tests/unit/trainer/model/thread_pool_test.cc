@@ -65,7 +65,7 @@ std::vector<float> Uniform(size_t count, uint64_t seed) {
 constexpr int64_t kContext = 20, kHeads = 5, kWidth = 165, kSequences = 7;
 constexpr int64_t kRows = kSequences * kContext;
 
-// Everything that the layers write.
+// Returns everything that the layers write.
 std::vector<float> Layers(ThreadPool* pool) {
   std::vector<float> all;
   const auto room = [](size_t count) { return std::vector<float>(count); };
