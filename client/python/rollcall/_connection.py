@@ -284,7 +284,8 @@ class Connection:
         if self._first:
             return self._first.popleft()[1]
         if self._waiting:
-            # What a process says last goes last.
+            # FINISHED, after which a process sends nothing, has the highest
+            # number of these.
             return self._waiting.pop(min(self._waiting))
         return b""
 

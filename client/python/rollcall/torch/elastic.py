@@ -20,12 +20,13 @@ next world, with the state of the rank that has most steps, which the group itse
 sends. `state.model` stays the same object; wrap it inside of `train`. A step is done
 by all ranks or by none.
 
-What comes after `commit` in a step may not run, where all stop for a notice. Ask
-`state.rank` and `state.size` who this is: once a world has ended, torch.distributed
-says rank 0 of 1 until `train` is entered again. Catch no bare `except` in `train`.
-Not for models whose ranks hold different parts. Make subgroups and device meshes
-inside of `train`, over NCCL only: where Gloo's group is re-formed in place, PyTorch
-numbers groups in each process by itself, and a newcomer's numbers differ.
+At the step where all ranks stop for a notice, `commit` does not return, so code
+after it is skipped. Ask `state.rank` and `state.size` who this is: once a world has
+ended, torch.distributed says rank 0 of 1 until `train` is entered again. Catch no
+bare `except` in `train`. Not for models whose ranks hold different parts. Make
+subgroups and device meshes inside of `train`, over NCCL only: where Gloo's group is
+re-formed in place, PyTorch numbers groups in each process by itself, and a
+newcomer's numbers differ.
 
 Needs torch 2.14 or newer over Gloo, 2.5 or newer over NCCL.
 """
@@ -73,7 +74,8 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     `backend`: of torch.distributed, "gloo" or "nccl"; default: "nccl" if the
     model of the state has parameters on GPUs, else "gloo".
     `on_notice`: called with the notice on every rank at the step where all stop
-    for it (a drain, a newcomer, a preemption), to save a checkpoint, say.
+    for it (a drain, a newcomer, a preemption), to save a checkpoint, say. It must
+    not call collectives: a rank that hears of the notice late has left the group.
 
     Returns what `function` returned, once it has returned on all ranks. What it
     raises ends the process, but for what a world that has ended raises: then it
