@@ -82,7 +82,7 @@ TEST(ProbeStory, ANodeThatDoesNotAnswerGetsNoSeatUntilItDoes) {
       {1.9, Ticks(), ""},
       {2.0, Ticks(), "form g1 a,b"},
       {2.1, PreparesAll({"a", "b"}, 1), "run g1"},
-      // It answers late, and what the others found is out of date.
+      // c answers late, and what the others found is out of date.
       {2.2, Reaches("c"), ""},
       {3.3, Ticks(), "a probes c; b probes c; c probes a,b"},
       {3.4, Reaches("a"), ""},
@@ -109,7 +109,7 @@ TEST(ProbeStory, TooFewWithoutTheSilentOneWaitForIt) {
   });
 }
 
-// Neither if it says nothing, nor if it dials again and again.
+// This holds if the node is silent, and if it dials again and again.
 TEST(ProbeStory, ASilentNodeDoesNotKeepOutTheOneThatTakesItsSeat) {
   for (const bool redials : {false, true}) {
     JobStory story("3");
@@ -206,7 +206,7 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
   });
 }
 
-// It was left out for the other one's sake, which has gone.
+// c was left out only because it could not reach b, and b has gone.
 TEST(ProbeStory, ANodeIsTakenInOnceTheOneThatItCouldNotReachIsLost) {
   JobStory story("2:3");
   story.Tell({
