@@ -29,7 +29,7 @@ done
 failed=0
 for pid in "${running[@]}"; do wait "$pid" || failed=1; done
 running=()
-# Prints the output of all processes, with their tables of promises added up.
+# Prints the output of all processes, and adds up their tables of promises.
 awk '
   $1 == "promise" { header = $0; in_table = 1; next }
   in_table && $1 ~ /^[0-9]+$/ && NF > 3 {
