@@ -71,12 +71,12 @@ class TrainLoop {
   // takes over the state of `source`; without a source, the newest state that
   // any rank has `stored`; without that, starts at step 0. Finally checks that
   // all ranks have the same state. `collective` must live until the next Enter.
-  // Errors: the collective's. FAILED_PRECONDITION: ranks disagree; the message
-  // says on what. If there is a source, only a rank that differs from it gets
-  // FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost peer, and
-  // train on in a world without that rank. RESOURCE_EXHAUSTED: memory.
-  // DATA_LOSS: the stored state cannot be read. After an error, enter another
-  // world.
+  // Errors: those of the collective. FAILED_PRECONDITION: ranks disagree; the
+  // message says on what. If there is a source, only a rank that differs from
+  // it gets FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost
+  // peer, and train on in a world without that rank. RESOURCE_EXHAUSTED:
+  // memory. DATA_LOSS: the stored state cannot be read. After an error, enter
+  // another world.
   absl::Status Enter(Collective& collective,
                      const std::optional<TrainSource>& source,
                      const std::optional<StoredState>& stored = std::nullopt);

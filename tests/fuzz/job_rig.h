@@ -58,7 +58,7 @@ class JobRig {
 
   // The generation of the world that was proposed last; 0: none.
   uint64_t generation() const { return generation_; }
-  // Numbers of the latest of their kind; 0: none.
+  // The numbers of the latest notice and of the latest check request; 0: none.
   uint64_t notice() const { return notice_; }
   uint64_t check() const { return check_; }
   // What this stream was last asked to probe; empty: nothing.

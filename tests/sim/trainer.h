@@ -70,7 +70,7 @@ class Trainer {
   std::vector<Node*> nodes_;
   std::map<uint64_t, Generation> generations_;
   std::set<uint32_t> unreachable_;
-  std::map<uint64_t, uint64_t> saved_;  // By run.
+  std::map<uint64_t, uint64_t> saved_;  // By run: the step of its checkpoint.
   Nanos overlap_ = 0;
 };
 

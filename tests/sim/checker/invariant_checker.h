@@ -217,7 +217,7 @@ class InvariantChecker {
 
   // The state of one life of the daemon.
   uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
-  uint64_t committed_ = 0;  // The same.
+  uint64_t committed_ = 0;  // The same, for commits.
   bool end_journaled_ = false;
   bool rolled_back_ = false;
   // The end of each run in its journal, once an agent was told of it.

@@ -111,7 +111,7 @@ TEST(AgentElastic, PlainRanksBesideThemAreStopped) {
       {0.4, RankAttended{1, 1, true}, ""},
       {0.5, RankAttended{1, 0, false}, ""},  // Linked, and not elastic.
       {1.0, AbortOf(1), "ABORT 1; STOP 0 15s"},
-      {1.1, RankWaits{1, 0, 5, true}, ""},  // Too late for that.
+      {1.1, RankWaits{1, 0, 5, true}, ""},  // Too late: it is being stopped.
       {1.1, RankWaits{1, 1, 5, true}, ""},
       {1.3, Gone(1, {0}), "stopped 1"},
   });

@@ -12,7 +12,7 @@ TEST(AgentLink, RedialsWithBackoffUntilTheJoinTimeout) {
   story.Tell({
       {0.0, Down(), ""},
       {0.024, AgentTick{}, ""},
-      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, with no chance added.
+      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, without jitter.
       {0.1, Down(), ""},
       {0.15, AgentTick{}, "dial"},
       {599.9, Down(), ""},

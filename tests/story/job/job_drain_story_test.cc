@@ -274,7 +274,7 @@ TEST(Drain, AStandingCrowdIsTakenOnByANewDaemon) {
 TEST(Drain, WhoAsksAgainAndAgainMakesFewNotices) {
   JobStory story = ThreeRunning("3");
   int notices = 0;
-  // Two hundred requests in a fifth of a second, each with a sooner deadline.
+  // Two hundred requests in a fifth of a second, each with an earlier deadline.
   for (int i = 0; i < 200; ++i) {
     v1::AgentMessage message;
     message.mutable_leaving()->mutable_deadline()->set_seconds(500 - i);

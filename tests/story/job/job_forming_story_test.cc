@@ -257,7 +257,7 @@ TEST(Unattended, AJobThatHasRunWaitsForItsNodes) {
       {0.5, Breaks("a"), ""},
       {1.5, Ticks(), ""},
       {599.0, Ticks(), ""},
-      {601.5, Ticks(), "forget"},  // By join_timeout.
+      {601.5, Ticks(), "forget"},  // join_timeout is over.
   });
 }
 

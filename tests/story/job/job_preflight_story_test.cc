@@ -141,7 +141,7 @@ TEST(Preflight, ANewcomerIsComparedWithTheValueThatMembersAgreeOn) {
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "e").reason(),
                                 "NCCL version: 2.28.9 on b, c; 2.21.5 on e"))
       << NodeOf(story, "e").reason();
-  // What was found when the world was formed is still shown.
+  // The difference that was found when the world was formed is still shown.
   const v1::JobStatus status = story.job().Status(story.now());
   ASSERT_EQ(status.differences_size(), 1);
   EXPECT_EQ(DifferenceText(status.differences(0)),

@@ -24,7 +24,7 @@ TEST(ProbeStory, AWorldIsFormedOnceAllHaveAnswered) {
   story.Tell(TwoAttend());
   story.Tell({
       {0.1, Reaches("a"), ""},
-      // No world is formed meanwhile.
+      // No world is formed during the probes.
       {0.2, Beats("a"), ""},
       {0.3, Reaches("b"), "form g1 a,b"},
       {0.4, PreparesAll({"a", "b"}, 1), "run g1"},
@@ -195,7 +195,7 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
     if (last) break;
     story.Tell({{at + 1, Ticks(), "a probes c; b probes c; c probes a,b"}});
   }
-  // It is probed again later, since the network may work again.
+  // c is probed again later, because the network may work again.
   story.Tell({{2.4, PreparesAll({"a", "b"}, 1), "run g1"}});
   TellBeats(story, {"a", "b", "c"}, 32);
   story.Tell({
@@ -256,7 +256,7 @@ TEST(ProbeStory, TooFewWithoutTheUnreachedTryAgain) {
   });
 }
 
-// A node with a worker's token says that it has the address of another node.
+// A node with a worker's token claims the address of another node.
 TEST(ProbeStory, AnAddressThatSomebodyElseAnswersAtIsNotGivenOut) {
   JobStory story("3");
   HelloOptions liar = Probable();
