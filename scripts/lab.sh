@@ -32,8 +32,9 @@
 #                         (eth0)
 #              LAB_DOCKER 1: each host also has a docker0 with 172.17.0.1/16
 #
-# A host is frozen through its cgroup v2 if one can be made, otherwise by SIGSTOP
-# to all its processes, which these could undo; `freeze` prints how it was done.
+# A host is frozen through its cgroup v2 if one can be made, otherwise by
+# SIGSTOP to all its processes, which these could undo; `freeze` prints which of
+# the two it used.
 #
 # Without root it works in a user namespace, if the kernel allows that.
 set -u

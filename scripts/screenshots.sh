@@ -3,12 +3,12 @@
 # (default build/screenshots). Headless Chromium takes them of real runs on this
 # machine: while a run waits for nodes, while it trains, while it forms its next
 # world, after it has lost a node, when it has failed, and with the times to
-# connect between the nodes. Each picture is taken wide and as narrow as a phone,
-# in light and in dark: STATE-wide-light.png and so on.
+# connect between the nodes. Each picture is taken wide and as narrow as a
+# phone, in light and in dark: STATE-wide-light.png and so on.
 #
 # Needs a release build and Chromium (packages.sh pictures). The times to connect
-# need network namespaces; without them that picture is left out. Takes a minute.
-# Ends everything that it started, also if it fails or is stopped.
+# need network namespaces; without them that picture is left out. Takes a
+# minute. Ends everything that it started, also if it fails or is stopped.
 set -eu
 folder=$(realpath -m "${1:-$(dirname "$0")/../build/screenshots}")
 cd "$(dirname "$0")/.."

@@ -1,10 +1,10 @@
 #!/bin/bash
 # soak.sh [SEEDS] [FIRST] [OPTION...]: a long simulation: SEEDS runs (1,000,000)
 # from seed FIRST (1) on, one process per core, with these options of
-# rollcall_sim (--group: several daemons and a simulated etcd). Prints at the end
-# how often all runs together tested each promise. Exit status 1 if a promise was
-# broken (each process stops at its first one and prints how to replay it), or if
-# a promise was tested too seldom.
+# rollcall_sim (--group: several daemons and a simulated etcd). Prints at the
+# end how often all runs together tested each promise. Exit status 1 if a promise
+# was broken (each process stops at its first one and prints how to replay it),
+# or if a promise was tested too seldom.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-1000000}

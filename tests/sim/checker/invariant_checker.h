@@ -278,8 +278,8 @@ class InvariantChecker {
     uint64_t incarnation;
   };
   std::map<SessionId, Claim> claims_;
-  // By generation: the number of its ABORTs not sent yet whose nodes are no
-  // longer members of it.
+  // By generation: how many of its ABORTs that are not sent yet are for nodes
+  // that are no longer members of it.
   std::map<uint64_t, uint64_t> outsiders_;
   // By run and node: the lowest epoch that a credential may have since the
   // eviction.
