@@ -116,7 +116,8 @@ void Daemon::FoldOwn(const Journal& entry) {
 void Daemon::Crash(Nanos back_after) {
   if (!up_) return;
   world_.Trace("daemon dies");
-  // The commit in progress may be durable, though nothing of its batch was sent.
+  // The commit in progress may be durable, though nothing of its batch was
+  // sent.
   if (committing_ && !journal_broken_ && world_.chance.OneIn(2)) MakeDurable();
   for (const auto& [id, session] : sessions_) {
     network_.Drop(session.stream, kDown, true);
