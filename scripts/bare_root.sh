@@ -28,7 +28,7 @@ if [ -z "${BARE_ROOT:-}" ]; then
   BARE_ROOT=$(mktemp -d "${TMPDIR:-/tmp}/rollcall-root.XXXXXX")
   export BARE_ROOT
   trap 'rm -rf --one-file-system "$BARE_ROOT"' EXIT
-  # The mounts end with the namespace, its processes with its first process.
+  # The mounts end with the namespace, and the processes with its first process.
   unshare --mount --pid --fork --kill-child "$self" "$release" "$what"
   exit
 fi
@@ -51,7 +51,7 @@ case $what in
   run)
     deb=$(scripts/deb.sh build/packages | grep '/rollcall_')
     cp "$deb" "$root/tmp/"
-    # Fails if it depends on a package that is not there.
+    # dpkg fails if the package depends on one that is not installed.
     chroot "$root" dpkg -i "/tmp/${deb##*/}"
     [ ! -e "$root/etc/ssl/certs/ca-certificates.crt" ] ||
       die "expected a root without ca-certificates"
@@ -75,7 +75,7 @@ with rollcall.attach() as rank:
     rank.store.wait(["end"]) if total < 4 else rank.store.set("end", b"")
     print("linked", rank.world.rank, "of", rank.world.size, flush=True)
 END
-    # --no-index: nothing else is needed.
+    # --no-index: pip may install nothing but the wheel.
     out=$(chroot "$root" sh -euc 'cd /tmp; export HOME=/root
       for name in cc gcc rollcall; do
         if command -v $name; then echo "expected no $name"; exit 1; fi
@@ -85,7 +85,7 @@ END
       timeout 60 v/bin/rollcall launch --no-hosts --local-workers 3 -- \
         v/bin/python rank.py
       v/bin/rollcalld --version
-      # A mistake in the flags is an exception that is caught.
+      # A wrong flag throws an exception, which the program must catch.
       v/bin/rollcall launch --no-such-flag || [ $? = 2 ]' 2>&1) || { echo "$out"; die "it failed"; }
     echo "$out"
     for rank in 0 1 2 3; do

@@ -25,15 +25,16 @@
 #             Gloo's full mesh of 256 ranks, a barrier; compared with TCPStore
 #   elastic   a training loses or gains a node: time until all ranks have done a
 #             step, compared with torchrun
-#   torch_elastic  the same with PyTorch's processes that live on, over Gloo,
-#             beside torchrun; needs scripts/packages.sh pytorch (over 5 GB)
+#   torch_elastic  the same with PyTorch processes that outlive a world, over
+#             Gloo, compared with torchrun; needs scripts/packages.sh pytorch
+#             (over 5 GB)
 #   torch_init  init_process_group of 32 ranks over our store and over TCPStore;
 #             needs scripts/packages.sh pytorch
-#   torchrun  16 agents of torchrun meet, run `true` and end: by rollcall and by
-#             c10d; needs scripts/packages.sh pytorch
+#   torchrun  time for 16 agents of torchrun to meet, run `true` and end, with
+#             rollcall and with c10d; needs scripts/packages.sh pytorch
 #   checkpoint  how long a training's steps wait for checkpoints, compared with
 #             a training without checkpoints
-#   train     the CPU's model: tokens per second, compared with PyTorch
+#   train     the model on the CPU: tokens per second, compared with PyTorch
 #   gpu       GPT-2 on one GPU: tokens per second, compared with PyTorch of
 #             ROLLCALL_TORCH_PYTHON (default python3); needs a GPU
 #

@@ -2,8 +2,8 @@
 # check.sh: the checks that a reviewer should not have to do by hand.
 #
 # Format (clang-format 14) of all our code; clang's warnings, its thread-safety
-# analysis and clang-tidy over what is shipped, each finding an error; the unit
-# tests and stories under the thread sanitizer. Changes nothing.
+# analysis and clang-tidy over the shipped code, with each finding an error; the
+# unit tests and stories under the thread sanitizer. Changes nothing.
 #
 #   check.sh verify-format   checks only the format
 #   check.sh format          reformats the code

@@ -45,7 +45,7 @@ work=$(mktemp -d)
 trap 'trap - TERM; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# one TARGET: runs it, and keeps its log and its exit status.
+# one TARGET: runs the target, and keeps its log and its exit status.
 one() {
   local status=0
   mkdir "$work/$1"
@@ -64,15 +64,16 @@ wait
 
 if [ -n "$merge" ]; then
   for target in "${targets[@]}"; do
-    # Keep the fewest inputs that reach the same edges. How often an edge is
-    # passed does not count: that would keep thousands of inputs.
+    # Keep the fewest inputs that reach the same edges. How often an input
+    # reaches an edge does not count, because that would keep thousands of
+    # inputs.
     mkdir "$work/$target.merged" "$work/$target.before"
     [ ! -e "$corpus/$target.tar.gz" ] ||
       tar -xzf "$corpus/$target.tar.gz" -C "$work/$target.before"
     "$bin/fuzz_$target" -merge=1 -use_counters=0 "$work/$target.merged" \
       "$corpus/$target" "$work/$target.before" "$work/$target" \
       >"$work/$target.merge" 2>&1
-    # The seeds are kept as files of their own, so remove them here.
+    # The seeds are kept as separate files, so remove them here.
     seeds=$(sha1sum "$corpus/$target"/* | cut -d' ' -f1)
     for input in "$work/$target.merged"/*; do
       ! grep -q "^$(sha1sum <"$input" | cut -d' ' -f1)$" <<<"$seeds" ||

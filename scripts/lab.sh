@@ -32,8 +32,9 @@
 #                         (eth0)
 #              LAB_DOCKER 1: each host also has a docker0 with 172.17.0.1/16
 #
-# A host is frozen through its cgroup v2 if one can be made, else by SIGSTOP to
-# all its processes, which they could undo; freeze prints which.
+# A host is frozen through its cgroup v2 if one can be made, otherwise by
+# SIGSTOP to all its processes, which these could undo; `freeze` prints which of
+# the two it used.
 #
 # Without root it works in a user namespace, if the kernel allows that.
 set -u
@@ -48,7 +49,8 @@ subnet6=fd77::
 say() { echo "lab.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# The start time of a running process: pid and start time together identify it.
+# Prints the start time of a running process. Pid and start time together
+# identify a process.
 born() {
   local stat
   read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
@@ -86,7 +88,7 @@ own_cgroup() {
   [ -n "${mount:-}" ] && [ -d "$mount$path" ] && echo "${mount}${path%/}"
 }
 
-# Makes a cgroup for the lab, which gets one for each host, if that is allowed.
+# Makes a cgroup for the lab, if that is allowed. Each host gets a cgroup in it.
 make_cgroup() {
   local folder
   folder=$(own_cgroup) || return 0
@@ -137,7 +139,7 @@ become_host() {
   shift 3
   exec 9>"$ready"
   trap "echo failed $i >&9" EXIT
-  # /proc is still this machine's, so it has our pid as seen from there.
+  # /proc is still this machine's, so it shows our pid as this machine sees it.
   read -r outer rest </proc/self/stat
   set -e
   mount --make-rprivate /
@@ -207,7 +209,7 @@ start_host() {
   mkdir -p "$own"
   [ -e "$own/hosts" ] || write_hosts "$i" "$own"
   : >"$own/resolv.conf"
-  # No DNS: only names in files exist.
+  # No DNS: only names in files can be resolved.
   { sed '/^hosts:/d' /etc/nsswitch.conf 2>/dev/null
     echo 'hosts: files'; } >"$own/nsswitch.conf"
   printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
@@ -235,8 +237,8 @@ connect_host() {
       $enter ip addr add 172.17.0.1/16 dev docker0 &&
       $enter ip link set docker0 up || return 1
   fi
-  # A fixed MAC address: otherwise peers keep the old one of a host that is
-  # started again.
+  # A fixed MAC address: otherwise, after a host is started again, its peers
+  # keep its old one.
   in_switch ip link add "p$i" type veth \
     peer name "$iface" address "02:00:00:4d:00:$hex" netns "$pid" &&
     in_switch ip link set "p$i" master br0 up &&
@@ -248,7 +250,7 @@ connect_host() {
 
 # The kernel has one neighbour table for all namespaces, with 1,024 entries by
 # default (net.ipv4.neigh.default.gc_thresh3). 32 hosts that all talk to each
-# other fill it. Permanent entries do not count, so make these.
+# other fill it. Permanent entries do not count, so make the entries permanent.
 know_neighbours() {
   local n=$1 i iface enter
   local names=(${LAB_IFACES:-eth0})
@@ -387,7 +389,7 @@ run_on() {
     sh -c 'cd "$1" 2>/dev/null; shift; exec "$@"' sh "$PWD" "$@"
 }
 
-# Packets above the rate wait in a queue, which is long enough.
+# Packets above the rate wait in a queue that is long enough for them.
 slow() {
   in_switch tc qdisc replace dev "p${1:?}" root tbf rate "${2:?}kbit" \
     burst 1600 limit 1mb
@@ -430,7 +432,8 @@ down() {
   for file in "$root"/lab*/pid "$root"/switch.pid; do
     [ -e "$file" ] && end_of "$file"
   done
-  # A host that was started and has not reported its pid ends with its unshare.
+  # A host that was started and has not reported its pid ends together with its
+  # unshare.
   local job
   for job in $(jobs -p); do kill -9 "$job" 2>/dev/null; done
   remove_cgroup

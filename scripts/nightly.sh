@@ -17,13 +17,13 @@ set -u -o pipefail
 cd "$(dirname "$0")/.."
 
 # Fuzzing: ten minutes per target, two targets at a time. Simulation: a million
-# runs in four parts, with other seeds each night.
+# runs in four parts, with other seeds for each commit.
 steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5 fuzz6
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch pytorch
        programs slurm page rdma_vm quickstart bookworm wheel trixie trixie_quickstart)
 jobs=$(nproc)
 
-# 250,000 seeds; the first one is chosen once per commit.
+# Simulates 250,000 seeds. The first seed is chosen once per commit.
 soak() {
   local first
   [ -e "$state/first_seed" ] || echo $((10000000 + RANDOM * 1000000)) \
@@ -33,8 +33,8 @@ soak() {
 }
 
 # e2e TEST: runs one end-to-end module or test, on the release binaries and with
-# its own seed. A skipped test counts as failed: its requirements were installed
-# before.
+# its own seed. A skipped test counts as failed, because an earlier step
+# installed what it needs.
 e2e() {
   local seed=$RANDOM
   echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
@@ -42,8 +42,8 @@ e2e() {
     ROLLCALL_TEST_SEED=$seed /usr/bin/python3 -B run_one.py "$1")
 }
 
-# The benchmarks that are one binary, with few nodes: that they still run. Their
-# figures mean nothing here.
+# Runs the benchmarks that are one binary, with few nodes, to see that they
+# still work. Their figures mean nothing here.
 benches() {
   local bin=build/release/bin
   scripts/build.sh release && $bin/loss 8 1 && $bin/formation 8 16 &&
@@ -53,7 +53,8 @@ benches() {
 fresh_quickstart() {
   local clone status=0
   clone=$(mktemp -d)
-  # Expanded now: when the trap runs, the function's variable no longer exists.
+  # Expand $clone now: when the trap runs, the function's variable no longer
+  # exists.
   # shellcheck disable=SC2064
   trap "rm -rf '$clone'" EXIT
   trap 'exit 1' TERM
@@ -63,7 +64,7 @@ fresh_quickstart() {
   return $status
 }
 
-# Runs one step; its output is its log.
+# Runs one step. The caller stores the output in the step's log.
 do_step() {
   case $1 in
     packages) scripts/packages.sh check ;;
@@ -100,9 +101,9 @@ do_step() {
     slurm) ROLLCALL_TEST_SLURM=1 e2e slurm_test ;;
     page) scripts/packages.sh pictures && scripts/screenshots.sh &&
       e2e web_test.Web.test_the_page_names_who_is_waited_for ;;
-    # Class by class: the module also has a test that needs no virtual machine.
-    # If that one passed, a run of the module would hide that the others were
-    # skipped.
+    # Run each class by itself, because the module also has a test that needs no
+    # virtual machine. If only that one passed, a run of the module would hide
+    # that the others were skipped.
     rdma_vm) scripts/packages.sh rdma_vm &&
       e2e rdma_vm_test.OneMachine && e2e rdma_vm_test.TwoMachines ;;
     quickstart) fresh_quickstart ;;
@@ -172,7 +173,7 @@ for step in "${wanted[@]}"; do
   [ -z "$status" ] || { [ "$status" != 0 ] && [ -n "$again" ]; } || continue
   echo "nightly.sh: $step, at $(date +%H:%M:%S)"
   began=$SECONDS
-  # In the background, so that the trap runs at once on a signal.
+  # The step runs in the background, so that the trap runs at once on a signal.
   (do_step "$step") >"$state/$step.log" 2>&1 </dev/null &
   running=$!
   (sleep 21600; kill -- "-$running") 2>/dev/null &

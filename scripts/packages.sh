@@ -1,6 +1,6 @@
 #!/bin/bash
 # packages.sh: the packages that rollcall needs from Debian 12 or 13 (the names
-# of `build` are the same on Ubuntu 24.04, where this was not tried; `check`
+# of `build` are the same on Ubuntu 24.04, where this was not tested; `check`
 # needs Debian 12).
 #
 #   packages.sh build   installs what is missing to build it
@@ -62,7 +62,7 @@ pictures=(python3 iproute2 chromium fonts-dejavu-core nodejs)
 # kernel's package (the first) is always unpacked.
 rdma_vm=(linux-image-amd64 qemu-system-x86 busybox-static ibverbs-utils
          ibverbs-providers iproute2)
-# The files of the kernel's package that the machine may load; the package has
+# The files of the kernel's package that the virtual machine may load, out of
 # 4,000 modules.
 rdma_vm_kernel=(
   '*/boot/vmlinuz-*'
@@ -111,8 +111,9 @@ prepare_apt() {
   "${apt[@]}" update
 }
 
-# make_environment FOLDER MODULES FLAGS PACKAGE...: a Python environment in which
-# `import MODULES` works; does nothing if it does. FLAGS: of `python3 -m venv`.
+# make_environment FOLDER MODULES FLAGS PACKAGE...: makes a Python environment
+# in which `import MODULES` works; does nothing if it already works. FLAGS are
+# flags of `python3 -m venv`.
 make_environment() {
   local folder=$1 modules=$2 flags=$3
   shift 3
@@ -128,7 +129,7 @@ make_environment() {
   rm -rf "$folder"
   # shellcheck disable=SC2086
   /usr/bin/python3 -m venv $flags "$folder"
-  # DeepSpeed's source is installed as it is: nothing of it is compiled.
+  # DeepSpeed is installed as source; none of its extensions are compiled.
   if ! { "$folder/bin/pip" install -q setuptools wheel &&
          DS_BUILD_OPS=0 "$folder/bin/pip" install -q --no-build-isolation "$@" &&
          "$folder/bin/python3" -c "import $modules"; }; then
@@ -148,8 +149,8 @@ make_programs_environments() {
     --system-site-packages deepspeed==0.14.5 'pydantic<2' 'numpy<2'
 }
 
-# Ranks of DeepSpeed on CPUs compile an extension at their first start; it is
-# compiled here, so that no test waits for it.
+# Ranks of DeepSpeed on CPUs compile an extension at their first start. It is
+# compiled here, so that no test waits for that.
 make_pytorch_environment() {
   local folder=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}
   make_environment "$folder" 'torch, lightning, accelerate, transformers, deepspeed, torchft' \

@@ -24,7 +24,7 @@ set -o pipefail
   --steps "$steps" --log-every 20 --log-all-ranks 2>&1 | tee "$log" |
   while IFS= read -r line; do
     echo "$line"
-    # Once, half-way: show the nodes.
+    # Show the nodes once, half-way.
     if [ -z "${shown:-}" ] && [[ $line =~ \ step\ ([0-9]+)\  ]] &&
       [ $((BASH_REMATCH[1] * 2)) -ge "$steps" ]; then
       shown=1

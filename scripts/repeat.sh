@@ -24,7 +24,7 @@ mkdir -p "$finds"
 scripts/build.sh asan unit_tests || exit
 scripts/build.sh release || exit
 
-# once NAME CMD...: one run. A failure adds a line to NAME.failed.
+# once NAME CMD...: does one run. A failure adds a line to NAME.failed.
 once() {
   local name=$1 log
   shift
@@ -39,8 +39,9 @@ unit_once() { once "$(basename "$1")" "$1" --gtest_brief=1 --gtest_shuffle; }
 e2e_once() { once "$1" python3 -B -m unittest -v "$1"; }
 export -f once unit_once e2e_once
 
-# repeat COUNT PARALLEL WHAT NAME...: runs each name COUNT times. Round by
-# round, so that a test runs beside different tests.
+# repeat COUNT PARALLEL WHAT NAME...: runs each name COUNT times. It goes
+# through all names before it repeats one, so that a test runs beside different
+# tests.
 repeat() {
   local count=$1 parallel=$2 what=$3 i
   shift 3

@@ -3,12 +3,12 @@
 # (default build/screenshots). Headless Chromium takes them of real runs on this
 # machine: while a run waits for nodes, while it trains, while it forms its next
 # world, after it has lost a node, when it has failed, and with the times to
-# connect between the nodes. Each one wide and as narrow as a phone, light and
-# dark: STATE-wide-light.png and so on.
+# connect between the nodes. Each picture is taken wide and as narrow as a
+# phone, in light and in dark: STATE-wide-light.png and so on.
 #
 # Needs a release build and Chromium (packages.sh pictures). The times to connect
-# need network namespaces; without them that one is left out. Takes a minute.
-# Ends everything that it started, also if it fails or is stopped.
+# need network namespaces; without them that picture is left out. Takes a
+# minute. Ends everything that it started, also if it fails or is stopped.
 set -eu
 folder=$(realpath -m "${1:-$(dirname "$0")/../build/screenshots}")
 cd "$(dirname "$0")/.."
@@ -41,9 +41,9 @@ FOLDER = sys.argv[1]
 JOIN = r"rc1\.[A-Za-z0-9_-]+"
 PAGE = r"status page: (http\S+)"
 WIDTHS = {"wide": 1200, "phone": 390}
-# Blink's numbers of the preferred colour scheme.
+# The numbers that Blink has for the preferred colour scheme.
 SCHEMES = {"light": 1, "dark": 0}
-# Steps of the training: more than it does until the last picture.
+# The steps of the training, more than it can do before the last picture.
 STEPS = 100000
 
 
@@ -59,12 +59,12 @@ class Pictures:
                 file = f"{name}-{size}-{scheme}.png"
                 begun[file] = (start or self.stage.start)([
                     "chromium", "--headless", "--hide-scrollbars",
-                    # As root it has no sandbox.
+                    # Chromium has no sandbox if it runs as root.
                     *(["--no-sandbox"] if os.geteuid() == 0 else []),
                     f"--user-data-dir={self.stage.path('browser', file)}",
                     f"--blink-settings=preferredColorScheme={number}",
                     f"--window-size={width},{heights[size]}",
-                    # Until the page has asked twice.
+                    # Waits until the page has asked for the status twice.
                     "--virtual-time-budget=1000",
                     f"--screenshot={self.stage.path(file)}", url])
         for file, browser in begun.items():
@@ -140,8 +140,8 @@ def running(stage, pictures):
     await_state(stage, watching, lambda s: s["step"] > 100 and s["loss"],
                 "a few steps")
     pictures.take("running", url, {"wide": 640, "phone": 860})
-    # A rank that is stopped does not say that it has left the world. The next
-    # world waits for it, for 15 s at most.
+    # A stopped rank does not report that it has left the world. The next world
+    # waits for it, for 15 s at most.
     rank, = [pid for pid in proc.descendants(agent_of(launcher, "local-3"))
              if proc.command_line(pid)[:1] == train()[:1]]
     os.kill(rank, signal.SIGSTOP)
@@ -203,7 +203,7 @@ def pings(stage, pictures):
                 lambda s: s["state"] == "running", "a world")
     lab.cut_between([2], [4])
     until = time.monotonic() + DEADLINE_S
-    # No event tells of a new result.
+    # There is no event for a new result, so this asks again.
     while True:
         asked = lab.run(1, [ROLLCALL, "status", join, "--pings", "--json"])
         if json.loads("\n".join(asked.out()))["pings"]["unreached"] == 2:

@@ -1,10 +1,10 @@
 #!/bin/bash
 # soak.sh [SEEDS] [FIRST] [OPTION...]: a long simulation: SEEDS runs (1,000,000)
 # from seed FIRST (1) on, one process per core, with these options of
-# rollcall_sim (--group: several daemons and a simulated etcd). Prints at the end how often all runs
-# together tested each promise. Exit status 1 if a promise was broken (each
-# process stops at its first one and prints how to replay it), or if a promise
-# was tested too seldom.
+# rollcall_sim (--group: several daemons and a simulated etcd). Prints at the
+# end how often all runs together tested each promise. Exit status 1 if a promise
+# was broken (each process stops at its first one and prints how to replay it),
+# or if a promise was tested too seldom.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 seeds=${1:-1000000}
@@ -29,7 +29,7 @@ done
 failed=0
 for pid in "${running[@]}"; do wait "$pid" || failed=1; done
 running=()
-# Prints the output of all processes, with their tables of promises added up.
+# Prints the output of all processes, and adds up their tables of promises.
 awk '
   $1 == "promise" { header = $0; in_table = 1; next }
   in_table && $1 ~ /^[0-9]+$/ && NF > 3 {

@@ -21,7 +21,8 @@ summaries=$(mktemp)
 trap 'rm -f "$summaries"' EXIT
 failed=0
 
-# run PRESET JOBS CTEST-FLAGS...: runs its tests and keeps the closing lines.
+# run PRESET JOBS CTEST-FLAGS...: runs the preset's tests and keeps the closing
+# lines.
 run() {
   local preset=$1 jobs=$2 log
   shift 2

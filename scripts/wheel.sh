@@ -13,7 +13,7 @@ tools=${ROLLCALL_WHEEL_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/wheel}/bin
 scripts/packages.sh wheel >&2
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-# No environment of its own: the tools are there.
+# --no-build-isolation: the environment has the tools already.
 "$tools/pip" -q wheel --no-deps --no-build-isolation -w "$made" client/python
 mkdir -p "$folder"
 PATH=$tools:$PATH "$tools/auditwheel" -v repair \

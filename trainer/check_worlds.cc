@@ -56,7 +56,7 @@ absl::StatusOr<Verdict> CheckInWorld(const TrainOptions& options, Rank* rank,
   absl::StatusOr<std::unique_ptr<Collective>> collective =
       Connect(options, rank, device);
   if (!collective.ok()) return collective.status();
-  // The collective of one rank copies on the host.
+  // The collective of one rank copies in host memory.
   const std::unique_ptr<CheckMemory> memory =
       (*collective)->size() == 1 ? std::make_unique<HostMemory>()
                                  : device.MakeCheckMemory();
@@ -70,8 +70,8 @@ absl::StatusOr<Verdict> CheckInWorld(const TrainOptions& options, Rank* rank,
   return verdict;
 }
 
-// A missing peer may be there the next time; no other failure goes away by
-// itself.
+// A missing peer may be back at the next try. Other failures do not go away by
+// themselves.
 VerdictLevel LevelOf(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
                  absl::IsAborted(status)

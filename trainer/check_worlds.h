@@ -10,7 +10,7 @@
 
 namespace rollcall {
 
-// `rank` null: a world of one rank. Checks the rank's current world. If that
+// Checks the rank's current world; `rank` null: a world of one rank. If that
 // world ends during the check, checks the next one, from the start. Prints the
 // reasons and returns the exit code: 0, 10 (a warning), 20 (worth another try),
 // 30 (a person must fix something).

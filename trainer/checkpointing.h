@@ -39,8 +39,8 @@ class Checkpointing {
   // OK if this process may write to the folder; otherwise the reason.
   absl::Status Writable() const;
 
-  // The run continues after `step` in another world. `stored`: the state came
-  // from this folder.
+  // The run continues after `step` in another world. `stored`: the state was
+  // read from this folder.
   void GoesOnAfter(int64_t step, bool stored);
 
   // To be called after each step of the loop. Begins a save when one is due.

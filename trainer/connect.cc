@@ -25,8 +25,9 @@ std::string RankName(const v1::World& world, int which) {
 
 namespace {
 
-// Not the collectives' timeout: the daemon may be away for a while, and a slow
-// node may start late. The end of the generation ends this wait too.
+// The timeout is not the collectives' one, because the daemon may be away for a
+// while, and a slow node may start late. The end of the generation ends this
+// wait too.
 Exchange ExchangeOf(Rank* rank) {
   return [rank](const std::string& key, const std::string& value) {
     return rank->Exchange(key, value, Limits().daemon_grace);
@@ -43,7 +44,7 @@ std::string NameOf(const DeviceChoice& choice) {
   return choice.gpu.has_value() ? "a GPU" : "the CPU";
 }
 
-// What each rank of the world offers, by rank.
+// The offers of all ranks of the world, by rank.
 absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
                                                   const RankDevice& device) {
   if (rank == nullptr || rank->world_size() == 1) {
@@ -66,10 +67,10 @@ absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
   return offers;
 }
 
-// A rank that waits in NCCL and a rank that waits in Gloo would wait forever.
-// If one rank is the source of the state, only the ranks whose device kind
-// differs from the source's fail for good; without a source, those that had no
-// device before (not `held`).
+// If some ranks used NCCL and others Gloo, all would wait forever. If one rank
+// is the source of the state, only ranks whose device kind differs from the
+// source's fail for good. Without a source, those fail that had no device
+// before (`held` is false).
 absl::Status CheckSameKind(const Rank& rank,
                            const std::vector<DeviceChoice>& choices,
                            const RankDevice& device, bool held) {
@@ -95,7 +96,7 @@ absl::Status CheckSameKind(const Rank& rank,
   return absl::OkStatus();
 }
 
-// Says why a world that has GPUs is trained on CPUs.
+// Reports why a world that has GPUs is trained on CPUs.
 void TellOfTaken(const Rank& rank, const std::vector<DeviceChoice>& choices) {
   for (size_t i = 0; i < choices.size(); ++i) {
     if (!choices[i].all_taken) continue;

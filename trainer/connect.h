@@ -1,9 +1,8 @@
 // AgreeOnDevice and Connect: a rank's device and its collective in its current
 // world.
 //
-// It finds the peers through the agent's Exchange. It ties the collective to
-// the end of the world: that end wakes a blocked collective. It trains
-// nothing.
+// A rank finds its peers through the agent's Exchange. The end of the world
+// interrupts a blocked collective. Nothing is trained here.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_CONNECT_H_
@@ -20,20 +19,22 @@
 
 namespace rollcall {
 
-// "rank 2 on node-b", as messages name a rank.
+// "rank 2 on node-b": how messages name a rank.
 std::string RankName(const v1::World& world, int which);
 
-// Tells all ranks of the world what this one has, and takes the device that
-// ChooseDevices gives it. All ranks call it in each world, before Connect; also
-// those that have a device. FAILED_PRECONDITION: this rank demands a GPU and
-// all that it sees are taken, or some ranks have a GPU and others do not; the
-// message names two of them. UNAVAILABLE: the latter, on a rank whose device
-// kind is that of the rank with the state: the other ranks will leave.
+// Tells all ranks of the world which devices this one has, and takes the device
+// that ChooseDevices gives it. All ranks call it in each world, before Connect,
+// also those that have a device. FAILED_PRECONDITION: this rank demands a GPU
+// and all that it sees are taken; or some ranks have a GPU and others do not,
+// and the message names two of them. UNAVAILABLE: some have a GPU and others do
+// not, but this rank has the device kind of the rank with the state, so the
+// other ranks will leave.
 absl::Status AgreeOnDevice(Rank* rank, RankDevice& device);
 
-// `rank` null, or a world of one rank: connects nothing. Uses NCCL on GPUs,
-// Gloo otherwise. `rank` and `device` must outlive the collective. For errors
-// see ConnectGloo and ConnectNccl. Not to be retried within a generation.
+// Connects the ranks with NCCL on GPUs, otherwise with Gloo. If `rank` is null
+// or the world has one rank, it connects nothing. `rank` and `device` must
+// outlive the collective. For errors see ConnectGloo and ConnectNccl. Not to be
+// retried within a generation.
 absl::StatusOr<std::unique_ptr<Collective>> Connect(const TrainOptions& options,
                                                     Rank* rank,
                                                     RankDevice& device);

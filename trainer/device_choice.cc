@@ -12,9 +12,9 @@ namespace rollcall {
 namespace {
 
 constexpr absl::string_view kKinds[] = {"auto", "cpu", "cuda"};
-constexpr size_t kTextMax = 128;  // Of a host or a UUID.
+constexpr size_t kTextMax = 128;  // The longest host name or UUID.
 
-// A host's name could have a line break.
+// Replaces line breaks, which a host's name could have.
 std::string Plain(absl::string_view text) {
   std::string plain(text.substr(0, kTextMax));
   std::replace(plain.begin(), plain.end(), '\n', ' ');

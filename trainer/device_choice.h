@@ -1,11 +1,11 @@
-// ChooseDevices: which device each rank of a world takes, from what all of them
-// have said. Every rank computes it for all ranks, so that they agree without
-// another exchange.
+// ChooseDevices: which device each rank of a world takes, computed from the
+// offers of all ranks. Every rank computes it for all ranks, so that they agree
+// without another exchange.
 //
-// A rank that already trains keeps its device. Each other one takes the first
-// GPU that it sees and no rank of its host has, in the order of ranks: so ranks
-// of one agent, of several agents on one machine, and of containers that see a
-// GPU each, all get GPUs of their own.
+// A rank that already trains keeps its device. In the order of ranks, each
+// other rank takes the first GPU that it sees and that no rank of its host has.
+// So all get GPUs of their own: ranks of one agent, of several agents on one
+// machine, and of containers that see one GPU each.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_DEVICE_CHOICE_H_
@@ -21,22 +21,23 @@
 
 namespace rollcall {
 
-// What a rank tells the others.
+// What a rank tells the other ranks.
 struct DeviceOffer {
   DeviceKind wanted = DeviceKind::kAuto;
-  // NCCL_HOSTID, if it is set: NCCL takes ranks with different ones for ranks
-  // of different machines, and lets them share a GPU. Otherwise empty.
+  // The value of NCCL_HOSTID; empty if it is not set. NCCL treats ranks with
+  // different values as ranks of different machines, and lets them share a GPU.
   std::string host;
   // The UUIDs of the GPUs that the rank sees and can use, in CUDA's order; at
   // most kGpusMax.
   std::vector<std::string> gpus;
-  // What it trains on already: a UUID, or kHeldCpu; empty: nothing yet.
+  // The device on which it already trains: a UUID, or kHeldCpu; empty: none.
   std::string held;
 
   static constexpr char kHeldCpu[] = "cpu";
   static constexpr size_t kGpusMax = 64;
 
-  // As a value of an exchange. Decode: INVALID_ARGUMENT says what is wrong.
+  // The offer as the value of an exchange. Decode: INVALID_ARGUMENT says what
+  // is wrong.
   std::string Encode() const;
   static absl::StatusOr<DeviceOffer> Decode(absl::string_view text);
 };
@@ -44,12 +45,12 @@ struct DeviceOffer {
 struct DeviceChoice {
   std::optional<std::string> gpu;  // Its UUID; none: the CPU.
   // The rank sees GPUs, but other ranks have them all. If no rank holds or
-  // demands a GPU, all ranks then take the CPU. They also do if a rank holds
-  // the CPU already and none holds or demands a GPU.
+  // demands a GPU, all ranks then take the CPU. All ranks also take the CPU if
+  // a rank already holds the CPU and none holds or demands a GPU.
   bool all_taken = false;
 };
 
-// By rank; of the size of `offers`.
+// Returns the choices by rank, one for each of `offers`.
 std::vector<DeviceChoice> ChooseDevices(const std::vector<DeviceOffer>& offers);
 
 }  // namespace rollcall

@@ -20,7 +20,8 @@ int arrived = -1;
 
 void Signal(int fd) {
   const uint64_t one = 1;
-  // A full eventfd is readable already.
+  // The write fails only if the eventfd is full, and then it is already
+  // readable.
   [[maybe_unused]] const ssize_t ignored = write(fd, &one, sizeof one);
 }
 
@@ -67,8 +68,8 @@ bool LeaveSignals::asked() const {
 
 void LeaveSignals::BeginWait(std::function<void()> wake) {
   end_wait_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  // No file descriptors left: signals are then ignored during this wait. The
-  // sender can still send SIGKILL.
+  // Without file descriptors, signals are ignored during this wait. The sender
+  // can still send SIGKILL.
   if (arrived < 0 || end_wait_ < 0) return;
   waiting_ = std::thread([wake = std::move(wake), end = end_wait_] {
     if (AwaitEither(arrived, end)) wake();

@@ -1,4 +1,4 @@
-// rollcall-train: attaches to its agent, if there is one, and then trains, or
+// rollcall-train: attaches to its agent, if there is one. Then trains, or
 // checks the ranks' network.
 #include <csignal>
 #include <cstdio>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kExitFailed = 1;
 
-// How often a process that waits for its first world looks for a signal.
+// How often a process that waits for its first world checks for a signal.
 constexpr absl::Duration kWaitsAtOnce = absl::Milliseconds(500);
 
 // Under `join --attach` the process may start long before the other nodes.
@@ -55,8 +55,8 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
   return Rank::Attend(*place, options);
 }
 
-// NCCL and Gloo read them once, so the first world's count. What the user has
-// set is kept.
+// NCCL and Gloo read these variables only once, so the values of the first
+// world count. A value that the user has set is kept.
 void SetNetwork(const v1::RankWorld& world) {
   for (const v1::RankVariable& variable : world.network()) {
     setenv(variable.name().c_str(), variable.value().c_str(), 0);
@@ -86,7 +86,7 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
 }  // namespace rollcall
 
 int main(int argc, char** argv) {
-  // Gloo writes to connections that may be broken.
+  // Gloo writes to connections that may be broken, so ignore SIGPIPE.
   std::signal(SIGPIPE, SIG_IGN);
   rollcall::ChooseOpenBlasKernels(argv);
   rollcall::TrainOptions options;

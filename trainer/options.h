@@ -19,7 +19,7 @@ namespace rollcall {
 // checkpoint.
 enum class SavedBy { kRankZero, kEveryNode };
 
-// Where the model lives. kAuto: on a GPU if there is one.
+// The device of the model. kAuto: a GPU if there is one.
 enum class DeviceKind { kAuto, kCpu, kCuda };
 
 struct TrainOptions {
@@ -28,9 +28,9 @@ struct TrainOptions {
   GptConfig model;
   AdamWConfig optimizer;
   int64_t steps = 200;
-  int batch = 16;         // Samples per step, over all ranks.
-  int micro_batch = 0;    // Samples that a rank computes at once; 0: what fits.
-  double memory_max = 0;  // Of a rank, in bytes, for tests; 0: no limit.
+  int batch = 16;       // Samples per step, of all ranks together.
+  int micro_batch = 0;  // Samples per micro-batch of a rank; 0: as many as fit.
+  double memory_max = 0;  // Bytes that a rank may use, for tests; 0: no limit.
   float learning_rate = 3e-3f;
   int64_t warmup = 20;
   uint64_t seed = 1;

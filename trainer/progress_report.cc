@@ -19,7 +19,7 @@ constexpr absl::Duration kBetweenLines = absl::Seconds(1);
 constexpr int kColumns = 80;
 constexpr int kBarMin = 10;
 constexpr int kBarMax = 40;
-// Weight of the latest step in the running mean.
+// The weight of the latest step in the running mean.
 constexpr double kFresh = 0.1;
 
 nlohmann::ordered_json Finite(double value) {
@@ -27,7 +27,7 @@ nlohmann::ordered_json Finite(double value) {
   return value;
 }
 
-// `45 s`, `4 min 10 s`, `3 h 5 min`.
+// Formats: `45 s`, `4 min 10 s`, `3 h 5 min`.
 std::string LeftText(absl::Duration left) {
   const int64_t seconds = absl::ToInt64Seconds(left);
   if (seconds < 120) return absl::StrCat(seconds, " s");

@@ -22,25 +22,26 @@ struct Progress {
   int64_t steps = 0;  // Total.
   double loss = 0;
   float learning_rate = 0;
-  double samples_per_second = 0;  // Of the whole world.
+  double samples_per_second = 0;  // Of all ranks together.
   double tokens_per_second = 0;
   int world_size = 1;
-  uint64_t generation = 0;                         // 0: without an agent.
-  absl::Duration left = absl::InfiniteDuration();  // Infinite: not known.
+  uint64_t generation = 0;                         // 0: no agent.
+  absl::Duration left = absl::InfiniteDuration();  // Infinite: unknown.
 };
 
 // `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`.
 std::string PlainLine(const Progress& progress);
 // One JSON object: step, steps, loss, learning_rate, samples_per_second,
-// tokens_per_second, world_size, generation, eta_s (null: not known). A number
+// tokens_per_second, world_size, generation, eta_s (null: unknown). A number
 // that is not finite is null.
 std::string JsonLine(const Progress& progress);
 // `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, at most
 // `columns` wide.
 std::string BarLine(const Progress& progress, int columns);
 
-// Whether a step gets a line. `first`: of its world. The first step of a world
-// and the last one of a run always do. `since`: the time since the last line.
+// Whether a step gets a line. `first`: the first step of its world. That step
+// and the last one of a run always get one. `since`: the time since the last
+// line.
 bool GetsLine(const Progress& progress, int64_t first, int64_t every,
               absl::Duration since);
 
@@ -48,8 +49,8 @@ enum class ReportStyle { kPlain, kJson, kBar };
 
 struct ReportOptions {
   ReportStyle style = ReportStyle::kPlain;
-  // Steps between two lines; 0: one line a second at most. A bar is redrawn by
-  // time.
+  // Steps between two lines; 0: at most one line a second. A bar is redrawn at
+  // time intervals.
   int64_t every = 1;
   // Prints nothing, but still measures.
   bool silent = false;
@@ -57,15 +58,15 @@ struct ReportOptions {
 
 class ProgressReport {
  public:
-  // `out` must outlive it.
+  // `out` must outlive this object.
   ProgressReport(const ReportOptions& options, std::FILE* out);
   // Ends the bar's line.
   ~ProgressReport();
   ProgressReport(const ProgressReport&) = delete;
   ProgressReport& operator=(const ProgressReport&) = delete;
 
-  // Sets what is known of the world and the run; Tell adds each step's values.
-  // Starts the clock, after step `steps_done`.
+  // Sets what is known of the world and the run, and starts the clock after
+  // step `steps_done`. Tell adds each step's values.
   void BeginWorld(const Progress& known, int64_t steps_done, int batch,
                   int context);
   // To be called after each step. The first step of a world and the last step

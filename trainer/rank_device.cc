@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Find(DeviceKind kind,
   }
   const char* host = std::getenv("NCCL_HOSTID");
   if (host != nullptr) found->offer_.host = host;
-  // Must precede NCCL's first call.
+  // This must precede the first call of NCCL.
   found->log_ = NcclLog::Catch();
   if (nccl.ok()) {
     found->nccl_ = std::make_unique<NcclLibrary>(*std::move(nccl));

@@ -1,5 +1,5 @@
-// RankDevice: the device on which a rank's model lives (the CPU or a GPU), with
-// its backend, its collective and its memory for the network check.
+// RankDevice: the device of a rank's model (the CPU or a GPU), with its
+// backend, its collective and its memory for the network check.
 //
 // Thread rule: the main thread, which must call Find before it starts others.
 #ifndef ROLLCALL_TRAINER_RANK_DEVICE_H_
@@ -29,15 +29,15 @@ class RankDevice {
   // missing and how to get it. `rank` is null if there is no agent.
   static absl::StatusOr<std::unique_ptr<RankDevice>> Find(DeviceKind kind,
                                                           const Rank* rank);
-  // What this rank tells the others.
+  // What this rank tells the other ranks.
   const DeviceOffer& offer() const { return offer_; }
-  // Opens the device that was chosen from the offers of all ranks; does nothing
-  // if one is open already. Errors: CudaDevice::Choose's.
+  // Opens the device that was chosen from the offers of all ranks. Does nothing
+  // if one is already open. Errors: those of CudaDevice::Choose.
   absl::Status Take(const DeviceChoice& choice);
 
-  // The rest: after Take.
+  // The functions from here on: only after Take.
   bool is_gpu() const { return gpu_ != nullptr; }
-  // For a person: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
+  // For people: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
   std::string description() const;
   // Why the CPU was chosen although a GPU was wanted; empty otherwise.
   const std::string& reason() const { return reason_; }
@@ -56,7 +56,7 @@ class RankDevice {
   RankDevice() = default;
 
   DeviceOffer offer_;
-  std::vector<CudaDevice::Known> known_;  // Those of the offer.
+  std::vector<CudaDevice::Known> known_;  // The GPUs in the offer.
   std::unique_ptr<CudaDevice> gpu_;
   std::unique_ptr<NcclLibrary> nccl_;
   std::unique_ptr<NcclLog> log_;

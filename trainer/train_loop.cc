@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       make(options.model, options.optimizer);
   if (!backend.ok()) return backend.status();
-  // One sample is the smallest share that any world asks for.
+  // Reserves for one sample, the smallest share that any world can require.
   if (absl::Status s = (*backend)->Reserve(1); !s.ok()) return s;
   absl::StatusOr<uint64_t> data = dataset->Fingerprint();
   if (!data.ok()) return data.status();
@@ -115,9 +115,9 @@ absl::Status TrainLoop::Enter(Collective& collective,
       source);
 }
 
-// NCCL takes its buffers on the GPU when it first sums. Do that before free
-// memory is read, with values of a size that the steps also sum. What the
-// gradients hold here has no meaning.
+// NCCL allocates its buffers on the GPU at the first sum. So sum before free
+// memory is read, with a size that the steps also sum. The values in the
+// gradients have no meaning here.
 absl::Status TrainLoop::WarmUp() {
   if (world_size_ == 1 || backend_->name() != "cuda") return absl::OkStatus();
   const Bucket& bucket = backend_->buckets().front();
@@ -183,8 +183,8 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
     absl::Status status = collective_->Broadcast(part, source.rank);
     if (!status.ok()) return status;
   }
-  // A rank at the same step receives bytes equal to its own, so its state stays
-  // whole even if this broadcast is cut off.
+  // A rank at the same step receives the bytes that it already has, so its
+  // state stays whole even if this broadcast is interrupted.
   whole_ = whole_ && steps_done_ == source.step;
   for (const StatePart part : kStateParts) {
     const absl::Span<float> values = backend_->state(part);
@@ -201,8 +201,8 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   return absl::OkStatus();
 }
 
-// Finds the highest step that any rank has stored. Of several such ranks, takes
-// the lowest.
+// Finds the highest step that any rank has stored, and the lowest of the ranks
+// that have it.
 absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
     const std::optional<StoredState>& stored) {
   int64_t mine = stored.has_value() ? stored->state.step : 0;
@@ -228,7 +228,7 @@ absl::Status TrainLoop::Load(const StoredState& stored) {
   backend_->powers() = stored.state.powers;
   steps_done_ = stored.state.step;
   loss_ = stored.state.loss;
-  // A position in other data means nothing.
+  // A position is valid only for the data that it was made with.
   position_ = stored.state.data_fingerprint == data_ ? stored.state.position
                                                      : DataPosition();
   whole_ = true;
@@ -278,15 +278,14 @@ absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
                                                Bytes(all.data(), all.size()));
   if (!status.ok()) return status;
   const int right = source.has_value() ? source->rank : 0;
-  // Index of the first fingerprint in which `rank` differs from the right one;
-  // `count` if none does.
+  // The index of the first fingerprint in which `rank` differs from the right
+  // rank; `count` if none does.
   const auto differs = [&](int rank) {
     size_t i = 0;
     while (i < count && all[rank * count + i] == all[right * count + i]) ++i;
     return i;
   };
-  // If this rank differs, name this rank; otherwise name the first rank that
-  // differs.
+  // Name this rank if it differs, otherwise the first rank that does.
   int wrong = collective_->rank();
   if (differs(wrong) == count) wrong = 0;
   while (wrong < size && differs(wrong) == count) ++wrong;
@@ -323,8 +322,8 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   absl::Status status = LoadShare();
   if (!status.ok()) return status;
 
-  // The gradient of the mean over the whole batch: a plain sum over the ranks
-  // is then exact, also when shares differ in size.
+  // Gradients are those of the mean over the whole batch. So a plain sum over
+  // the ranks is exact, also if the shares differ in size.
   const double scale = 1.0 / (double(options_.batch) * options_.model.context);
   const absl::Span<float> gradients = backend_->gradients();
   status = backend_->LossAndGradients(

@@ -4,8 +4,8 @@
 // and gradients of the mean over the whole batch; sum both over all ranks,
 // bucket by bucket, while the backward pass is still running; apply the same
 // update to the same weights on every rank. Nothing is updated before the sum
-// is complete. So a failed step is not done on this rank, and the ranks of a
-// world that ends are at most one step apart.
+// is complete. So a step that fails on a rank is not done there, and the ranks
+// of a world that ends are at most one step apart.
 //
 // A TrainLoop outlives worlds: Enter moves it to the next one, of any size,
 // where all ranks start from the state of one of them.
@@ -59,8 +59,8 @@ class TrainLoop {
   static absl::StatusOr<std::unique_ptr<TrainLoop>> Create(
       TrainOptions options, const MakeBackend& make = MakeCpuBackend);
 
-  // Called in Enter with what this rank needs in that world, before it takes
-  // that memory.
+  // Sets a function that Enter calls with the memory that this rank needs in
+  // that world, before it allocates that memory.
   void WhenPlanned(std::function<void(const MemoryPlan&)> tell) {
     tell_ = std::move(tell);
   }
@@ -71,12 +71,12 @@ class TrainLoop {
   // takes over the state of `source`; without a source, the newest state that
   // any rank has `stored`; without that, starts at step 0. Finally checks that
   // all ranks have the same state. `collective` must live until the next Enter.
-  // Errors: the collective's. FAILED_PRECONDITION: ranks disagree; the message
-  // says on what. If there is a source, only a rank that differs from it gets
-  // FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost peer, and
-  // train on in a world without that rank. RESOURCE_EXHAUSTED: memory.
-  // DATA_LOSS: the stored state cannot be read. After an error, enter another
-  // world.
+  // Errors: those of the collective. FAILED_PRECONDITION: ranks disagree; the
+  // message says on what. If there is a source, only a rank that differs from
+  // it gets FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost
+  // peer, and train on in a world without that rank. RESOURCE_EXHAUSTED:
+  // memory. DATA_LOSS: the stored state cannot be read. After an error, enter
+  // another world.
   absl::Status Enter(Collective& collective,
                      const std::optional<TrainSource>& source,
                      const std::optional<StoredState>& stored = std::nullopt);
@@ -85,8 +85,8 @@ class TrainLoop {
   // An error leaves the state unchanged.
   absl::StatusOr<StepResult> Step(bool stop = false);
 
-  // Steps done, and whether the state is complete: it is not while another
-  // rank's state was only partly received.
+  // The number of steps done, and whether the state is complete. It is not
+  // complete while another rank's state was only partly received.
   int64_t steps_done() const { return steps_done_; }
   bool whole() const { return whole_; }
 
@@ -94,14 +94,15 @@ class TrainLoop {
   size_t parameters() const { return backend_->layout().size; }
   Backend& backend() { return *backend_; }
 
-  // The training state and a copy of its tensors: together one checkpoint.
+  // The training state and a copy of its tensors. Together they are one
+  // checkpoint.
   TrainState state() const;
   absl::Status CopyOut(StateTensors* tensors);
 
  private:
   // A value that must be equal on all ranks.
   struct Fingerprint {
-    const char* otherwise;  // The message if it is not.
+    const char* otherwise;  // The message if it differs.
     uint64_t value;
   };
 
@@ -127,7 +128,7 @@ class TrainLoop {
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;
   Collective* collective_ =
-      nullptr;  // Of the world it is in; gone between two.
+      nullptr;  // Of the current world; destroyed between two.
   int world_size_ = 1;
   int ranks_here_ = 1;
   std::function<void(const MemoryPlan&)> tell_;

@@ -20,15 +20,15 @@ namespace {
 
 using ULL = unsigned long long;
 
-// Time for another rank's save. By default an agent waits 15 s (stop_grace)
-// before it kills.
+// How long to wait for another rank's save. By default an agent waits 15 s
+// (stop_grace) before it kills the rank.
 constexpr absl::Duration kOtherSaveTimeout = absl::Seconds(10);
 
 ReportOptions ReportOf(const TrainOptions& options, int which) {
   ReportOptions report;
   report.style = options.log_json ? ReportStyle::kJson : StyleFor(stdout);
   report.every = options.log_every;
-  // Programs that read every step need no flag.
+  // With --log-json, programs that read every step need no other flag.
   if (options.log_json && report.every == 0) report.every = 1;
   report.silent = which != 0 && !options.all_ranks_log;
   return report;
@@ -99,9 +99,9 @@ class Training {
   std::unique_ptr<RankDevice> device_;
   std::unique_ptr<TrainLoop> loop_;  // Null before MakeLoop.
   std::unique_ptr<Checkpointing> checkpointing_;
-  bool told_ = false;  // The agent was told of a signal.
+  bool told_ = false;  // The agent knows of a signal.
   bool stopped_ = false;
-  absl::Duration held_up_;  // By checkpoints, in this world.
+  absl::Duration held_up_;  // The time that checkpoints took, in this world.
 };
 
 absl::StatusOr<int> Training::Run() {
@@ -111,7 +111,8 @@ absl::StatusOr<int> Training::Run() {
     if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
     if (rank_ == nullptr || !MayBeWorldEnd(status, *rank_)) return status;
     if (!rank_->aborted()) {
-      // The agent may take a while, or never learn of it.
+      // The wait may be long, because the agent may learn of the failure late
+      // or never.
       std::fprintf(stderr,
                    "rollcall-train: %s; waiting for the end of generation "
                    "%llu\n",
@@ -137,7 +138,7 @@ absl::Status Training::Prepare() {
   return Saves() ? checkpointing_->Writable() : absl::OkStatus();
 }
 
-// In the first world in which the ranks have agreed on their devices.
+// Called in the first world in which the ranks have agreed on their devices.
 absl::Status Training::MakeLoop() {
   absl::StatusOr<std::unique_ptr<TrainLoop>> loop = TrainLoop::Create(
       options_, [this](const GptConfig& model, const AdamWConfig& optimizer) {
@@ -224,7 +225,7 @@ absl::Status Training::RunSteps(Collective& collective) {
   return checkpointing_->SaveNow(*loop_, absl::InfiniteFuture());
 }
 
-// Whether this rank was asked to stop at a boundary.
+// Whether this rank was asked to stop at a step boundary.
 bool Training::noticed() {
   if (rank_ == nullptr) return signals_.asked();
   const bool noticed = rank_->noticed();
@@ -241,14 +242,14 @@ bool Training::Saves() const {
                                                   : rank_->rank() == 0;
 }
 
-// All ranks have stopped after this step.
+// Called when all ranks have stopped after this step.
 absl::Status Training::StopAtBoundary() {
   absl::Time deadline = absl::InfiniteFuture();
   if (rank_ != nullptr) {
-    // The other ranks' flag may arrive before the agent's own notice.
+    // The flag that the ranks sum may arrive before the agent's own notice.
     if (absl::Status s = rank_->AwaitNotice(); !s.ok()) return s;
     const std::optional<v1::RankNotice> notice = rank_->notice();
-    // A newcomer joins and nobody leaves: no state can be lost.
+    // With GROW, no node leaves, so no state can be lost.
     if (notice.has_value() && notice->kind() == v1::NOTICE_KIND_GROW) {
       return WaitAtBoundary(*rank_, loop_->steps_done());
     }
@@ -257,7 +258,7 @@ absl::Status Training::StopAtBoundary() {
     }
   }
   if (Saves()) {
-    // A failed save was reported; it must not keep the rank here.
+    // A save that failed was reported, and does not keep the rank here.
     (void)checkpointing_->SaveNow(*loop_, deadline);
   }
   std::fprintf(stderr, "rollcall-train: stopped after step %lld\n",
@@ -276,7 +277,7 @@ absl::Status Training::GoOnToNextWorld() {
                static_cast<long long>(step),
                rank_->abort().value_or(v1::RankAbort()).reason().c_str());
   rank_->Stopped(step, loop_ != nullptr && loop_->whole());
-  // There are no steps here at which the signal could be read.
+  // During this wait there are no steps at which the signal could be read.
   signals_.BeginWait([this] { rank_->CancelNextWorld(); });
   const absl::Status next = rank_->NextWorld();
   signals_.EndWait();
@@ -288,7 +289,7 @@ absl::Status Training::GoOnToNextWorld() {
   return next;
 }
 
-// A rank that is stopped between two worlds reaches no boundary any more. It
+// A rank that is stopped between two worlds reaches no boundary any more. So it
 // saves its state now, unless another rank has saved it.
 void Training::SaveState() {
   if (checkpointing_ == nullptr || loop_ == nullptr || !loop_->whole()) return;

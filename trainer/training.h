@@ -15,14 +15,14 @@
 
 namespace rollcall {
 
-// Exit code of a rank without an agent that was asked to stop before its last
-// step, after it saved if it could (EX_TEMPFAIL of sysexits). With an agent the
-// launcher gives the job's requeue code.
+// The exit code of a rank without an agent that was asked to stop before its
+// last step, after it saved if it could (EX_TEMPFAIL of sysexits). With an
+// agent, the launcher exits with the job's requeue code.
 inline constexpr int kExitAskedToStop = 75;
 
-// Trains up to the last step. `rank` is null if no agent started this process:
-// a world of one rank. `signals` make the rank's node leave, or end a run
-// without an agent at its next step. Returns the exit code: 0 or
+// Trains up to the last step. `rank` is null if no agent started this process,
+// which is then a world of one rank. `signals` make the rank's node leave, or
+// without an agent end the run at its next step. Returns the exit code: 0 or
 // kExitAskedToStop. Errors name what a person must fix.
 absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
                           LeaveSignals& signals);

@@ -3,7 +3,7 @@
 namespace rollcall {
 
 absl::Status WaitAtBoundary(Rank& rank, int64_t step) {
-  // The other ranks' flag may arrive before the agent's own notice.
+  // The flag that the ranks sum may arrive before the agent's own notice.
   if (absl::Status s = rank.AwaitNotice(); !s.ok()) return s;
   rank.NoticeSeen(step);
   if (absl::Status s = rank.AwaitAbort(); !s.ok()) return s;

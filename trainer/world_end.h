@@ -1,4 +1,4 @@
-// How a rank that lives on handles the end of a world.
+// How a rank that outlives its world handles the end of the world.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_TRAINER_WORLD_END_H_
@@ -11,13 +11,13 @@
 
 namespace rollcall {
 
-// To be called when all ranks have stopped after this step; the daemon decides
-// what comes next. Blocks until the generation ends. ABORTED: it has ended. Any
-// other error: the agent is gone.
+// To be called when all ranks have stopped after this step. Blocks until the
+// generation ends; the daemon decides what comes next. ABORTED: the generation
+// has ended. Any other error: the agent is gone.
 absl::Status WaitAtBoundary(Rank& rank, int64_t step);
 
-// Whether a failure in a world may be caused by the end of that world. When a
-// peer goes, its connections break before the agent hears of it.
+// Whether the end of the world may have caused this failure. When a peer goes,
+// its connections break before the agent learns of it.
 bool MayBeWorldEnd(const absl::Status& status, const Rank& rank);
 
 }  // namespace rollcall

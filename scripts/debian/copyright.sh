@@ -13,7 +13,7 @@ cat "$1"
 for package in "${linked[@]}"; do
   file=/usr/share/doc/$package/copyright
   if [ "$package" = libstdc++-12-dev ] && [ ! -e "$file" ]; then
-    # Another release's compiler.
+    # The release has another compiler version.
     file=$(compgen -G '/usr/share/doc/libstdc++-[0-9]*-dev/copyright' | tail -1)
   fi
   printf '\n%s\nLinked in: %s\n\n' "$(printf -- '-%.0s' {1..78})" "$package"

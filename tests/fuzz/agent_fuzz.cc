@@ -1,9 +1,9 @@
-// An agent in the hands of a hostile daemon: its messages, as bytes and as
-// nearly right ones, come with a node's own events in between. Proposals are
-// expanded as they are on the wire; what the rank's side may say (rank.proto)
-// is parsed and given to the agent as its socket's service would.
+// An agent with a hostile daemon. The daemon's messages, as raw bytes and as
+// nearly valid ones, come between the node's own events. Proposals are expanded
+// as an agent expands them. What a rank may send (rank.proto) is parsed and
+// given to the agent as the service of its socket does.
 //
-// Oracle: AgentRig's.
+// Oracle: that of AgentRig.
 #include <optional>
 #include <string>
 
@@ -80,7 +80,7 @@ class Script {
       case 18:
         return Wait();
       case 19:
-        // The whole way to a world that runs.
+        // All events up to a running world.
         return Run();
       default:
         return Notice();
@@ -109,7 +109,7 @@ class Script {
     const absl::Status status(code, feed_.String());
     std::optional<v1::Refusal> refusal;
     if (feed_.Flag()) {
-      // As error details are read.
+      // Parsed as the error details of a stream's status are.
       const std::string_view bytes = feed_.Text();
       if (!refusal.emplace().ParseFromArray(bytes.data(),
                                             static_cast<int>(bytes.size()))) {
@@ -119,15 +119,15 @@ class Script {
     rig_.StreamDown(status, std::move(refusal));
   }
 
-  // As it comes off the wire.
+  // A message as raw bytes, as it is received.
   void Bytes() {
     const std::string_view bytes = feed_.Text();
     v1::DaemonMessage message;
     if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return;
     }
-    // What would ask for more memory than this process is given is the
-    // codec's own limit, and its own test.
+    // A size that needs more memory than this process has is left out. The
+    // codec has a limit for it, with a test of its own.
     if (message.has_proposal() &&
         message.proposal().world_bytes() < (1u << 20)) {
       ExpandWorld(*message.mutable_proposal()).IgnoreError();
@@ -179,7 +179,7 @@ class Script {
     return world;
   }
 
-  // One thing that is not as it should be.
+  // Makes one thing invalid.
   void Twist(uint8_t odd, v1::World& world, v1::Member& member) {
     switch (odd % 10) {
       case 0:
@@ -253,7 +253,7 @@ class Script {
     v1::DaemonMessage message;
     message.mutable_abort()->set_generation(Generation());
     message.mutable_abort()->set_reason(feed_.String());
-    // Half of them blame a rank, there or not.
+    // Half of the aborts blame a rank, which may not exist.
     const size_t size = message.abort().reason().size();
     if (size % 2 == 1) {
       message.mutable_abort()->set_hung_node("b");
@@ -315,7 +315,7 @@ class Script {
     rig_.RankEnded(ended);
   }
 
-  // What the service of the agent's socket makes of a rank's bytes.
+  // Handles a rank's bytes as the service of the agent's socket does.
   void Rank() {
     if (feed_.Flag()) {
       rig_.Exchanged(feed_.Pick(4), "k" + std::to_string(feed_.Pick(4)), "v");
@@ -327,7 +327,7 @@ class Script {
     const int size = static_cast<int>(bytes.size());
     if (progress) {
       v1::RankMessage message;
-      // A higher step is refused before it comes to the agent.
+      // The service refuses a higher step, so the agent does not get it.
       if (message.ParseFromArray(bytes.data(), size) &&
           message.progress().step() <= Limits::step_max) {
         rig_.Progressed(static_cast<uint32_t>(size) & 1,

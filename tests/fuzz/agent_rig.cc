@@ -100,7 +100,8 @@ void AgentRig::Unlinked(uint32_t local_rank) {
 void AgentRig::Waits(uint32_t local_rank, uint64_t step, bool whole) {
   local_rank %= hello_.ranks();
   if (running_ != 0 || aborted_ == 0 || !living_.contains(local_rank)) return;
-  // The agent may know better (a plain one, or too late): it then stops it.
+  // The agent may not accept the wait (a plain rank, or too late). Then it
+  // stops the rank.
   waiting_.insert(local_rank);
   Step(RankWaits{aborted_, local_rank, step, whole});
 }
@@ -191,7 +192,7 @@ void AgentRig::Take(const Prepare& prepare) {
   const uint64_t generation = prepare.world.generation();
   Expect(generation > prepared_for_, "generations only grow: Prepare");
   prepared_for_ = preparing_ = generation;
-  // It ends up in the hosts file.
+  // The world is written into the hosts file.
   ExpectPrintable(prepare.world);
   const auto members = static_cast<uint32_t>(prepare.world.members_size());
   Expect(
@@ -226,8 +227,8 @@ void AgentRig::Take(const StartRanks& start) {
   CheckFiles(start);
 }
 
-// What the ranks get: a line or a variable of a hostile daemon's own making is
-// what must not be there.
+// Checks what the ranks get: a hostile daemon must not be able to add a line or
+// a variable of its own.
 void AgentRig::CheckFiles(const StartRanks& start) {
   ExpectPrintable(start.world);
   ExpectPrintable(start.world_commit);

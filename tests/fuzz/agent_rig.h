@@ -1,18 +1,17 @@
-// AgentRig: an Agent with what stands around it on a node, as far as it can
-// tell: a stream that is dialled and breaks, preparations and ranks that end
-// when they were begun, a clock that only goes on. Who speaks for the daemon
-// may say anything.
+// AgentRig: an Agent with the shell that surrounds it on a node. The rig has a
+// stream that is dialled and breaks, preparations and ranks that end after they
+// began, and a clock that only goes on. The daemon may send anything.
 //
-// Holds the Agent's invariants against each Step:
-//   1. Generations only grow: prepared for, and started.
-//   2. Prepared(g) and Stopped(g) are said only while no rank lives here but
-//      those that have said that they wait.
-//   3. Ranks of g are started, or given its world where they wait, once, after
-//      Prepared(g) was said and Commit(g) came.
-//   4. Exit comes last, and only when no rank lives.
-// And: it speaks on an open stream alone, and dials one at a time; what it says
-// is admitted by a daemon; what it tells a person, and what its ranks get in
-// files and environments, is printable.
+// Checks the Agent's invariants after each Step:
+//   1. The generations for which it prepares and starts ranks only grow.
+//   2. It says Prepared(g) and Stopped(g) only while no rank process exists on
+//      the node except those that have said that they wait.
+//   3. It starts the ranks of g, or gives the world of g to those that wait,
+//      once, after it said Prepared(g) and Commit(g) came.
+//   4. Exit comes last, and only when no rank process exists.
+// It also checks that the agent speaks only on an open stream, and dials one at
+// a time; that a daemon admits what it says; and that the texts that it shows,
+// and that its ranks get in files and environments, are printable.
 #ifndef ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
 #define ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
 
@@ -31,7 +30,7 @@ class AgentRig {
  public:
   explicit AgentRig(const v1::Hello& hello);
 
-  // --- What comes in; each does nothing where the shell could not say it -----
+  // --- Events; each does nothing if the shell could not produce it now -------
 
   void StreamUp();
   void StreamDown(const absl::Status& status,
@@ -40,9 +39,9 @@ class AgentRig {
   void PreparationDone(rollcall::PreparationDone done);
   void PreparationFailed(const std::string& reason);
   void RankEnded(rollcall::RankEnded ended);
-  // Everybody's end has come who was not told to wait.
+  // All ranks that do not wait have ended.
   void RanksGone();
-  // What linked ranks say; `local_rank` is cut to those of the node.
+  // Messages of linked ranks; `local_rank` is taken modulo the node's ranks.
   void Attended(uint32_t local_rank, bool elastic);
   void Unlinked(uint32_t local_rank);
   void Waits(uint32_t local_rank, uint64_t step, bool whole);
@@ -51,7 +50,7 @@ class AgentRig {
   void Exchanged(uint32_t local_rank, const std::string& key,
                  const std::string& value);
   void Progressed(uint32_t local_rank, uint64_t step);
-  // An answer to the last that was looked at.
+  // An answer to the latest LookAtRank.
   void Here(uint64_t entered, uint64_t left, bool counts);
   void Looked(bool stopped, const std::string& text);
   void Signal(int signal, bool leave);
@@ -60,7 +59,7 @@ class AgentRig {
 
   absl::Time now() const { return now_; }
   absl::Time NextDeadline() const { return agent_.NextDeadline(); }
-  // Prepared for last; 0: none.
+  // The generation that was prepared for last; 0: none.
   uint64_t generation() const { return prepared_for_; }
 
  private:
@@ -84,7 +83,7 @@ class AgentRig {
   void Take(const Report& report);
   void Take(const Exit& exit);
   void CheckFiles(const StartRanks& start);
-  // Whether all that live here wait.
+  // Whether all rank processes of the node wait.
   bool Settled() const { return waiting_.size() == living_.size(); }
   bool Lives(const RankIncarnation& incarnation) const;
 
@@ -95,21 +94,21 @@ class AgentRig {
   enum class Stream { kNone, kDialing, kUp };
   Stream stream_ = Stream::kNone;
   bool greeted_ = false;
-  // Welcomed on this stream, so that it may say more than Hello.
+  // The stream has got its Welcome, so the agent may say more than Hello.
   bool welcomed_ = false;
 
   uint64_t prepared_for_ = 0;  // The highest.
-  uint64_t preparing_ = 0;     // Under way or done; 0: none.
+  uint64_t preparing_ = 0;     // In progress or done; 0: none.
   uint64_t prepared_said_ = 0;
   std::set<uint64_t> committed_;
-  // By local rank: the generation that its process was started for.
+  // The rank processes, by local rank, with the generation of their start.
   std::map<uint32_t, uint64_t> living_;
-  // Of those, who is told to wait by nobody's abort but the last.
+  // Those that wait for a world, since the latest abort.
   std::set<uint32_t> waiting_;
   std::optional<LookAtRank> looked_at_;
   uint64_t running_ = 0;  // 0: none, or aborted.
   uint64_t aborted_ = 0;
-  // The daemon named one that no daemon's own admission would pass.
+  // The daemon named a generation that no daemon's own admission accepts.
   bool odd_generation_ = false;
   bool exited_ = false;
 };

@@ -3,8 +3,8 @@
 // first bytes of data files.
 //
 // Oracle: nothing throws. A refusal has a printable message of bounded length.
-// Accepted input comes back the same when it is written. Everything that
-// rollcall itself would write is accepted.
+// Accepted input is the same after it is written and read again. Everything
+// that rollcall itself would write is accepted.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -31,7 +31,7 @@ absl::string_view View(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// No file is larger than a size can express.
+// Saturates, because no file is larger than a size can express.
 uint64_t Sum(uint64_t a, uint64_t b) {
   return a > ~uint64_t{0} - b ? ~uint64_t{0} : a + b;
 }
@@ -43,7 +43,7 @@ void ExpectRefusal(const absl::Status& status, absl::StatusCode code) {
   ExpectPrintable("why it is refused", message);
 }
 
-// Damaged, or of a newer version.
+// The input must be refused as damaged, or as written by a newer version.
 void ExpectUnread(const absl::Status& status) {
   ExpectRefusal(status, absl::IsFailedPrecondition(status)
                             ? absl::StatusCode::kFailedPrecondition
@@ -61,7 +61,7 @@ bool Same(const std::vector<SafeTensor>& a, const std::vector<SafeTensor>& b) {
                     });
 }
 
-// Empty tensors at one offset may swap their order.
+// Sorts them, because empty tensors at the same offset may swap their order.
 std::vector<SafeTensor> Sorted(std::vector<SafeTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const SafeTensor& a, const SafeTensor& b) {
@@ -71,7 +71,7 @@ std::vector<SafeTensor> Sorted(std::vector<SafeTensor> tensors) {
   return tensors;
 }
 
-// When written, they read back equal.
+// After they are written and read again, the tensors are equal.
 void ExpectComeBack(const std::vector<SafeTensor>& tensors,
                     uint64_t data_bytes) {
   const std::string text = FormatSafeTensors(tensors);

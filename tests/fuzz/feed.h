@@ -1,7 +1,7 @@
 // Feed: a fuzzer's bytes read as a script, front to back.
 //
-// Reads never fail: a feed that has run dry gives zeros and empty texts. The
-// form is one that seeds.cc can write and that stays aligned under small
+// Reads never fail: a feed that has run out gives zeros and empty texts. The
+// format is one that seeds.cc can write and that stays aligned under small
 // changes: a byte is a byte, a small number is one byte, a text is its length
 // and its bytes.
 #ifndef ROLLCALL_TESTS_FUZZ_FEED_H_
@@ -34,8 +34,8 @@ class Feed {
   // 0 to count - 1.
   uint32_t Pick(uint32_t count) { return Byte() % count; }
 
-  // Most bytes stand for themselves; the highest for the numbers at which
-  // counters break, 0xFF for any that follows.
+  // Most bytes are their own value. The highest stand for the numbers at which
+  // counters break; 0xFF is followed by any number, in eight bytes.
   uint64_t Number() {
     const uint8_t byte = Byte();
     switch (byte) {
@@ -63,7 +63,7 @@ class Feed {
     }
   }
 
-  // Two bytes of length, the higher first.
+  // A text after its length in two bytes, the higher first.
   std::string_view Text() {
     const size_t high = Byte();
     const size_t low = Byte();
@@ -74,7 +74,7 @@ class Feed {
   }
   std::string String() { return std::string(Text()); }
 
-  // All that is left.
+  // All bytes that are left.
   std::string_view Rest() {
     const std::string_view rest = rest_;
     rest_ = {};

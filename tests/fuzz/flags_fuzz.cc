@@ -1,8 +1,8 @@
-// The command line: words, split at zero bytes as a kernel hands them over, and
-// what stands in them: durations, node counts.
+// Command lines, split into arguments at zero bytes, and the values in them:
+// durations, node counts.
 //
-// Oracle: nothing is thrown; what follows `--` comes through byte for byte;
-// what is accepted is within its bounds; join strings are gone from argv.
+// Oracle: nothing throws. The arguments after `--` are passed on unchanged.
+// What is accepted is within its bounds. Join strings are removed from argv.
 #include <string>
 #include <variant>
 #include <vector>

@@ -1,9 +1,9 @@
-// What comes on a Unix socket between a rank and its agent, in whatever pieces,
-// as either side reads it.
+// Bytes on a Unix socket between a rank and its agent, in pieces of any size,
+// as either side reads them.
 //
-// Oracle: the same messages as when all bytes are cut at once, by a second
-// implementation; nothing over the bound is returned, or held for long; what is
-// read as a message and framed again comes back the same.
+// Oracle: the messages are those that a second implementation finds in all
+// bytes at once. No message above the bound is returned, or kept for long. A
+// message that is read and framed again has the same bytes.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -17,7 +17,8 @@
 namespace rollcall {
 namespace {
 
-// All messages of `bytes`, up to one over the bound; `over`: there is one.
+// All messages of `bytes`, up to the first one above the bound. `over`: there
+// is one.
 std::vector<std::string> Cut(const std::string& bytes, size_t most,
                              bool& over) {
   std::vector<std::string> all;
@@ -54,7 +55,7 @@ void Read(absl::string_view bytes) {
 }
 
 void Pieces(Feed& feed, bool from_rank) {
-  // Small, so that bounds are met.
+  // The bound is small, so that inputs reach it.
   const size_t most =
       std::min<size_t>(static_cast<size_t>(feed.Number()), 1 << 10);
   FrameReader reader(most);

@@ -1,9 +1,9 @@
-// A hosts file that others write as well: any bytes, blocks of ours that were
-// cut or edited, worlds whose names come from afar.
+// A hosts file that other programs write too: any bytes, our own blocks that
+// were cut or edited, and worlds whose names come from other nodes.
 //
-// Oracle: what is outside the blocks comes out as it came in, to the byte;
-// writing twice is writing once; removing gives back what was there before; a
-// block is the lines of its members and no other line.
+// Oracle: the text outside of the blocks stays the same, to the byte. Writing
+// twice has the result of writing once. Removing restores what was there
+// before. A block has the lines of its members and no other line.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -43,8 +43,8 @@ v1::World ReadWorld(Feed& feed) {
   return world;
 }
 
-// What is said of the world's names, two bits a name, so that the script keeps
-// its form.
+// What is known of the world's names: two bits for each name, so that the
+// script stays aligned.
 HostsNames NamesOf(const v1::World& world, uint8_t bits) {
   HostsNames names;
   for (const std::string& name : NamesToAsk(world, {})) {
@@ -66,8 +66,8 @@ HostsNames NamesOf(const v1::World& world, uint8_t bits) {
   return names;
 }
 
-// A name with a dot, or one that means something else, is in no block unless it
-// was listed.
+// A name with a dot, or a name that already has another meaning, is in no block
+// unless it was listed.
 void CheckNames(const HostsBlock& block, const HostsNames& names) {
   for (const std::string& name :
        NamesInBlock(FormatHosts({{block}, "", false}), block.job)) {
@@ -80,7 +80,7 @@ void CheckNames(const HostsBlock& block, const HostsNames& names) {
   }
 }
 
-// Whole blocks as they are written, or nearly so, among any other text.
+// Whole blocks, as they are written or nearly so, between any other text.
 std::string ReadText(Feed& feed) {
   std::string text;
   for (uint32_t parts = feed.Pick(5); parts > 0; --parts) {
@@ -122,7 +122,7 @@ void CheckBlock(const HostsBlock& block, const v1::World& world) {
            "an entry has an address, a name and an alias",
            {line.data(), line.size()});
   }
-  // One that is newer than the world stays as it was.
+  // A block that is newer than the world stays as it was.
   if (block.generation > world.generation()) return;
   Expect(lines <= static_cast<size_t>(world.members_size()),
          "a block has one line a member", block.entries);

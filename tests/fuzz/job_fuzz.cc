@@ -1,7 +1,6 @@
-// One run of a job, from its first Hello to its end, by whatever agents there
-// may be: well-meant ones that die and come back, and hostile ones whose bytes
-// are raw. Every message takes the way that it takes in a daemon: protobuf,
-// admission, Job::Step.
+// One run of a job, from its first Hello to its end, with normal agents that
+// die and come back, and with hostile ones that send raw bytes. Every message
+// takes the same way as in a daemon: protobuf, admission, Job::Step.
 //
 // Oracle: JobRig's promises and the Job's own checks.
 #include "tests/fuzz/job_script.h"

@@ -16,8 +16,8 @@ namespace rollcall {
 namespace {
 
 constexpr char kJob[] = "demo";
-// A job that was stopped has ended by this many deadlines. While a member may
-// come back before a newcomer is probed, there is one each second.
+// A job that was stopped ends after at most this many deadlines. While a member
+// may come back before a newcomer is probed, there is one deadline each second.
 constexpr int kDeadlinesToTheEnd = 1024;
 
 }  // namespace
@@ -30,7 +30,7 @@ void JobRig::Begin(const v1::JobSettings& settings) {
   Carry(job_->Start());
 }
 
-// Only the key of probes is set: the others are not fuzzed here.
+// Only the key of probes is set, because this rig does not fuzz the others.
 void JobRig::GiveKeys() {
   JobKeys keys;
   keys.probe_secret = [](uint64_t round, const std::string& word) {
@@ -58,7 +58,7 @@ void JobRig::Restart() {
   revision_ = 0;
   job_.emplace(Job::Restore(kJob, journal_, Limits(), now_));
   GiveKeys();
-  // Below the journal's highest where it was adopted from its members.
+  // Lower than the journal's highest if the run was adopted from its members.
   generation_ = job_->Status(now_).generation();
   Expect(generation_ <= journal_.generation,
          "a run goes on in a generation that was journaled");
@@ -68,16 +68,16 @@ void JobRig::Restart() {
 SessionId JobRig::Hello(v1::Hello hello, const std::string& address) {
   if (!AdmitHello(hello).ok() || forgotten_) return 0;
   CleanHello(hello);
-  // Nor does the shell let a credential in that another took the place of.
+  // The shell does not let in a credential that was replaced by another one.
   if (hello.credential_case() == v1::Hello::kNodeCredential &&
       !job_->CredentialStands(hello)) {
     return 0;
   }
   const SessionId session = ++last_session_;
   open_.insert(session);
-  // The shell has found any proof good.
+  // Any proof counts as one that the shell has verified.
   const bool proven = !hello.resume_state().proof().empty();
-  // And knows of any nonce which life it is of.
+  // Any nonce counts as one whose life the shell knows.
   std::vector<uint64_t> swept;
   for (const std::string& nonce : hello.swept_nonces()) {
     swept.push_back(static_cast<unsigned char>(nonce[0]));
@@ -128,7 +128,7 @@ void JobRig::Evict(const std::string& node, std::string_view reason) {
 void JobRig::Tick(absl::Duration late) {
   Step(rollcall::Tick{late});
   if (job_->NextDeadline() > now_) return;
-  // What it began may be due at once, and no more than that.
+  // What the first tick began may be due at once, but nothing after that.
   Step(rollcall::Tick{});
   Expect(job_->NextDeadline() > now_, "a tick leaves nothing due");
 }
@@ -149,10 +149,10 @@ void JobRig::Finish() {
 }
 
 void JobRig::Step(const Event& event) {
-  // The shell has forgotten the job, and with it all that it might hear.
+  // The shell has forgotten the job, so the job gets no more events.
   if (forgotten_) return;
   Carry(job_->Step(event, now_));
-  // Never in the past for good: the next deadline can be asked at any time.
+  // NextDeadline must not fail after any step.
   job_->NextDeadline();
 }
 
@@ -187,7 +187,7 @@ void JobRig::Take(const rollcall::CloseStream& close) {
   Expect(open_.erase(close.session) == 1 || closing_.contains(close.session),
          "a stream is ended that is there", close.refusal.ShortDebugString());
   closing_.insert(close.session);
-  // UNAVAILABLE says to dial again, and needs no other word.
+  // UNAVAILABLE tells the agent to dial again, and needs no other code.
   Expect(close.refusal.code() != v1::REFUSAL_CODE_UNSPECIFIED ||
              close.code == absl::StatusCode::kUnavailable,
          "a refusal has a code", close.refusal.text());
@@ -197,7 +197,7 @@ void JobRig::Take(const rollcall::CloseStream& close) {
 void JobRig::Take(const Journal& entry) {
   Expect(!journal_.end.has_value(), "nothing is journaled after the end");
   if (entry.kind == Journal::Kind::kRunStarted && job_->run() != journal_.run) {
-    // It has become the run that its agents are in.
+    // The job has adopted the run of its agents.
     journal_ = JournalState();
     journal_.run = job_->run();
   }

@@ -94,7 +94,7 @@ class Script {
 
   SessionId Who() { return sessions_[feed_.Pick(kNodes)]; }
 
-  // Mostly the current generation, and its neighbours.
+  // Mostly the current generation or one next to it.
   uint64_t Generation() {
     const uint32_t how = feed_.Pick(8);
     if (how < 5) return rig_.generation();
@@ -103,7 +103,8 @@ class Script {
     return feed_.Number();
   }
 
-  // The way to the next deadline and past it, or by a few milliseconds.
+  // Advances the time to the next deadline and past it, or by some time that
+  // does not depend on deadlines.
   void Wait() {
     const uint8_t how = feed_.Byte();
     if (how >= 0x80) {
@@ -117,8 +118,8 @@ class Script {
     rig_.Wait(absl::Milliseconds(1) * (1 << (how % 20)));
   }
 
-  // Of one node, whose options are the bits of a few bytes. `probe_port`: 0: it
-  // cannot be probed.
+  // The Hello of one node; its options are the bits of a few bytes.
+  // `probe_port`: 0: the node cannot be probed.
   void SayHello(uint32_t probe_port) {
     const uint32_t node = feed_.Pick(kNodes);
     const uint8_t what = feed_.Byte();
@@ -135,7 +136,7 @@ class Script {
     Attend(node, std::move(hello));
   }
 
-  // What a prober says that reached the target at one of its addresses.
+  // The result of a prober that has reached the target at `address`.
   v1::ProbeResult Reached(const v1::ProbeTarget& target,
                           const std::string& address) {
     v1::ProbeResult result;
@@ -180,7 +181,7 @@ class Script {
         if (found != 3) *probed.add_results() = std::move(result);
       }
     }
-    // An answer that was not asked for.
+    // A result that was not asked for.
     if ((what & 2) != 0) {
       v1::ProbeResult& result = *probed.add_results();
       result.set_node(feed_.Flag() ? kNames[feed_.Pick(kNodes)]
@@ -193,20 +194,21 @@ class Script {
     rig_.Message(session, std::move(message));
   }
 
-  // As an admin's request, whose deadline the shell has looked at.
+  // An admin's request to drain a node, with a deadline that the shell has
+  // checked.
   void Drain() {
     const uint32_t node = feed_.Pick(kNodes + 1);
     const uint8_t how = feed_.Byte();
     const absl::Duration deadline =
         how == 0xFF ? absl::InfiniteDuration() : absl::Milliseconds(how) * how;
     const std::string name = node < kNodes ? kNames[node] : feed_.String();
-    // The most seldom deadline stands for no drain at all.
+    // One value of the deadline stands for an eviction.
     if (how == 0xFE) return rig_.Evict(name, feed_.Text());
     rig_.Drain(name, deadline, feed_.Text());
   }
 
-  // Of an agent in a world that this daemon may have no memory of. The second
-  // byte makes the world, so that several claim the same one.
+  // The Hello of an agent in a world that this daemon may not remember. The
+  // second byte determines the world, so that several nodes claim the same one.
   void Claim() {
     const uint32_t node = feed_.Pick(kNodes);
     const uint8_t what = feed_.Byte();
@@ -285,7 +287,7 @@ class Script {
     resume_state.set_proof(std::string(feed_.Pick(3) * 32, 'p'));
   }
 
-  // What sets this Hello apart from the others of its node.
+  // Makes this Hello differ from the others of its node.
   void Disagree(v1::Hello& hello) {
     switch (feed_.Pick(8)) {
       case 0:
@@ -332,7 +334,7 @@ class Script {
     if ((how & 0x10) != 0) exited.set_error_file(feed_.String());
   }
 
-  // Mostly the latest notice, and its neighbours.
+  // Mostly the latest notice or one next to it.
   void FillNoticeSeen(v1::NoticeSeen& seen) {
     const uint32_t how = feed_.Pick(8);
     seen.set_notice(how < 5   ? rig_.notice()
@@ -350,7 +352,7 @@ class Script {
           static_cast<v1::CheckFinding::Severity>(feed_.Pick(6)));
       finding.set_text(feed_.String());
     }
-    // Its own, those of another node, or of none.
+    // The facts of this node, of another one, or of none.
     if (report.findings_size() != 2) return;
     FillFacts(static_cast<uint32_t>(report.findings(0).text().size()) % 8,
               *report.mutable_facts());
@@ -369,7 +371,7 @@ class Script {
     }
     stalled.set_step(what);
     if ((what & 128) != 0) stalled.set_text(feed_.String());
-    // A number that no version knows, too.
+    // The values include one that no version defines.
     stalled.set_nccl(static_cast<v1::NcclPlace>(what >> 3 & 3));
   }
 
@@ -392,7 +394,7 @@ class Script {
     }
   }
 
-  // One message of one node.
+  // Sends one message of one node.
   void Say(JobOp op) {
     const SessionId who = Who();
     v1::AgentMessage message;
@@ -472,7 +474,7 @@ v1::JobSettings ReadSettings(Feed& feed) {
     ToProto(absl::Milliseconds(feed.Byte()), settings.mutable_join_timeout());
   }
   if ((what & 128) != 0) settings.set_grow(v1::GROW_NEVER);
-  // What the first byte has left over.
+  // The bits of the first byte that were not used above.
   const uint8_t more = first / 3;
   if ((more & 1) != 0) {
     ToProto(absl::Milliseconds(more), settings.mutable_linger());

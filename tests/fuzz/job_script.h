@@ -1,6 +1,6 @@
-// The script that a fuzzer's bytes are for a JobRig: one byte says what
-// happens, those that follow it with whom and how. Few node names,
-// incarnations and runs, so that worlds form and their members meet again.
+// The script for a JobRig that a fuzzer's bytes are read as: one byte selects
+// the event, the bytes after it its node and details. There are few node names,
+// incarnations and runs, so that worlds form and their members come back.
 #ifndef ROLLCALL_TESTS_FUZZ_JOB_SCRIPT_H_
 #define ROLLCALL_TESTS_FUZZ_JOB_SCRIPT_H_
 
@@ -10,12 +10,12 @@
 
 namespace rollcall {
 
-// What an op byte, modulo kCount, stands for; the highest bytes stand for those
-// that came later, so that what the corpus means stays.
+// The meaning of an op byte, modulo kCount. Events that were added later have
+// the highest bytes, so that the corpus keeps its meaning.
 enum class JobOp : uint8_t {
-  kHello,         // who, options
+  kHello,         // node, options
   kHelloBytes,    // text: a serialized Hello
-  kMessageBytes,  // who, text: a serialized AgentMessage
+  kMessageBytes,  // node, text: a serialized AgentMessage
   kBeat,
   kPrepared,
   kPreparedAll,
@@ -30,19 +30,19 @@ enum class JobOp : uint8_t {
   kTick,
   kWait,
   kRestart,
-  kDrain,       // who, deadline, reason
-  kNoticeSeen,  // who, which, generation
+  kDrain,       // node, deadline, reason
+  kNoticeSeen,  // node, number, generation
   kNoticeSeenAll,
-  kCheckReport,     // who, which, findings
-  kPreparedStates,  // who, states
-  kClaim,           // who, what it claims to run in
-  kStalled,         // who, which, where, words
+  kCheckReport,     // node, number, findings
+  kPreparedStates,  // node, states
+  kClaim,           // node, the world that it claims
+  kStalled,         // node, rank, place, text
   kCount,
 
-  // Each with the three bytes that follow it.
+  // Each also takes the three values after it.
   kProbedHello = 0xF4,  // as kHello, of a node that can be probed
-  kProbed = 0xF8,       // who, what else, and of each address what is found
-  kProbedAll = 0xFC,    // everybody is reached by everybody
+  kProbed = 0xF8,       // node, what else, and the result for each address
+  kProbedAll = 0xFC,    // every node reaches every other one
 };
 
 // Settings within their bounds.

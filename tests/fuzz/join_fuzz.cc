@@ -1,9 +1,9 @@
-// What a person pastes or a stranger sends in order to get in: join strings,
-// tokens, endpoints, and the refusal that a stream's status carries.
+// What a user pastes or an unauthenticated client sends in order to join: join
+// strings, tokens, endpoints, and the refusal in a stream's status.
 //
-// Oracle: what is accepted is within its grammar and comes back the same when
-// it is written and read again; what is refused is told in printable words that
-// hold nothing of a secret.
+// Oracle: what is accepted follows its grammar and is the same after it is
+// written and read again. The message of a refusal is printable and contains no
+// secret.
 #include <string>
 #include <string_view>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kSecretWord[] = "S3CRET-";
 
-// What is told of a text that was not accepted.
+// Checks the error for a text that was not accepted.
 void CheckRefusal(const absl::Status& status) {
   Expect(status.code() == absl::StatusCode::kInvalidArgument,
          "what cannot be read is INVALID_ARGUMENT");
@@ -48,7 +48,8 @@ void Join(std::string_view text) {
   CheckJoin(*join);
 }
 
-// Bytes of a JoinString, so that chance need not find base64.
+// The bytes inside a join string, so that the fuzzer need not find base64 by
+// chance.
 void JoinBytes(std::string_view bytes) {
   Join("rc1." + absl::WebSafeBase64Escape(
                     absl::string_view(bytes.data(), bytes.size())));
@@ -62,7 +63,7 @@ void JoinFields(Feed& feed) {
   join.set_job(feed.Flag() ? feed.String() : "demo");
   join.set_ca_pin(std::string(feed.Flag() ? feed.Byte() : 32, 'p'));
   join.mutable_token()->set_id(feed.Flag() ? feed.String() : "abc123");
-  // A word that no message of ours holds.
+  // This word is in no error message of ours, so it must not be in this one.
   const bool elsewhere =
       absl::StrContains(join.SerializeAsString(), kSecretWord);
   join.mutable_token()->set_secret(kSecretWord + feed.String());
@@ -103,7 +104,7 @@ void Addresses(std::string_view text) {
   ExpectPrintable("a refusal", std::string(status.message()));
 }
 
-// As an agent reads a status's error details.
+// Read as an agent reads a status's error details.
 void Details(std::string_view bytes) {
   v1::Refusal refusal;
   if (refusal.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {

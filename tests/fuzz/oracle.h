@@ -1,6 +1,6 @@
-// What must hold of values whatever came in, for all fuzz targets.
+// What must hold of values for any input, for all fuzz targets.
 //
-// A promise that is broken prints what was found and aborts, so that libFuzzer
+// If a check fails, it prints what was found and aborts, so that libFuzzer
 // keeps the input.
 #ifndef ROLLCALL_TESTS_FUZZ_ORACLE_H_
 #define ROLLCALL_TESTS_FUZZ_ORACLE_H_
@@ -19,17 +19,17 @@ inline void Expect(bool holds, const char* what, std::string_view found = "") {
   if (!holds) Broken(what, found);
 }
 
-// Valid UTF-8 without control characters; newline and tab may be in it if
-// `multiline`.
+// Expects valid UTF-8 without control characters. If `multiline`, newlines and
+// tabs are allowed.
 void ExpectPrintable(const char* what, std::string_view text,
                      bool multiline = false);
 
-// Each string in the message and below it is printable. A rank's last words
-// (stderr_tail, error_file, detail) may have several lines; bytes fields are
-// passed over.
+// Expects that each string in the message and its submessages is printable. The
+// last lines of a rank (stderr_tail, error_file, detail) may have several
+// lines. Bytes fields are not checked.
 void ExpectPrintable(const google::protobuf::Message& message);
 
-// Serializes, and parses again.
+// Expects that the message can be serialized and parsed again.
 void ExpectSerializes(const google::protobuf::Message& message);
 
 }  // namespace rollcall

@@ -1,10 +1,10 @@
-// A connection between two probers whose other side is anything that found the
-// port: what it sends, in whatever pieces, and the addresses that a daemon
-// names. Over a socket pair; no prober runs.
+// A connection between two probers, whose other end may be any client of the
+// port: the bytes that it sends, in pieces of any size, and the addresses that
+// a daemon names. It uses a socket pair; no prober runs.
 //
-// Oracle: what is kept is what was sent, no more than its bound; only the right
-// question, whole, is answered; what is dialled is an address that admission
-// passes.
+// Oracle: what is kept is what was sent, up to its bound. Only the whole and
+// correct question is answered. Only addresses that admission accepts are
+// dialled.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@
 namespace rollcall {
 namespace {
 
-// A caller, and the answer to one that dialled: both sides read so.
+// Reads a question, or the answer to one; both sides read in this way.
 void Hear(Feed& feed) {
   v1::Probe probe;
   const uint8_t what = feed.Byte();
@@ -41,7 +41,8 @@ void Hear(Feed& feed) {
   std::string sent, heard, error;
   bool lives = true;
   while (lives && !feed.empty() && heard.size() < most) {
-    // A length of 0 stands for the right question, or what there is of it.
+    // A length of 0 stands for the correct question, or for the first bytes of
+    // it.
     std::string piece = feed.String();
     if (piece.empty()) piece = ProbeQuestion(probe).substr(0, feed.Byte());
     if (piece.empty()) {
@@ -50,7 +51,7 @@ void Hear(Feed& feed) {
                static_cast<ssize_t>(piece.size())) {
       sent += piece;
     } else {
-      return;  // More than a socket's buffer takes.
+      return;  // The socket's buffer is full.
     }
     lives = ReceiveUpTo(ours.get(), most, heard, error);
     Expect(heard.size() <= most, "what is kept has a bound");

@@ -1,5 +1,5 @@
-// Before the first input: protobuf keeps to itself that an input does not
-// parse, which is what most inputs do.
+// Turns off protobuf's log before the first input. Most inputs do not parse,
+// and protobuf would report each.
 #include "google/protobuf/stubs/logging.h"
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {

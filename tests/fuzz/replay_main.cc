@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
       fprintf(stderr, "replay: cannot read %s\n", file.c_str());
       return 1;
     }
-    // A copy of its own size, so that reading past its end is seen.
+    // A copy of exactly this size, so that a read past its end is detected.
     const std::vector<uint8_t> bytes(input.begin(), input.end());
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }

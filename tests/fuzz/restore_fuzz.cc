@@ -1,9 +1,9 @@
-// A daemon that was started again on a journal which somebody has edited, or
-// another program has written: each row's blobs are parsed as the store parses
-// them, and the Job that is restored from them goes on.
+// A daemon that is restarted on a journal which was edited, or which another
+// program has written. Each row's blobs are parsed as the store parses them,
+// and the Job that is restored from them goes on.
 //
 // Oracle: JobRig's promises, above all that no number in a journal reaches one
-// of the Job's checks and that generations still only grow.
+// of the Job's CHECKs, and that generations still only grow.
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kStepsMax = 100;
 
-// A column that holds a message; false: it does not parse, and the store
-// refuses the row.
+// A column that holds a message. Returns false if it does not parse; the store
+// then refuses the row.
 template <typename Message>
 bool Parse(Feed& feed, std::optional<Message>& column) {
   const std::string_view bytes = feed.Text();
@@ -39,7 +39,7 @@ void WriteLeaving(Feed& feed, v1::Notice& leaving) {
   leaving.mutable_end()->set_reason(feed.String());
 }
 
-// A world that is nearly right, which bytes by chance seldom are.
+// A world that is nearly valid, which random bytes seldom are.
 void WriteWorld(Feed& feed, JournalState& journal) {
   v1::World world;
   world.set_job("demo");
@@ -80,8 +80,9 @@ bool ReadJournal(Feed& feed, JournalState& journal) {
     return false;
   }
   if (!ReadColumn(feed, journal.world_commit)) return false;
-  // The bits: an end; who was to leave; the same as bytes; who has finished;
-  // the world is the one that ran last, and has ended.
+  // The bits, from the lowest: the end; which nodes were to leave; the same as
+  // raw bytes, at the end of the input; which nodes have finished; the world
+  // ran last and has ended.
   const uint8_t what = feed.Byte();
   if ((what & 1) != 0 && !Parse(feed, journal.end)) return false;
   if ((what & 2) != 0) WriteLeaving(feed, journal.leaving.emplace());

@@ -1,9 +1,9 @@
-// What decides who is believed: the certificates that somebody shows who may be
-// the daemon, the keys and secrets that people put into files.
+// Input that decides about trust: the certificates of a server that may be the
+// daemon, and the keys and secrets that users put into files.
 //
-// Oracle: no chain is good for a pin that is nobody's; what is accepted is
-// strong enough and comes back the same; what is refused is told in printable
-// words without what was given.
+// Oracle: no chain is valid for a pin of an unknown CA. An accepted key or
+// secret is strong enough and is the same after it is written and read again.
+// The message of a refusal is printable and does not contain the input.
 #include <string>
 #include <string_view>
 
@@ -24,8 +24,8 @@ constexpr char kSecret[] = "00112233445566778899aabbccddeeff";
 void CheckRefusal(const absl::Status& status, std::string_view given) {
   const std::string said(status.message());
   ExpectPrintable("a refusal", said);
-  // Our own sentences have blanks, which no secret has: the fuzzer sees them
-  // compared and gives them back.
+  // A text with a blank is no secret. The fuzzer sees our own messages in the
+  // comparison and uses them as input, and those have blanks.
   const bool ours = absl::StrContains(std::string(given), ' ');
   Expect(
       given.size() < 16 || ours || !absl::StrContains(said, std::string(given)),
@@ -38,7 +38,7 @@ const Authority& OwnAuthority() {
   return authority;
 }
 
-// Bytes as they are issued, with some of them changed.
+// Issued bytes, with some of them changed.
 std::string Twisted(Feed& feed, std::string twisted) {
   for (uint32_t i = feed.Pick(4); i > 0; --i) {
     const size_t at = (feed.Byte() << 8 | feed.Byte()) % twisted.size();
@@ -58,7 +58,8 @@ std::string OwnChain() {
   return chain;
 }
 
-// Somebody else's certificate before our CA's, which everybody may see.
+// A certificate of another CA, followed by our CA's certificate, which is
+// public.
 std::string StolenChain() {
   static const std::string leaf =
       Authority::FromSecret(*SharedSecret::Parse(std::string(32, 'e')))
@@ -121,7 +122,7 @@ void Credential(Feed& feed) {
   hello.set_node_credential(
       NodeCredential(key, hello.run(), hello, {3, absl::FromUnixSeconds(9)}));
   Expect(TermsOfCredential(key, hello).has_value(), "a credential is its own");
-  // Admission's grammar of names has none.
+  // The grammar of names has no slash, so admission refuses such a Hello.
   if (absl::StrContains(hello.ShortDebugString(), "/")) return;
   hello.set_node(hello.node() + hello.run().substr(0, 1));
   hello.set_run(hello.run().empty() ? "r" : hello.run().substr(1));

@@ -1,10 +1,11 @@
-// The key-value store of a generation: what agents say to the daemon's Store
-// once admission has passed it, and what a daemon and ranks say to an agent's
+// The key-value store of a generation: admitted messages of agents to the
+// daemon's Store, and messages of a daemon and of ranks to an agent's
 // NodeStore.
 //
 // Oracle: Store stays within its bounds, answers only what was asked on the
-// stream, numbers its messages; NodeStore says nothing that admission would
-// refuse, since the daemon would end its stream, and answers each rank once.
+// stream, and numbers its messages. NodeStore sends nothing that admission
+// would refuse, because the daemon would end its stream, and answers each rank
+// once.
 #include <cstdint>
 #include <map>
 #include <set>
@@ -24,7 +25,8 @@ namespace {
 
 constexpr uint64_t kGeneration = 2;
 constexpr uint32_t kNodes = 3;
-// A value, a key and changes, and what stands before the limit of a message.
+// The largest message: what fits the limit, then one more value, a key and
+// changes.
 constexpr size_t kMessageBytesMax = 2 << 20;
 
 v1::StoreOperation Operation(Feed& feed) {
@@ -171,7 +173,7 @@ class DaemonSide {
   GenerationStore store_;
   std::set<uint32_t> gone_;
   std::map<uint32_t, uint64_t> link_;
-  std::map<uint32_t, uint64_t> last_;  // Number of the last message.
+  std::map<uint32_t, uint64_t> last_;  // Last message's number.
   std::map<uint32_t, std::map<uint64_t, int>> asked_;
 };
 
@@ -257,7 +259,8 @@ class AgentSide {
     for (const v1::StoreIn& in : outcome.said) {
       v1::AgentMessage message;
       *message.mutable_store() = in;
-      // What it keeps is the daemon's, which may have sent anything.
+      // The records that it keeps come from the daemon, which may have sent
+      // anything.
       message.mutable_store()->clear_records();
       const absl::Status fits = AdmitMessage(message);
       Expect(fits.ok(), "the daemon takes it", std::string(fits.message()));

@@ -1,12 +1,13 @@
 // Files, pipes and answers that other programs write and ours read: a rank's
-// error file, a check's thresholds, the id minting child, a launcher's
-// daemon.json, settings as JSON, the kernel's tables, a rank's output; and a
-// job's status as text, which a daemon may have filled with anything; NCCL's
-// answer about a job; where in etcd a state is, and a run that was read from
-// there.
+// error file, a check's thresholds, the output of the child that mints ids, a
+// launcher's daemon.json, settings as JSON, the kernel's tables, and a rank's
+// output. Also a job's status as text, which a daemon may have filled with
+// anything; NCCL's answer about a job; the location of a state in etcd, and a
+// run that was read from there.
 //
-// Oracle: nothing is thrown, nothing is longer than its bound, what is to be
-// UTF-8 is, and what is accepted comes back the same.
+// Oracle: nothing throws, nothing is longer than its bound, what must be UTF-8
+// is UTF-8, and what is accepted is the same after it is written and read
+// again.
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
@@ -87,7 +88,7 @@ void Minted(std::string_view text) {
   }
 }
 
-// As a launcher gives them to its daemon.
+// Settings as a launcher gives them to its daemon.
 void Settings(std::string_view text) {
   v1::JobSettings settings;
   if (!google::protobuf::util::JsonStringToMessage(
@@ -134,7 +135,7 @@ void Kernel(Feed& feed) {
          "no more GPUs are visible than there are");
 }
 
-// A rank's output in pieces, and its last words.
+// A rank's output in pieces, and the last lines of it.
 void Output(Feed& feed) {
   LineCutter cutter;
   Tail tail(Limits::stderr_tail_lines, Limits::stderr_tail_bytes);
@@ -189,7 +190,7 @@ void Status(std::string_view bytes) {
   FailureText(end);
 }
 
-// A folder of this process's own, for what is read by name alone.
+// A folder of this process, for files that are read by their name.
 class OwnFolder {
  public:
   OwnFolder() {
@@ -249,8 +250,8 @@ void Place(std::string_view text) {
 
 void Run(std::string_view bytes) {
   v1::PackedRecord packed;
-  // What would ask for more memory than this process is given is bounded by
-  // the record's own limit.
+  // A size that needs more memory than this process has is left out. The record
+  // has a limit of its own.
   if (packed.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
       packed.bytes() > (1u << 20)) {
     return;
@@ -265,7 +266,7 @@ void Run(std::string_view bytes) {
   Expect(twice.ok() && *PackRun(*twice) == again, "a run comes back the same");
 }
 
-// The same, from what would be within.
+// The same, starting from the packed record's content.
 void Record(std::string_view bytes) {
   v1::RunRecord record;
   if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {

@@ -26,7 +26,8 @@ std::optional<uint64_t> EpochShown(const v1::Hello& hello) {
 
 std::string ProofOf(const std::string& run, uint64_t generation,
                     const std::string& world, const std::string& world_commit) {
-  // FNV-1a: other bytes have another sum, and no fault forges one.
+  // FNV-1a is not a secure hash, but here it is enough: different bytes have
+  // different sums, and no fault forges a sum.
   uint64_t sum = 0xcbf29ce484222325;
   for (const std::string& part :
        {run, absl::StrCat("/", generation, "/"), world, world_commit}) {

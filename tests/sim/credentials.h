@@ -1,5 +1,5 @@
-// What a simulated daemon gives out as proof: node credentials, and proofs of
-// commits. Any bytes that differ prove nothing.
+// The proofs that a simulated daemon gives out: node credentials, and proofs of
+// commits. A proof is valid only if all of its bytes are equal.
 #ifndef ROLLCALL_TESTS_SIM_CREDENTIALS_H_
 #define ROLLCALL_TESTS_SIM_CREDENTIALS_H_
 
@@ -16,9 +16,9 @@ namespace rollcall::sim {
 std::string CredentialOf(const std::string& run, const std::string& node,
                          uint64_t incarnation, uint64_t epoch);
 // The epoch that a Hello's credential was made for; nothing if the credential
-// is not one of the Hello's run, node and incarnation.
+// was not made for the Hello's run, node and incarnation.
 std::optional<uint64_t> EpochShown(const v1::Hello& hello);
-// Each life of the daemon makes the same of a commit.
+// The proof of a commit. It is the same in each life of the daemon.
 std::string ProofOf(const std::string& run, uint64_t generation,
                     const std::string& world, const std::string& world_commit);
 

@@ -39,11 +39,11 @@ void Daemon::Start(uint32_t) {
   } else {
     TakeUp();
     if (ended_ && !settings_.standing) {
-      // It died between the job's end and its own.
+      // The daemon died after the job's end and before its own.
       over_at_ = Local() + FromProto(settings_.job.lease());
     }
   }
-  // Before any agent is let in.
+  // This comes before any agent is let in.
   for (const Journal& entry : entries_) FoldOwn(entry);
   entries_.clear();
   begun_ = true;
@@ -77,8 +77,8 @@ void Daemon::MakeJob() {
     job_.emplace(settings_.name, journal_.run, settings_.job, Limits(),
                  Local());
   } else {
-    // Its generations begin above those of other runs, so that the number tells
-    // which run a generation is of.
+    // The generations of this run begin above those of other runs, so that a
+    // generation's number tells its run.
     journal_.settings = settings_.job;
     journal_.generation = forgotten_ * kGenerationsARun;
     job_.emplace(Job::Restore(settings_.name, journal_, Limits(), Local()));
@@ -116,7 +116,8 @@ void Daemon::FoldOwn(const Journal& entry) {
 void Daemon::Crash(Nanos back_after) {
   if (!up_) return;
   world_.Trace("daemon dies");
-  // The commit under way may be durable, though nothing was sent for it.
+  // The commit in progress may be durable, though nothing of its batch was
+  // sent.
   if (committing_ && !journal_broken_ && world_.chance.OneIn(2)) MakeDurable();
   for (const auto& [id, session] : sessions_) {
     network_.Drop(session.stream, kDown, true);
@@ -139,8 +140,8 @@ void Daemon::Crash(Nanos back_after) {
 
 void Daemon::LoseJournal(Nanos back_after) {
   if (!up_ || journal_.end.has_value()) return;
-  // A daemon that loses its journal twice would not know what it told agents in
-  // between.
+  // After a second loss of its journal, a daemon would not know what it told
+  // agents after the first.
   if (forgotten_ > 0) return Crash(back_after);
   world_.Trace("daemon loses its journal");
   Crash(back_after);
@@ -168,7 +169,7 @@ bool Daemon::LaunchAgain(Nanos back_after) {
 void Daemon::RollBack(Nanos back_after) {
   if (!up_ || earlier_.empty() || journal_.end.has_value()) return;
   Crash(back_after);
-  if (journal_.end.has_value()) return;  // By the commit under way.
+  if (journal_.end.has_value()) return;  // Its last commit had the end.
   const size_t at = world_.chance.Below(earlier_.size());
   journal_ = earlier_[at];
   earlier_.clear();
@@ -218,7 +219,7 @@ void Daemon::AskEvict(const std::string& node) {
 
 // --- A journal that cannot be written ----------------------------------------
 
-// Of what could not be made durable, nothing was sent.
+// Nothing was sent of the entries that could not be made durable.
 void Daemon::SetBack() {
   world_.Trace("daemon is set back to generation ", journal_.generation);
   entries_.clear();
@@ -238,7 +239,7 @@ void Daemon::SetBack() {
   checker_.DaemonDied();
 }
 
-// The next Hello takes it back sooner.
+// A Hello that arrives earlier makes the daemon take its job up earlier.
 void Daemon::OnTakeBack(uint64_t life) {
   if (life != life_ || !set_back_ || !up_) return;
   if (world_.now() < stalled_until_) {
@@ -253,7 +254,7 @@ void Daemon::TakeBack() {
   set_back_ = false;
   if (!begun_) return;
   TakeUp();
-  // The end is durable, though the write had failed.
+  // The journal has the end, though the write was reported as failed.
   if (ended_ && !settings_.standing) {
     over_at_ = Local() + FromProto(settings_.job.lease());
   }
@@ -271,7 +272,7 @@ void Daemon::ForgetJob() {
   if (!settings_.standing) End();
 }
 
-// In order: agents that still attend see the end of their streams.
+// The streams end in order, so agents that still attend learn that they ended.
 void Daemon::End() {
   for (auto& [id, session] : sessions_) {
     CloseSession(id,

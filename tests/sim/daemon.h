@@ -1,12 +1,12 @@
-// Daemon: the real Job in a shell that orders its effects as
-// daemon/server/loop does, over a journal that loses what was not committed.
+// Daemon: runs the real Job in a shell that orders its effects as
+// daemon/server/loop does. Its journal loses what was not committed.
 //
 // Input that arrives during a commit waits, and is then handled as one batch;
-// nothing of a batch is sent before its entries are durable. A crash between
-// the two loses both, or only what was to be sent. After a failed write, the
-// job is restored from the journal. All tokens are valid; a node credential
-// must be the one that was given, and a world that agents bring to a daemon
-// without a journal must have the proof of its commit.
+// nothing of a batch is sent before its journal entries are durable. A crash
+// during a commit loses the batch and its messages, or only the messages. After
+// a failed write, the job is restored from the journal. All tokens are valid; a
+// node credential must be the one that was given, and a world that agents bring
+// to a daemon without a journal must have the proof of its commit.
 #ifndef ROLLCALL_TESTS_SIM_DAEMON_H_
 #define ROLLCALL_TESTS_SIM_DAEMON_H_
 
@@ -31,11 +31,12 @@ namespace rollcall::sim {
 struct DaemonSettings {
   std::string name;
   v1::JobSettings job;
-  // What an earlier daemon left.
+  // The journal that an earlier daemon left.
   std::optional<JournalState> journal;
-  // A rollcalld, which stays and remembers; otherwise it ends with its job.
+  // True: a rollcalld, which stays and remembers the job's end. False: a daemon
+  // that ends with its job.
   bool standing = false;
-  // How long a commit of its journal takes.
+  // How long one commit of the journal takes.
   Nanos commit_min = 100 * kMicro;
   Nanos commit_max = 5 * kMilli;
 };
@@ -50,7 +51,7 @@ class Daemon final : public Daemons {
   void LoseJournal(Nanos back_after) override;
   bool LaunchAgain(Nanos back_after) override;
   void RollBack(Nanos back_after) override;
-  // Its loop handles nothing until then.
+  // The loop handles nothing until `until`.
   void Stall(Nanos until) override;
   void BreakJournal(Nanos until) override;
   void AskStop(int exit_code, bool now) override;
@@ -125,22 +126,22 @@ class Daemon final : public Daemons {
   const DaemonSettings settings_;
   const Clock clock_;
 
-  // What survives: the journal as it stands on the disk.
+  // What survives the daemon's death: the journal as it is on the disk.
   JournalState journal_;
-  // As it was with each of its latest generations, the latest last.
+  // The journal at each of its latest generations, the latest last.
   std::deque<JournalState> earlier_;
   bool begun_ = false;
   uint64_t runs_ = 0;
-  // A run that begins without memory counts from this multiple of
-  // kGenerationsARun.
+  // The number of runs that were lost or forgotten. A run that begins without
+  // memory counts its generations from this multiple of kGenerationsARun.
   uint64_t forgotten_ = 0;
 
-  // One life.
+  // The state of one life of the daemon.
   bool up_ = false;
   bool over_ = false;
   uint64_t life_ = 0;
   std::optional<Job> job_;
-  bool ended_ = false;  // Only the end is remembered: journal_.end.
+  bool ended_ = false;  // The job is gone; journal_.end has its end.
   bool set_back_ = false;
   SessionId last_session_ = 0;
   std::map<SessionId, Session> sessions_;

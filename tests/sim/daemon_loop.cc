@@ -1,4 +1,4 @@
-// Daemon: its loop, from what comes in to what is journaled and sent.
+// The loop of Daemon, from the input to what is journaled and sent.
 #include <algorithm>
 #include <utility>
 
@@ -8,10 +8,10 @@
 namespace rollcall::sim {
 namespace {
 
-// As in daemon/server/loop: a deadline that does not move must not make the
-// loop spin.
+// The same as in daemon/server/loop: a deadline that does not move must not
+// make the loop spin.
 constexpr absl::Duration kTickMin = absl::Milliseconds(10);
-// From how many generations ago a journal may be put back.
+// A journal may be put back by at most this many generations.
 constexpr size_t kEarlierMax = 4;
 
 }  // namespace
@@ -98,7 +98,7 @@ void Daemon::Sleep() {
   if (!up_) return;
   absl::Time wake = over_at_;
   if (job_.has_value()) {
-    // A stalled loop does not ask the job again.
+    // A stalled loop does not ask the job for its deadline again.
     if (world_.now() >= stalled_until_) AskWhenDue();
     wake = std::min(wake, due_);
   }
@@ -112,7 +112,7 @@ void Daemon::Sleep() {
   if (!inbox_.empty()) at = stalled_until_;
   if (at == kNever) return;
   at = std::max(at, world_.now());
-  // An earlier wake-up calls this again.
+  // A wake-up that is due earlier calls this again.
   if (wish_at_ <= at) return;
   wish_at_ = at;
   world_.Schedule(at, Wake::Kind::kDaemonWakes, 0, ++wish_);
@@ -185,7 +185,7 @@ void Daemon::On(EvictAsked& evict) {
 // --- What is journaled and sent ----------------------------------------------
 
 void Daemon::Step(const Event& event) {
-  // A core that has broken a promise may break anything next.
+  // Once the core has broken a promise, its later steps show nothing.
   if (checker_.broken()) return;
   const absl::Time now = Local();
   checker_.BeforeStep(*job_, event, now);
@@ -225,7 +225,7 @@ void Daemon::OnCommitted(uint64_t life) {
   if (life != life_ || !committing_) return;
   committing_ = false;
   if (journal_broken_) {
-    // A write that failed may be durable all the same.
+    // A write that is reported as failed may still be durable.
     if (world_.chance.OneIn(3)) MakeDurable();
     SetBack();
   } else {

@@ -1,4 +1,4 @@
-// Daemon: which agents are let in, and how their streams end.
+// The sessions of Daemon: which agents are let in, and how their streams end.
 #include <utility>
 
 #include "daemon/base/durations.h"

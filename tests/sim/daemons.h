@@ -1,5 +1,6 @@
-// Daemons: the daemon's side of a run, as its nodes, its faults and its end see
-// it: one daemon of its own (Daemon), or several that share a store (Group).
+// Daemons: the daemon side of a run, as the nodes, the faults and the checks of
+// the run's end use it. It is a single daemon (Daemon) or several that share a
+// store (Group).
 #ifndef ROLLCALL_TESTS_SIM_DAEMONS_H_
 #define ROLLCALL_TESTS_SIM_DAEMONS_H_
 
@@ -14,7 +15,8 @@
 
 namespace rollcall::sim {
 
-// Where one of several daemons is reached, and which one it is.
+// The endpoint of one of several daemons, and the number of the daemon at an
+// endpoint.
 std::string EndpointOf(uint32_t daemon);
 uint32_t DaemonAt(const std::string& endpoint);
 
@@ -22,46 +24,47 @@ class Daemons {
  public:
   virtual ~Daemons() = default;
 
-  // --- What befalls them -----------------------------------------------------
+  // --- Faults and requests ---------------------------------------------------
 
-  // `daemon`: which of them; a daemon of its own is 0.
+  // `daemon`: its number; a single daemon has number 0.
   virtual void Start(uint32_t daemon) = 0;
   virtual void Crash(Nanos back_after) = 0;
-  // It dies and its journal is gone, the agents' worlds are not.
+  // The daemon dies and loses its journal. The agents keep their worlds.
   virtual void LoseJournal(Nanos back_after) = 0;
-  // After the job's end somebody launches another run of the same name, with
-  // nothing of the first in its journal. False: the job goes on, or the daemon
-  // stays, or has forgotten a run already.
+  // Launches another run of the same name after the job's end, with nothing of
+  // the first run in its journal. Returns false if the job still runs, the
+  // daemon is a standing one, or it has forgotten a run already.
   virtual bool LaunchAgain(Nanos back_after) = 0;
-  // It dies, and its journal is one of an earlier time: a disk that was put
-  // back, a backup.
+  // The daemon dies, and its journal is put back to an earlier state, as from a
+  // backup.
   virtual void RollBack(Nanos back_after) = 0;
-  // It handles nothing until then.
+  // The daemon handles nothing until `until`.
   virtual void Stall(Nanos until) = 0;
   virtual void BreakJournal(Nanos until) = 0;
   virtual void AskStop(int exit_code, bool now) = 0;
   virtual void AskDrain(const std::string& node, absl::Duration deadline) = 0;
   virtual void AskEvict(const std::string& node) = 0;
-  // No fault from here on.
+  // Ends all faults; none follow.
   virtual void Calm() = 0;
 
   // --- From the network and the clock ----------------------------------------
 
-  // False: nobody listens there.
+  // Returns false if no daemon listens there.
   virtual bool Take(StreamId stream, uint32_t node, Parcel& parcel) = 0;
-  // Of a kind that is the daemons' own.
+  // Handles a wake-up of one of the daemons' own kinds.
   virtual void OnWake(const Wake& wake) = 0;
 
-  // --- What is seen of them --------------------------------------------------
+  // --- What others see of the daemons ----------------------------------------
 
-  // Of the run, as the journal has it.
+  // The journal of the run.
   virtual const JournalState& journal() const = 0;
   const std::optional<v1::End>& end() const { return journal().end; }
-  // Whether the stream's agent attends.
+  // Whether the agent of the stream attends.
   virtual bool Attends(StreamId stream) const = 0;
-  // A daemon has the job, ended or not, and has not forgotten it.
+  // True while a daemon has the job, also one that has ended, and has not
+  // forgotten it.
   virtual bool HasJob() const = 0;
-  // Of that job, for people.
+  // The job's state, as text for people.
   virtual std::string JobText() const = 0;
 };
 

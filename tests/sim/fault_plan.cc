@@ -9,7 +9,7 @@
 namespace rollcall::sim {
 namespace {
 
-// All nodes have attended for the first time.
+// By then, all nodes have attended for the first time.
 constexpr Nanos kAllHere = 10 * kSecond;
 
 }  // namespace
@@ -46,7 +46,7 @@ FaultPlan::FaultPlan(World& world, Network& network, InvariantChecker& checker,
       if (!chance.OneIn(3)) kinds_.push_back(kind);
       continue;
     }
-    // Those that end a run early are rarer.
+    // Faults that end a run early are rarer.
     const bool ends = kind == Kind::kStop || kind == Kind::kLeave ||
                       kind == Kind::kEvict || kind == Kind::kDaemonForgets;
     if (chance.OneIn(ends ? 3 * many : many)) kinds_.push_back(kind);
@@ -72,7 +72,8 @@ void FaultPlan::OnFault() {
   Start();
 }
 
-// Most nodes die; some are asked to leave, and are killed if they are slow.
+// Most flapping nodes die; some are asked to leave, and are killed if they are
+// slow.
 void FaultPlan::OnFlap(uint32_t number) {
   if (daemon_.end().has_value()) return;
   Chance& chance = world_.chance;
@@ -83,7 +84,7 @@ void FaultPlan::OnFlap(uint32_t number) {
     node.Start();
     next = chance.Skewed(flaps_after_, 4 * kSecond);
   } else if (chance.OneIn(4) && world_.now() > kAllHere) {
-    // Before that it could be the only node, and the job would end with it.
+    // Earlier, the node could be the only one, and its leave would end the job.
     node.AskLeave(SIGTERM);
   } else {
     ++count_;
@@ -127,7 +128,7 @@ void FaultPlan::Do(Kind kind) {
       node.FailRank(static_cast<uint32_t>(chance.Below(4)),
                     by_signal ? 0 : 1 + static_cast<int>(chance.Below(3)),
                     by_signal ? kSignals[chance.Below(3)] : 0);
-      // Ranks of its peers fail too, because of it.
+      // The failure makes ranks of its peers fail too.
       for (const auto& peer : nodes_) {
         if (peer->ranks().running() == node.ranks().running() &&
             chance.OneIn(3)) {
@@ -220,7 +221,8 @@ void FaultPlan::Cut(uint32_t node) {
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }
 
-// Its streams are reset and then refused; its peers reach it.
+// The daemon's streams with the node are reset, and new ones are refused. Other
+// nodes still reach the node.
 void FaultPlan::Refuse(uint32_t node) {
   world_.Trace("machine ", node, " is refused");
   network_.Refuse(node);
@@ -228,7 +230,8 @@ void FaultPlan::Refuse(uint32_t node) {
                   Wake::Kind::kMends, node, ++cut_epoch_[node]);
 }
 
-// Nodes still reach each other; the daemon's own machine may reach it too.
+// The nodes still reach each other. Node 0 is on the daemon's machine, so it is
+// cut off less often.
 void FaultPlan::CutFromDaemon(uint32_t node) {
   Chance& chance = world_.chance;
   if (node == 0 && chance.OneIn(2)) return;
@@ -246,8 +249,9 @@ void FaultPlan::OnMends(uint32_t node, uint64_t epoch) {
   trainer_.MendPeers(node);
 }
 
-// An earlier incarnation of a node speaks, like a process that was stopped and
-// continues: it sends its last Hello, and what could have followed.
+// A ghost: an earlier incarnation of a node speaks, like a process that was
+// stopped and continues. It sends its last Hello, and messages that could have
+// followed.
 void FaultPlan::RaiseGhost() {
   const Node& node = *nodes_[Any()];
   if (!node.old_hello().has_value() || network_.IsCut(node.settings().number)) {
@@ -275,8 +279,9 @@ void FaultPlan::RaiseGhost() {
   network_.Drop(stream, kUp, true);
 }
 
-// An earlier daemon speaks, like one that was stopped and continues: it repeats
-// a commit, and tells of an older generation than the agent has seen.
+// An earlier daemon speaks, like a process that was stopped and continues. It
+// repeats a commit, and sends messages of an older generation than the agent
+// has seen.
 void FaultPlan::SpeakAsBefore(const Node& node) {
   if (!node.alive() || node.stream() == 0) return;
   const auto tell = [&](auto fill) {
@@ -301,7 +306,7 @@ void FaultPlan::SpeakAsBefore(const Node& node) {
   });
 }
 
-// Agents of the first run that have not heard of its end are still there.
+// Agents of the first run that have not learned of its end are still there.
 void FaultPlan::LaunchAgain() {
   Chance& chance = world_.chance;
   if (!daemon_.LaunchAgain(chance.Skewed(50 * kMilli, 5 * kSecond))) return;

@@ -1,8 +1,8 @@
-// FaultPlan: what goes wrong in a run, and when, drawn from its seed.
+// FaultPlan: which faults occur in a run, and when. All is drawn from the seed.
 //
-// In a run with flappers no other fault occurs, and they flap to the end of the
-// run: each attends, is lost or leaves, and attends again, in some runs by a
-// new name each time.
+// A flapper is a node that attends, is lost or leaves, and attends again, to
+// the end of the run; in some runs it has a new name each time. A run with
+// flappers has no other fault.
 #ifndef ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
 #define ROLLCALL_TESTS_SIM_FAULT_PLAN_H_
 
@@ -20,14 +20,17 @@ namespace rollcall::sim {
 
 struct FaultPlanSettings {
   Nanos calm_at = 0;
-  // A rank that hangs is found, and need not go on by itself.
+  // The job watches for hangs, so a rank that hangs need not go on by itself.
   bool watched = false;
-  // The last of those nodes that bear a name of their own.
+  // The number of flappers. They are the last of the nodes that have a name of
+  // their own.
   uint32_t flappers = 0;
-  // The daemon's journal is put back to an earlier time, now and then. Only the
-  // agents know what happened since, so no fault cuts them off or kills them.
+  // The daemon's journal is put back to an earlier state, now and then. Only
+  // the agents know what happened since, so no fault cuts them off or kills
+  // them.
   bool rolls_back = false;
-  // Several daemons share a store; each of their own faults is likely.
+  // Several daemons share a store. The faults that concern several daemons are
+  // likely.
   bool group = false;
 };
 
@@ -43,9 +46,9 @@ class FaultPlan {
   void OnFault();
   void OnFlap(uint32_t node);
   void OnMends(uint32_t node, uint64_t epoch);
-  // Ends the faults that go on; no more occur.
+  // Ends all faults that last; no more occur.
   void Calm();
-  // Whether the stream is a ghost's, which reads no answer.
+  // Whether the stream belongs to a ghost, which reads no answer.
   bool IsGhost(StreamId stream) const;
 
   uint64_t count() const { return count_; }
@@ -101,8 +104,8 @@ class FaultPlan {
   std::vector<std::unique_ptr<Node>>& nodes_;
   const FaultPlanSettings settings_;
   bool renames_ = false;
-  // How long a flapper attends at least: in some runs long enough to be in a
-  // world each time.
+  // How long a flapper attends at least. In some runs this is long enough to be
+  // in a world each time.
   Nanos flaps_after_ = 20 * kMilli;
   uint64_t names_ = 0;
   std::vector<Kind> kinds_;

@@ -1,27 +1,28 @@
-"""The deliberate faults, and the promise that must find each."""
+"""Lists the deliberate faults, and the promise that must find each."""
 import typing
 
 
 class Edit(typing.NamedTuple):
-    """In this file the old text, which is there once, becomes the new."""
+    """Replaces `old`, which occurs once in the file, by `new`."""
     file: str
     old: str
     new: str
 
 
 class Fault(typing.NamedTuple):
-    """A fault and what must find it.
+    """Describes a fault and the promise that must find it.
 
     promise: the number of a promise (daemon/core/invariants.h), or several
-    where the fault breaks each of them as directly. The first that the
-    simulator finds broken has to be one of them. Where a CHECK of the cores is
-    meant to find the fault, its text is the promise. A hang of the simulator
-    finds nothing.
+    numbers if the fault breaks each of them as directly. The first promise that
+    the simulator finds broken has to be one of them. If a CHECK of the cores
+    should find the fault, the promise is the text of that CHECK. A hang of the
+    simulator does not count as found.
     """
     name: str
     promise: typing.Union[int, str, typing.Tuple[int, ...]]
     edits: typing.List[Edit]
-    # The fault is in what several daemons share: their runs must find it.
+    # True: the fault is in code that only several daemons use, so only runs of
+    # several daemons can find it.
     group: bool = False
 
     def is_found_by(self, found):
@@ -233,7 +234,7 @@ FAULTS = [
              '    return unstopped_ == 0;'),
     ]),
     # --- One world a generation, from its journal to its ranks ----------------
-    # The current rows have the epochs of nodes that were admitted since.
+    # The current rows also have the epochs of nodes that were admitted since.
     Fault('a commit that is sent again has the current rows', 1, [
         Edit('daemon/core/job/job_attend.cc',
              '      out_.SendTo(node, formation_.CommitMessage());\n',
@@ -270,7 +271,7 @@ FAULTS = [
              'names_[name] : others_;',
              'true ? names_[name] : others_;'),
     ]),
-    # A linked rank that waits for a world may end, or unlink, after Prepared.
+    # After Prepared, a linked rank that waits for a world may end or unlink.
     Fault('a world starts while a rank of the last one is being stopped', 14, [
         Edit('client/agent/core/agent_world.cc',
              '!preparing_->world_commit.has_value() ||\n'
@@ -333,8 +334,9 @@ FAULTS = [
              'break;',
              'if (adoption_.waiting()) break;'),
     ]),
-    # A node that was late, or came back without its world, has lost its seat: it
-    # is in the next world at another one (4). Others leave (25) or are unfit (33).
+    # A node that was late, or came back without its world, has lost its seat,
+    # so it is in the next world at another seat (4). Other excluded nodes leave
+    # (25) or are unfit (33).
     Fault('an excluded node gets a seat', (4, 25, 33), [
         Edit('daemon/core/job/job_form.cc',
              '  membership_.Exclude(node);\n',
@@ -384,7 +386,7 @@ FAULTS = [
              'restored.membership_, now);\n',
              ''),
     ]),
-    # --once: the rank that runs is on another node.
+    # With --once, the rank that runs is on another node.
     Fault('a member that starts no rank opens the fence', 15, [
         Edit('daemon/core/formation/fence.cc',
              '    if (RanksStarted(member) == 0) continue;\n',
@@ -434,8 +436,8 @@ FAULTS = [
              '  leader_lease_.Renewed(sent, *left);',
              '  leader_lease_.Renewed(LeaseNow(), *left);'),
     ], group=True),
-    # The comparison fails in another daemon's term, and for a second arrival of
-    # the same request.
+    # The comparison that is removed fails in another daemon's term, and when
+    # the same request arrives a second time.
     Fault('a daemon campaigns although another one leads', (35, 36), [
         Edit('daemon/journal/leadership.cc',
              '  Compare& compare = *txn.add_compare();',

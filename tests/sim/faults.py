@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Puts one deliberate fault after the other into copies of the cores and shows
-that the simulator finds each, by the promise that it breaks.
+"""Puts one deliberate fault after the other into copies of the cores, and shows
+that the simulator finds each by the promise that it breaks.
 
-    tests/sim/faults.py [--seeds N] [--only WORD] [--work FOLDER] [--list]
+tests/sim/faults.py [--seeds N] [--only WORD] [--work FOLDER] [--list]
 
-Works in a copy of the tree, never in the tree itself. Prints a line a fault:
-its name, the seed that found it and the promise that was broken. Exit status:
-0: each was found by its promise, and the unchanged cores are green; 1:
-otherwise.
+Works in a copy of the tree, never in the tree itself. Prints one line for each
+fault: its name, the seed that found it and the promise that was broken. Exit
+status: 0: each fault was found by its promise, and the unchanged cores break
+none; 1: otherwise.
 
-The faults are in fault_table.py. While one is played, the next one is built:
-each rebuilds the files that it edits, and nothing else.
+The faults are in fault_table.py. While the simulator plays one fault, the next
+one is built; each build compiles only the files that changed.
 """
 import argparse
 import concurrent.futures
@@ -26,8 +26,8 @@ from fault_table import FAULTS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLAY_S = 600
 
-# One of so many seeds is enough where several daemons share a store: each run
-# takes longer.
+# Runs of several daemons take longer, so the number of seeds is divided by
+# this.
 GROUP_SHARE = 20
 
 NOTHING = 'nothing'
@@ -40,13 +40,14 @@ def run(command, **options):
 
 
 def build(tree, folder):
-    """The error's text; nothing if it was built."""
+    """Builds the simulator. Returns the error's text, or None."""
     made = run(['ninja', '-C', str(folder), '-j2', 'rollcall_sim'], cwd=tree)
     return None if made.returncode == 0 else made.stdout[-3000:]
 
 
 def play(binary, seeds, group=False):
-    """What was found, and the last lines of the run that shows it.
+    """Plays the runs. Returns what was found, and the last lines of the run
+    that shows it.
 
     Found is the number of a broken promise, the text of a failed CHECK, or how
     the simulator ended otherwise.
@@ -81,7 +82,8 @@ def put(tree, edits):
 
 
 def build_fault(tree, folder, fault, binary):
-    """Builds the fault's simulator as that binary; the error's text, if any."""
+    """Builds the simulator with the fault as `binary`. Returns the error's
+    text, if any."""
     before = {tree / edit.file: (tree / edit.file).read_text()
               for edit in fault.edits}
     try:
@@ -99,7 +101,7 @@ def build_fault(tree, folder, fault, binary):
 
 
 def try_fault(fault, binary, seeds):
-    """True: the promise that the table names has found it."""
+    """Returns whether a promise that the table names has found the fault."""
     found, lines = play(binary, seeds, fault.group)
     binary.unlink()
     good = fault.is_found_by(found)
@@ -115,7 +117,7 @@ def try_fault(fault, binary, seeds):
 
 
 def try_faults(tree, folder, faults, seeds):
-    """How many were found."""
+    """Returns how many faults were found."""
     found = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as player:
         played = []
@@ -149,10 +151,12 @@ def main():
     tree, folder = work / 'tree', work / 'build'
     try:
         shutil.rmtree(tree, ignore_errors=True)
-        # With new times, so that an older build folder builds them again.
+        # The copies get new modification times, so that an older build folder
+        # builds them again.
         shutil.copytree(ROOT, tree, symlinks=True, copy_function=shutil.copy,
                         ignore=shutil.ignore_patterns('.git', 'build'))
-        # A fault may leave a parameter or a function without use.
+        # A fault may leave a parameter or a function unused, so warnings are no
+        # errors.
         made = run(['cmake', '--preset', 'dev', '-DROLLCALL_WERROR=OFF', '-B',
                     str(folder)], cwd=tree)
         error = made.stdout if made.returncode != 0 else build(tree, folder)

@@ -17,7 +17,7 @@ namespace rollcall::sim {
 Fiber::Fiber(Fibers& fibers, std::function<void()> body)
     : fibers_(fibers), body_(std::move(body)) {
   if (fibers_.stacks_.empty()) {
-    // Not initialised: most of it is never touched.
+    // The stack is not initialised, because most of it is never touched.
     stack_.reset(new char[Fibers::kStackBytes]);
   } else {
     stack_ = std::move(fibers_.stacks_.back());
@@ -77,7 +77,7 @@ void Fibers::GiveWay() {
   CHECK(running_ != nullptr);
   Fiber& fiber = *running_;
 #if defined(__SANITIZE_ADDRESS__)
-  // Of one that has ended nothing is kept.
+  // Null if the fiber has ended, because it is never resumed.
   __sanitizer_start_switch_fiber(fiber.done_ ? nullptr : &fiber.sanitizer_,
                                  main_stack_, main_stack_bytes_);
 #endif

@@ -1,8 +1,8 @@
-// Fibers: threads of which exactly one runs at a time, and only until it gives
-// way: so that code which blocks runs in virtual time, the same way each time.
+// Fibers: threads of which exactly one runs at a time, until it gives way. With
+// them, code that blocks runs in virtual time, and in the same order each time.
 //
-// One kernel thread runs all of them. A fiber must not give way with a lock
-// held that another fiber may want.
+// One kernel thread runs all of them. A fiber must not give way while it holds
+// a lock that another fiber may want.
 #ifndef ROLLCALL_TESTS_SIM_FIBERS_H_
 #define ROLLCALL_TESTS_SIM_FIBERS_H_
 
@@ -20,7 +20,7 @@ class Fibers;
 class Fiber {
  public:
   Fiber(Fibers& fibers, std::function<void()> body);
-  // It has ended, or is never resumed.
+  // The fiber must have ended, or is never resumed.
   ~Fiber();
   bool done() const { return done_; }
 
@@ -32,20 +32,21 @@ class Fiber {
   std::function<void()> body_;
   std::unique_ptr<char[]> stack_;
   ucontext_t context_;
-  void* sanitizer_ = nullptr;  // Of whichever sanitizer there is.
+  void* sanitizer_ = nullptr;  // The fiber's state in the sanitizer of this
+                               // build.
   bool done_ = false;
 };
 
 class Fibers {
  public:
-  // Enough for the deepest call there is, with a sanitizer's red zones.
+  // Enough for the deepest call, with a sanitizer's red zones.
   static constexpr size_t kStackBytes = 512 << 10;
 
-  // Runs it until it gives way or ends. From no fiber.
+  // Runs the fiber until it gives way or ends. Not to be called from a fiber.
   void Resume(Fiber& fiber);
-  // From a fiber: goes back to who resumed it.
+  // Returns from the running fiber to the caller of its Resume.
   void GiveWay();
-  // Null: none.
+  // The fiber that runs; null: none.
   Fiber* running() const { return running_; }
 
  private:
@@ -53,11 +54,11 @@ class Fibers {
 
   Fiber* running_ = nullptr;
   ucontext_t main_;
-  // What the sanitizers want to know of the stack that resumes.
+  // What the sanitizers have to know of the stack that calls Resume.
   void* main_sanitizer_ = nullptr;
   const void* main_stack_ = nullptr;
   size_t main_stack_bytes_ = 0;
-  std::vector<std::unique_ptr<char[]>> stacks_;  // Free ones.
+  std::vector<std::unique_ptr<char[]>> stacks_;  // Unused stacks.
 };
 
 }  // namespace rollcall::sim

@@ -50,7 +50,7 @@ bool Changes(const etcdserverpb::TxnRequest& txn) {
 
 }  // namespace
 
-// One daemon's loops.
+// Observes the loops of one daemon.
 class Group::Seen final : public LoopObserver {
  public:
   Seen(Group& group, Process& process) : group_(group), process_(process) {}
@@ -59,8 +59,9 @@ class Group::Seen final : public LoopObserver {
               const std::function<bool()>& leads) override {
     if (process_.dead()) return;
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
-    // A campaign of this daemon that comes late may have won meanwhile; this
-    // loop is of a term whose lease has ended, and writes nothing.
+    // `leads` alone is not enough: this loop may belong to a term whose lease
+    // has ended, while a later campaign of this daemon has won. Such a loop can
+    // write nothing.
     const bool own = leads() && leader != nullptr &&
                      group_.store_.OwnerOf(leader->lease) == &process_;
     process_.NoteLeaderTerm(own ? leader->create_revision : 0, leads);
@@ -116,15 +117,15 @@ class Group::Seen final : public LoopObserver {
   }
 
  private:
-  // A loop can begin after its lease has ended: it fails to write, and decides
-  // nothing.
+  // A loop can begin after its lease has ended. It then fails to write, and
+  // decides nothing.
   bool IsLeader() const {
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
     return leader != nullptr &&
            leader->create_revision == process_.leader_term();
   }
 
-  // What it does now it does as the leader, and it leads.
+  // Checks that a daemon that acts as the leader is the leader.
   void CheckLeads(const char* what) {
     if (IsLeader()) return;
     const Store::Entry* leader = group_.store_.Find(KeyOf(kLeaderKey));
@@ -136,7 +137,8 @@ class Group::Seen final : public LoopObserver {
                      " is the leader's"));
   }
 
-  // Looks again once the record has changed.
+  // Checks that the leader knows the run's record. Done again only once the
+  // record has changed.
   void CheckKnows() {
     if (compared_ == group_.record_revision_) return;
     compared_ = group_.record_revision_;
@@ -181,13 +183,13 @@ Group::Group(World& world, Network& network, InvariantChecker& checker,
 }
 
 Group::~Group() {
-  // What has broken a promise is not run any further.
+  // After a broken promise, the daemons are not run any further.
   if (checker_.broken()) return;
   for (const auto& process : processes_) process->Kill();
 }
 
 void Group::Start(uint32_t daemon) {
-  // It gives its lease back, which may take a while.
+  // The daemon still gives its lease back, which may take a while.
   if (processes_[daemon]->ending()) {
     return world_.Schedule(world_.now() + 100 * kMilli,
                            Wake::Kind::kDaemonStarts, daemon);
@@ -203,7 +205,7 @@ void Group::Start(uint32_t daemon) {
   processes_[daemon]->Boot(std::move(options));
 }
 
-// --- What befalls them -------------------------------------------------------
+// --- Faults and requests -----------------------------------------------------
 
 Process* Group::Leader() const {
   const Store::Entry* leader = store_.Find(KeyOf(kLeaderKey));
@@ -236,8 +238,8 @@ void Group::Stall(Nanos until) {
     return process.StepWall(absl::Nanoseconds(
         world_.chance.Between(-600 * kSecond, 600 * kSecond)));
   }
-  // Often until the last term is over and the next renewal, whose answer has
-  // not been read, still holds.
+  // The pause often lasts until the last term is over, while the next renewal
+  // still holds, whose answer the daemon has not read.
   if (world_.chance.OneIn(3)) {
     return process.PauseAtRenewal(world_.chance.Between(kSecond, 2 * kSecond));
   }
@@ -246,7 +248,7 @@ void Group::Stall(Nanos until) {
 
 void Group::BreakJournal(Nanos until) {
   until += 2 * (until - world_.now());
-  // About half of the time for longer than a write is tried again.
+  // About half of these last longer than a write is retried.
   if (world_.chance.OneIn(3)) {
     return store_.WriteSlowly(world_.now() +
                               world_.chance.Between(kSecond, 20 * kSecond));
@@ -308,7 +310,7 @@ bool Group::Take(StreamId stream, uint32_t node, Parcel& parcel) {
   auto* message = std::get_if<FromAgent>(&parcel);
   if (message != nullptr && (*message)->has_hello()) {
     v1::Hello& hello = *(*message)->mutable_hello();
-    // Nobody who is new begins another run once this one has ended.
+    // Once this run has ended, agents without a run do not begin another one.
     if (ends_ && hello.run().empty()) {
       hello.mutable_settings()->clear_nodes_min();
       hello.mutable_settings()->clear_nodes_max();
@@ -344,7 +346,7 @@ std::string Group::JobText() const {
                         : absl::StrCat("daemon ", leader->number(), " leads"));
 }
 
-// --- What they promise -------------------------------------------------------
+// --- The promises of the group -----------------------------------------------
 
 void Group::Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
                    bool carried_out) {
@@ -395,8 +397,8 @@ void Group::LeaseEnds(const Process& of, int64_t lease) {
                                "leader"));
 }
 
-// Before anybody was told of the end: the next leader has it from the store
-// alone.
+// The leader dies before it has told any agent of the end, so only the store
+// can tell the next leader.
 void Group::MaybeDieAtEnd() {
   Process* leader = Leader();
   if (calm_ || leader == nullptr || !world_.chance.OneIn(3)) return;

@@ -1,9 +1,9 @@
-// Group: two or three rollcalld that share a store, of which one leads, and
-// what their group promises together (daemon/core/invariants.h).
+// Group: two or three rollcalld that share a store, of which one leads. Checks
+// what they promise as a group (daemon/core/invariants.h).
 //
-// It sees what lands in the store, what each loop decides and what it says, and
-// shows the one that leads to the InvariantChecker as a single daemon that is
-// restarted again and again.
+// It observes what the store carries out, what each loop decides and what it
+// sends. To the InvariantChecker, it presents the leader as a single daemon
+// that is restarted again and again.
 #ifndef ROLLCALL_TESTS_SIM_GROUP_H_
 #define ROLLCALL_TESTS_SIM_GROUP_H_
 
@@ -33,15 +33,15 @@ class Group final : public Daemons, private Store::Watcher {
   ~Group() override;
 
   void Start(uint32_t daemon) override;
-  // The leader most often.
+  // Ends a daemon, most often the leader.
   void Crash(Nanos back_after) override;
-  // Not here: the store keeps all.
+  // These do nothing here, because the store keeps everything.
   void LoseJournal(Nanos) override {}
   bool LaunchAgain(Nanos) override { return false; }
   void RollBack(Nanos) override {}
-  // It is stopped and goes on, or its wall clock is set.
+  // A daemon is paused and goes on, or its wall clock is set.
   void Stall(Nanos until) override;
-  // The store stands still, or one daemon does not reach it.
+  // The store stands still, or one daemon cannot reach it.
   void BreakJournal(Nanos until) override;
   void AskStop(int exit_code, bool now) override;
   void AskDrain(const std::string& node, absl::Duration deadline) override;
@@ -62,7 +62,7 @@ class Group final : public Daemons, private Store::Watcher {
   void Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
               bool carried_out) override;
   void LeaseEnds(const Process& of, int64_t lease) override;
-  // The run's record has changed in the store.
+  // Called when the run's record has changed in the store.
   void NoteHistory();
   void MaybeDieAtEnd();
 
@@ -80,13 +80,13 @@ class Group final : public Daemons, private Store::Watcher {
   Store store_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<std::unique_ptr<Seen>> seen_;
-  // The run as the store has it, and of which revision that is.
+  // The run as the store has it, and the store's revision of that record.
   JournalState durable_;
   std::string record_;
   int64_t record_revision_ = 0;
-  // Transactions that changed something.
+  // Transactions that changed something in the store.
   std::set<std::string> carried_out_;
-  // It has ended, or is about to.
+  // The job has ended, or its end is decided.
   bool ends_ = false;
   bool calm_ = false;
   std::string job_state_ = "not there";

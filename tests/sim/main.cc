@@ -5,7 +5,7 @@
 //                                                 many; stops at the first that
 //                                                 breaks a promise, and shows
 //                                                 at the end how often each was
-//                                                 put to the test
+//                                                 tested
 //   rollcall_sim --journal FOLDER [--job ID] [--seeds A:B] [--trace]
 //                                                 runs that go on from what a
 //                                                 daemon journaled there: all
@@ -14,13 +14,13 @@
 //                                                 that share a store
 //   rollcall_sim --list                           the promises
 //
-// --json: all that is shown at the end of many runs as one JSON object in one
-// line. --floors: 20,000 runs or more have to test each promise as often as
-// reach.cc says.
+// --json: prints the summary of many runs as one JSON object in one line.
+// --floors: 20,000 runs or more have to test each promise as often as reach.cc
+// requires.
 //
-// Exit status: 0: all promises held; 1: one was broken, and the command that
-// replays it stands in the last line, or one was tested too seldom for
-// --floors; 2: the command line is wrong.
+// Exit status: 0: all promises held; 1: one was broken (the last line is the
+// command that replays it), or one was tested too seldom for --floors; 2: the
+// command line is wrong.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,7 +45,8 @@
 namespace rollcall::sim {
 namespace {
 
-// What a core that aborts leaves behind; written where only write is safe.
+// What is printed when a core aborts, prepared here because a signal handler
+// may only call write.
 char replay[256];
 constexpr uint64_t kSeedsOfAJournal = 1000;
 
@@ -75,7 +76,7 @@ struct Wanted {
   SimulationOptions options;
 };
 
-// Nothing: the command line is none.
+// Returns nothing if the command line is wrong.
 std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
   Wanted wanted;
   bool ok = !arguments.empty();
@@ -112,7 +113,8 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
       ok = false;
     }
   }
-  // Of a journal alone: as many as show what chance may make of it.
+  // With a journal and no seeds given, as many runs as show the effects of
+  // chance.
   if (!wanted.journal.empty() && wanted.to == 0) {
     wanted.to = kSeedsOfAJournal;
     wanted.many = true;
@@ -121,7 +123,7 @@ std::optional<Wanted> Read(const std::vector<std::string>& arguments) {
   return ok ? std::optional<Wanted>(wanted) : std::nullopt;
 }
 
-// The run of a production journal, through the same code that a daemon takes.
+// Reads the run of a production journal with the code that a daemon uses.
 absl::StatusOr<JournaledRun> ReadJournal(const Wanted& wanted) {
   absl::StatusOr<StateFolder> folder = StateFolder::Open(wanted.journal);
   if (!folder.ok()) return folder.status();
@@ -150,14 +152,15 @@ double Seconds(Nanos nanos) {
   return absl::ToDoubleSeconds(absl::Nanoseconds(nanos));
 }
 
-// What many runs came to.
+// The results of many runs.
 struct Sum {
   uint64_t seeds = 0;
   uint64_t events = 0;
   uint64_t generations = 0;
   uint64_t faults = 0;
-  // Runs in which ranks of an older world lived beside a newer one that has
-  // none of its machines and had completed a step; and for how long at most.
+  // The number of runs in which ranks of an older world were alive beside a
+  // newer world that has none of its machines and had completed a step; and the
+  // longest such time.
   uint64_t overlaps = 0;
   Nanos overlap_max = 0;
   std::map<std::string, uint64_t> ends;
@@ -230,7 +233,7 @@ int Play(Wanted wanted) {
     if (wanted.many) std::fputs(sum.reach.Table().c_str(), stdout);
   }
   if (wanted.many && !wanted.json) {
-    // Of one core's time: others may use the machine as well.
+    // CPU time of this process, because others may use the machine as well.
     const double cpu = std::max(
         static_cast<double>(std::clock() - cpu_began) / CLOCKS_PER_SEC, 1e-3);
     std::printf("%.1f s, %.1f s of a core: %.0f seeds/s, %.0f events/s\n",

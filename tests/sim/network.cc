@@ -6,8 +6,8 @@
 namespace rollcall::sim {
 namespace {
 
-// What the kernel does about bytes that are not acknowledged: it gives up
-// after TCP_USER_TIMEOUT, which gRPC sets to its keepalive timeout.
+// If bytes are not acknowledged, the kernel gives up after TCP_USER_TIMEOUT,
+// which gRPC sets to its keepalive timeout.
 constexpr Nanos kUserTimeout = 10 * kSecond;
 constexpr Nanos kUserTimeoutLate = 13 * kSecond;
 constexpr Nanos kDaemonNotices = 40 * kSecond;
@@ -26,7 +26,7 @@ Network::Network(World& world, Ends& ends, size_t nodes)
 
 Nanos Network::Delay(const Link& link) {
   Nanos delay = link.latency + world_.chance.Between(0, link.jitter);
-  // A lost segment comes again.
+  // A lost segment is sent again.
   if (!calm_ && world_.chance.OneIn(128)) {
     delay += world_.chance.Between(200 * kMilli, 900 * kMilli);
   }
@@ -75,7 +75,7 @@ void Network::Drop(StreamId id, Way sender, bool told) {
   if (!stream.open[sender]) return;
   Close(id, sender);
   if (sender == kUp && !stream.established) {
-    // Nobody has heard of it.
+    // The other side never learned of the stream.
     stream.pipe[kUp].sent.clear();
   } else if (told) {
     Send(id, sender, sim::Broken{});
@@ -96,7 +96,7 @@ void Network::OnDeliver(StreamId id, Way way) {
   Link& link = links_[stream.node];
   if (pipe.sent.empty() || link.cut[way]) return;
   const bool opens = std::holds_alternative<Opened>(pipe.sent.front().parcel);
-  // A handshake goes both ways.
+  // A handshake needs both ways.
   if (opens && link.cut[Other(way)]) return;
   Sent sent = std::move(pipe.sent.front());
   pipe.sent.pop_front();
@@ -174,7 +174,8 @@ void Network::Mend(uint32_t node) {
   link.refused = false;
   if (!IsCut(node)) return;
   link.cut[kUp] = link.cut[kDown] = false;
-  // What was sent meanwhile is sent again, each stream in its own time.
+  // What was sent while the way was cut is sent again, each stream at its own
+  // time.
   for (StreamId id = 1; id <= streams_.size(); ++id) {
     if (At(id).node != node) continue;
     for (const Way way : {kUp, kDown}) {

@@ -1,10 +1,11 @@
-// Network: the streams between agents and their daemons, as TCP gives them.
+// Network: the streams between agents and their daemons, with the behaviour of
+// TCP.
 //
-// In one stream and one way, nothing overtakes; between streams, anything may.
-// A way that is cut keeps what is sent and delivers it after it is mended: both
-// sides think that they are connected until one of them gives up. What is said
-// to an end that is gone is answered with a reset. It knows nothing of what the
-// messages mean.
+// Within one stream and one way, messages keep their order; between streams,
+// any order is possible. A way that is cut keeps what is sent and delivers it
+// after it is mended: both sides think that they are connected until one of
+// them gives up. What is sent to a closed end is answered with a reset. The
+// network knows nothing of what the messages mean.
 #ifndef ROLLCALL_TESTS_SIM_NETWORK_H_
 #define ROLLCALL_TESTS_SIM_NETWORK_H_
 
@@ -22,31 +23,32 @@
 
 namespace rollcall::sim {
 
-using StreamId = uint64_t;  // From 1 on.
+using StreamId = uint64_t;  // Counted from 1.
 
 // --- What travels -----------------------------------------------------------
 
 // The connection is made; Hello follows at once.
 struct Opened {};
 using FromAgent = std::unique_ptr<v1::AgentMessage>;
-// Shared, since one message goes to many.
+// Shared, because one message goes to many agents.
 using ToAgent = std::shared_ptr<const v1::DaemonMessage>;
 // The other side has ended the stream in order.
 struct Ended {
   absl::Status status;
   std::optional<v1::Refusal> refusal;
 };
-// The other side is gone.
+// The other side is gone; the stream was reset.
 struct Broken {};
 using Parcel = std::variant<Opened, FromAgent, ToAgent, Ended, Broken>;
 
 enum Way : uint32_t { kUp = 0, kDown = 1 };  // Up: to the daemon.
 
-// Who is told. Both are called from Network::Wake alone.
+// Receives what the streams deliver. Both functions are called only from
+// Network::Wake.
 class Ends {
  public:
   virtual ~Ends() = default;
-  // False: nobody listens there.
+  // Both return false if nobody listens there.
   virtual bool ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) = 0;
   virtual bool ToNode(StreamId stream, uint32_t node, Parcel& parcel) = 0;
 };
@@ -55,30 +57,30 @@ class Network {
  public:
   Network(World& world, Ends& ends, size_t nodes);
 
-  // --- Streams, by whoever is at one of their ends --------------------------
+  // --- Streams, used by their two ends ---------------------------------------
 
-  // `daemon`: which of several.
+  // `daemon`: the number of one of several daemons.
   StreamId Dial(uint32_t node, Nanos patience, uint32_t daemon = 0);
   uint32_t DaemonOf(StreamId stream) const {
     return streams_[stream - 1]->daemon;
   }
   void Send(StreamId stream, Way way, Parcel parcel);
-  // The sender's end is no more. `told`: the other side hears of it (the
-  // kernel of a process that dies tells; a machine without power does not).
+  // Closes the sender's end. `told`: the other side learns of it. (The kernel
+  // tells it when a process dies; a machine that loses power does not.)
   void Drop(StreamId stream, Way sender, bool told);
   bool AgentOpen(StreamId stream) const;
 
-  // --- What befalls the way between a node and the daemon -------------------
+  // --- Faults of the way between a node and the daemon -----------------------
 
   void Cut(uint32_t node, Way way);
   // A middlebox resets the node's streams and refuses new ones.
   void Refuse(uint32_t node);
-  // Ends both.
+  // Ends both, a cut and a refusal.
   void Mend(uint32_t node);
   bool IsCut(uint32_t node) const;
   // A middlebox forgets all streams of a node: both ends get a reset.
   void Reset(uint32_t node);
-  // From here on no segment is lost.
+  // From now on no segment is lost.
   void Calm() { calm_ = true; }
 
   void OnDeliver(StreamId stream, Way way);
@@ -119,7 +121,7 @@ class Network {
   bool calm_ = false;
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  // By node: those of which one end lives.
+  // By node: the streams that still have an open end.
   std::vector<std::vector<StreamId>> living_;
 };
 

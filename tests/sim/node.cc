@@ -90,10 +90,10 @@ void Node::Crash(bool power) {
   frozen_until_ = 0;
   ++life_;
   ++preparations_;
-  // What it had written down may be lost with it.
+  // A machine that loses power may also lose the nonces that it had recorded.
   if (power && world_.chance.OneIn(2)) recorded_.clear();
   if (power) return ranks_.Clear();
-  // The guard takes them along, and there is nobody to tell.
+  // The guard kills the ranks, and no agent is there to be told.
   ranks_.EndBy(world_.now() + world_.chance.Between(0, kGuard));
 }
 
@@ -166,7 +166,7 @@ void Node::OnThaw() {
 }
 
 void Node::Handle(StreamId stream, const AgentEvent& event) {
-  // What an older stream still had to say is of no interest.
+  // Messages of an older stream are ignored.
   if (stream != 0 && stream != stream_) return;
   if (const auto* from = std::get_if<FromDaemon>(&event)) {
     if (world_.tracing()) {
@@ -182,7 +182,7 @@ void Node::Handle(StreamId stream, const AgentEvent& event) {
     record_.leave_signal = asked->signal;
   }
   Step(event);
-  // What was found after the Hello and before the Welcome.
+  // Reports the facts that changed after the Hello and before the Welcome.
   const auto* from = std::get_if<FromDaemon>(&event);
   if (from != nullptr && from->message.has_welcome()) TellNewFacts();
 }
@@ -215,7 +215,7 @@ void Node::TickIfDue() {
 void Node::AskForTick() {
   if (!agent_.has_value()) return;
   const Nanos at = clock_.WorldAt(agent_->NextDeadline());
-  // An earlier wish stands, and looks again.
+  // A tick that is due earlier looks again at the deadline.
   if (at >= tick_at_) return;
   tick_at_ = std::max(at, world_.now());
   world_.Schedule(tick_at_, Wake::Kind::kNodeTick, settings_.number, life_);
@@ -227,7 +227,8 @@ void Node::OnTick(uint64_t life) {
   TickIfDue();
 }
 
-// As client/agent/session does: where the leader was said to be, or the next.
+// As client/agent/session does: dials the daemon that was named as leader,
+// otherwise the next one.
 uint32_t Node::NextDaemon() {
   const std::optional<std::string> named = leader_->Next();
   if (!named.has_value()) return static_cast<uint32_t>(round_.Next());
@@ -237,7 +238,7 @@ uint32_t Node::NextDaemon() {
 void Node::Do(const Dial&) {
   if (stream_ != 0) network_.Drop(stream_, kUp, true);
   stream_ = network_.Dial(settings_.number, kConnectPatience, NextDaemon());
-  // Hello goes out with the connection itself.
+  // Hello is sent together with the connection request.
   Step(StreamUp{});
 }
 
@@ -305,7 +306,7 @@ void Node::Do(const Prepare& prepare) {
                   preparation_.number);
 }
 
-// What is under way may still come to its end.
+// Does nothing: a preparation in progress may still complete.
 void Node::Do(const Undo&) {}
 
 void Node::OnPrepared(uint64_t preparation) {
@@ -335,7 +336,7 @@ void Node::Do(const StartRanks& start) {
   checker_.Starts(record_, start, ranks_.any_busy());
   step_told_ = 0;
   ranks_.Start(start);
-  // --once, and this is not node rank 0.
+  // With --once, this node is not node rank 0.
   if (start.fresh.empty() && start.waiting.empty()) return;
   const size_t nodes = settings_.once
                            ? size_t{1}
@@ -363,12 +364,12 @@ void Node::StickRank(uint32_t local_rank, Nanos until) {
 }
 
 void Node::HangRank(uint32_t local_rank, Nanos until) {
-  // Nobody expects anything of a plain one before its first step.
+  // A plain rank is not expected to make progress before its first step.
   if (!settings_.linked && step_told_ == 0) return;
   ranks_.Hang(local_rank, ranks_.completed(), until);
 }
 
-// Some never answer.
+// Some checks never finish.
 void Node::Do(const RunChecks& run) {
   if (world_.chance.OneIn(8)) return;
   world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 3 * kSecond),
@@ -392,7 +393,7 @@ v1::Facts Node::Facts() const {
   return facts;
 }
 
-// Its interface gets another address.
+// The node's interface gets another address.
 void Node::MaybeRenumber(uint32_t one_in) {
   if (!world_.chance.OneIn(one_in)) return;
   world_.beacons.erase(Address());
@@ -400,7 +401,7 @@ void Node::MaybeRenumber(uint32_t one_in) {
   world_.Trace(settings_.name, " has ", Address(), " now");
 }
 
-// As client/agent/session does: nobody asked for these facts.
+// As client/agent/session does, reports facts that nobody asked for.
 void Node::TellNewFacts() {
   if (!agent_.has_value()) return;
   ChecksDone changed;
@@ -425,7 +426,7 @@ void Node::Do(const RunProbe& run) {
                   Wake::Kind::kProbed, settings_.number, probes_);
 }
 
-// All targets at once, tried again until the end of the round.
+// Probes all targets at once; each is tried until the end of the round.
 void Node::OnProbed(uint64_t number) {
   if (number != probes_ || !agent_.has_value()) return;
   ProbeDone done;

@@ -1,10 +1,10 @@
 // Node: one machine with its agent (the real Agent core), its ranks and its
 // clock.
 //
-// The shell around the agent does what client/agent/session does: one event
-// after the other, what an older stream still says is not heard, a tick when
-// one is due. Preparations take their time and may fail; the guard takes the
-// ranks along within a second of the agent's death, and the next life sweeps
+// The shell around the agent does what client/agent/session does. It hands over
+// one event after the other, ignores messages of older streams, and ticks when
+// a tick is due. Preparations take time and may fail. The guard kills the ranks
+// within a second of the agent's death, and the next life of the agent sweeps
 // what is left.
 #ifndef ROLLCALL_TESTS_SIM_NODE_H_
 #define ROLLCALL_TESTS_SIM_NODE_H_
@@ -30,7 +30,7 @@ namespace rollcall::sim {
 
 struct NodeSettings {
   std::string job;
-  uint32_t number = 0;  // Among all machines; also its place in the network.
+  uint32_t number = 0;  // Among all machines, and in the network.
   std::string name;
   uint32_t ranks = 1;
   bool linked = false;
@@ -38,8 +38,9 @@ struct NodeSettings {
   // --once: the command runs on node rank 0 alone.
   bool once = false;
   absl::Duration join_timeout;
-  // Which of several daemons is dialled is found out by each life again; with
-  // the job's settings, since such a daemon has them from its agents.
+  // The number of daemons. With several, each life of the agent finds out again
+  // which one to dial, and the agent brings the job's settings, because such a
+  // daemon has them only from its agents.
   uint32_t daemons = 1;
   std::optional<v1::JobSettings> job_settings;
 };
@@ -49,32 +50,33 @@ class Node {
   Node(World& world, Network& network, InvariantChecker& checker,
        Trainer& trainer, const NodeSettings& settings, Clock clock);
 
-  // --- What befalls it -------------------------------------------------------
+  // --- Faults and requests ---------------------------------------------------
 
-  // By another name; where no agent lives.
+  // Gives the machine another name. Only while no agent runs.
   void Rename(std::string name) {
     settings_.name = std::move(name);
     recorded_.clear();
   }
-  // A new life of its agent; nothing happens where one lives.
+  // Starts a new life of its agent, if none runs.
   void Start();
-  // Its agent's process dies; `power`: the whole machine, silently.
+  // The agent's process dies. `power`: the whole machine loses power, so the
+  // other side is not told.
   void Crash(bool power);
-  // Nothing on it runs until then.
+  // Nothing on the machine runs until `until`.
   void Freeze(Nanos until);
   void FailRank(uint32_t local_rank, int code, int signal);
-  // A rank stands still from now on, until then; kNever: for good.
+  // The rank makes no progress from now on until `until`; kNever: for good.
   void HangRank(uint32_t local_rank, Nanos until);
-  // No signal ends it before then.
+  // No signal ends the rank before `until`.
   void StickRank(uint32_t local_rank, Nanos until);
   void AskLeave(int signal);
-  // The next preparation fails, or takes that long.
+  // The next preparation fails, or takes `delay` longer.
   void RefuseNext() { refuse_next_ = true; }
   void DelayNext(Nanos delay) { delay_next_ = delay; }
-  // Its checks find something fatal from now on.
+  // From now on, its checks find something fatal.
   void FallSick() { sick_ = true; }
   void Calm();
-  // The last Hello of an earlier life, as its agent said it.
+  // The last Hello that an earlier life of its agent sent.
   const std::optional<v1::Hello>& old_hello() const { return old_hello_; }
 
   // --- From the network, the clock and the ranks -----------------------------
@@ -90,14 +92,14 @@ class Node {
   bool alive() const { return agent_.has_value(); }
   bool frozen() const { return world_.now() < frozen_until_; }
   Ranks& ranks() { return ranks_; }
-  // The agent has ended by itself, with this code.
+  // The exit code, if the agent has exited by itself.
   const std::optional<int>& exit_code() const { return exit_code_; }
   const NodeSettings& settings() const { return settings_; }
   uint64_t incarnation() const { return incarnation_; }
-  // Which life of its agent it is, and what that has heard and done.
+  // The number of the agent's life, and what that life has heard and done.
   uint64_t life() const { return life_; }
   const LifeRecord& record() const { return record_; }
-  // To the daemon; 0: there is none.
+  // The stream to the daemon; 0: none.
   StreamId stream() const { return stream_; }
 
  private:
@@ -145,7 +147,7 @@ class Node {
   NodeSettings settings_;
   const Clock clock_;
 
-  // One life of the agent.
+  // The state of one life of the agent.
   uint64_t life_ = 0;
   uint64_t incarnation_ = 0;
   std::optional<Agent> agent_;
@@ -153,19 +155,21 @@ class Node {
   StreamId stream_ = 0;
   EndpointRound round_{1};
   std::optional<NamedLeader> leader_;                   // Set in each life.
-  std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // While frozen.
+  std::vector<std::pair<StreamId, AgentEvent>> inbox_;  // Events that arrive
+                                                        // while it is frozen.
   Nanos tick_at_ = kNever;
-  uint32_t subnet_ = 0;  // Of its address.
+  uint32_t subnet_ = 0;  // The subnet of its address.
   std::optional<int> exit_code_;
   std::optional<v1::Hello> hello_said_;
   std::optional<v1::Hello> old_hello_;
-  v1::Facts told_;  // To the daemon, last.
+  v1::Facts told_;  // The facts that the daemon was told last.
   // The nonces of this life.
   std::optional<AgentIncarnations> incarnations_;
-  // As in client/agent/node_files/run_folder: nonces of lives by this name.
+  // As in client/agent/node_files/run_folder: the recorded nonces of earlier
+  // lives of this name.
   std::deque<std::string> recorded_;
 
-  // The machine.
+  // The state of the machine.
   Nanos frozen_until_ = 0;
   bool refuse_next_ = false;
   Nanos delay_next_ = 0;

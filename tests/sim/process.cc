@@ -12,7 +12,7 @@
 namespace rollcall::sim {
 namespace {
 
-// Some date.
+// The wall clock's start, an arbitrary date.
 constexpr absl::Duration kDate = absl::Seconds(1'700'000'000);
 
 class SimLogger final : public Logger {
@@ -30,7 +30,7 @@ class SimLogger final : public Logger {
 
 }  // namespace
 
-// What the loop has of a session.
+// The sending end of a session, as the loop has it.
 class Process::Output final : public Stream {
  public:
   Output(Process& process, SessionId session)
@@ -135,7 +135,7 @@ void Process::Kill() {
                        [](const auto& task) { return task->fiber->done(); });
   };
   while (!all_done()) {
-    // More may begin meanwhile.
+    // The loop also reaches tasks that begin meanwhile.
     for (size_t i = 0; i < tasks_.size(); ++i) {
       if (!tasks_[i]->fiber->done()) fibers_.Resume(*tasks_[i]->fiber);
     }
@@ -150,7 +150,8 @@ void Process::Ended() {
   }
   sessions_.clear();
   by_stream_.clear();
-  // The kernel resets those that it took, too.
+  // The kernel also resets the streams that it took while the process was
+  // paused.
   for (const Held& held : held_) network_.Drop(held.stream, kDown, true);
   held_.clear();
   held_inputs_.clear();
@@ -170,7 +171,7 @@ void Process::Pause(Nanos until) {
   world_.Schedule(until, Wake::Kind::kProcessThaws, number_);
 }
 
-// The fiber that sends goes on until it waits for the answer.
+// The fiber that sends the renewal goes on until it waits for the answer.
 void Process::Renews() {
   if (dead_ || pause_at_renewal_ == 0) return;
   Pause(world_.now() + std::exchange(pause_at_renewal_, 0));
@@ -197,7 +198,8 @@ void Process::OnThaw() {
 void Process::NoteLeaderTerm(int64_t create_revision,
                              std::function<bool()> leads) {
   leader_term_ = create_revision;
-  // The Leadership goes before the process does.
+  // A process that ends destroys its Leadership first, so `leads` must not be
+  // called any more.
   leads_ = ending_ ? nullptr : std::move(leads);
 }
 
@@ -284,7 +286,7 @@ void Process::Run(Task& task) {
   Flush();
   if (!task.fiber->done()) return;
   if (task.joiner != nullptr) return Unpark(*task.joiner);
-  // Nobody joins the first.
+  // The first task is the main one, which no other task joins.
   if (&task == tasks_.front().get()) Ended();
 }
 
@@ -296,7 +298,7 @@ bool Process::Take(StreamId stream, uint32_t node, Parcel& parcel) {
       !by_stream_.contains(stream)) {
     return false;
   }
-  // The kernel takes it for a process that is stopped.
+  // While the process is paused, the kernel accepts the data for it.
   if (paused() || !held_.empty()) {
     held_.push_back({stream, node, std::move(parcel)});
     return true;
@@ -341,7 +343,7 @@ void Process::HearMessage(SessionId id, Session& session,
   PostOrEnd(id, MessageCame{id, std::move(message), bytes});
 }
 
-// As membership_service does.
+// As membership_service does: a full or closed inbox ends the stream.
 void Process::PostOrEnd(SessionId id, LoopInput input) {
   if (current_loop_->Post(std::move(input))) return;
   Say(id, sim::Ended{absl::UnavailableError("full, or closed; dial again"),

@@ -1,10 +1,12 @@
-// Process: one rollcalld of several that share a store: the real LeaderSession,
-// with its Leadership, its EtcdJournal and its Loop, on a simulated machine.
+// Process: one rollcalld of several that share a store. It runs the real
+// LeaderSession, with its Leadership, its EtcdJournal and its Loop, on a
+// simulated machine.
 //
 // Its threads are fibers: each runs until it waits, and time stands still
-// meanwhile. All of them can be paused (the process is stopped and goes on), or
-// end at once (it dies). For a process that dies each call and each wait comes
-// back at once and has no effect, so that its threads end by themselves.
+// meanwhile. All fibers can be paused (the process is stopped and goes on), or
+// end at once (the process dies). In a process that dies, each call and each
+// wait returns at once and has no effect, so that its threads end by
+// themselves.
 #ifndef ROLLCALL_TESTS_SIM_PROCESS_H_
 #define ROLLCALL_TESTS_SIM_PROCESS_H_
 
@@ -32,18 +34,18 @@ class Process final : public Machine {
  public:
   Process(World& world, Network& network, Fibers& fibers, Store& store,
           uint32_t number, Clock clock, absl::Duration wall_offset);
-  // Its threads have ended, or are never resumed.
+  // Its threads must have ended, or are never resumed.
   ~Process() override = default;
 
   // --- Its life --------------------------------------------------------------
 
-  // `options.loop.machine` is set here.
+  // Sets `options.loop.machine` itself.
   void Boot(LeaderSession::Options options);
   void Kill();
-  // As by SIGTERM; goes on for a while.
+  // Ends it as SIGTERM does, which takes a while.
   void EndInOrder();
   void Pause(Nanos until);
-  // For so long, from the moment at which it next sends a renewal of a lease.
+  // Pauses it for `how_long` when it next sends a renewal of its lease.
   void PauseAtRenewal(Nanos how_long) { pause_at_renewal_ = how_long; }
   void Renews();
   void StepWall(absl::Duration by) { wall_offset_ += by; }
@@ -53,25 +55,25 @@ class Process final : public Machine {
   bool dead() const { return dead_; }
   uint32_t number() const { return number_; }
 
-  // --- Its LeaderTerm, as its latest loop began with
-  // ------------------------------
+  // --- The LeaderTerm of its latest loop
+  // --------------------------------------
 
   void NoteLeaderTerm(int64_t create_revision, std::function<bool()> leads);
   int64_t leader_term() const { return leader_term_; }
-  // Whether it takes itself for the leader by that.
+  // Whether the process considers itself the leader of that term.
   bool Leads() const { return !dead_ && leads_ && leads_(); }
 
   // --- From the network and the clock ----------------------------------------
 
   bool Take(StreamId stream, uint32_t node, Parcel& parcel);
-  // An admin call.
+  // Posts an admin call.
   void Post(LoopInput input);
   void OnTask(uint64_t wish);
   void OnThaw();
   void OnStreamGone(SessionId session);
   bool Attends(StreamId stream) const;
 
-  // The fiber that runs, which is this process's, is never resumed.
+  // The running fiber, which must belong to this process, is never resumed.
   void Halt() { fibers_.GiveWay(); }
 
   // --- As a Machine ----------------------------------------------------------
@@ -91,7 +93,7 @@ class Process final : public Machine {
     std::unique_ptr<Fiber> fiber;
     CondVar* waits_at = nullptr;
     Task* joiner = nullptr;
-    // Its latest; older ones count for nothing.
+    // The number of its latest wake-up; older ones are ignored.
     uint64_t wish = 0;
   };
   struct Session {
@@ -118,8 +120,8 @@ class Process final : public Machine {
   void HearMessage(SessionId id, Session& session, v1::AgentMessage& message);
   void PostOrEnd(SessionId session, LoopInput input);
   void Say(SessionId session, Parcel parcel);
-  // What was said meanwhile goes out, in the order of the sessions: a loop has
-  // them in no order that is the same each time.
+  // Sends what was said meanwhile in the order of the sessions, because a loop
+  // keeps them in an order that differs from run to run.
   void Flush();
   void Ended();
 
@@ -131,12 +133,12 @@ class Process final : public Machine {
   absl::Duration wall_offset_;
   const std::unique_ptr<KeyValueStore> client_;
 
-  // One life.
+  // The state of one life of the process.
   bool up_ = false;
   bool dead_ = false;
   absl::Time dead_now_;
   Nanos paused_until_ = 0;
-  Nanos pause_at_renewal_ = 0;  // 0: not.
+  Nanos pause_at_renewal_ = 0;  // 0: no pause.
   std::vector<std::unique_ptr<Task>> tasks_;
   uint64_t wishes_ = 0;
   std::optional<CurrentLoop> current_loop_;

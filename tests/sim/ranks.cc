@@ -7,10 +7,10 @@
 namespace rollcall::sim {
 namespace {
 
-// Nobody expects a rank to attend where no other one has, so it goes on by
-// itself.
+// If no other rank attends, the daemon does not expect this rank to, so the
+// rank goes on by itself.
 constexpr Nanos kStartHangsMax = 30 * kSecond;
-// How often a rank counts in one generation.
+// How often at most a rank adds to the counter in one generation.
 constexpr int kCountsMax = 4;
 
 }  // namespace
@@ -23,13 +23,15 @@ Ranks::Ranks(World& world, uint32_t machine, uint32_t count, bool linked,
       feed_(std::move(feed)),
       ranks_(count) {}
 
-// --- What the agent orders ---------------------------------------------------
+// --- Orders of the agent -----------------------------------------------------
 
 void Ranks::Start(const StartRanks& start) {
   const uint64_t generation = start.world.generation();
   for (const RankIncarnation& incarnation : start.waiting) {
     Rank* rank = Find(incarnation);
-    if (rank == nullptr) continue;  // It has just died, and is told.
+    if (rank == nullptr)
+      continue;  // The rank has just died, and the agent is
+                 // told.
     rank->generation = generation;
     rank->waits = rank->at_boundary = false;
     rank->counts_left = kCountsMax;
@@ -57,7 +59,7 @@ void Ranks::Abort(const AbortRanks& abort) {
     Rank& rank = ranks_[i];
     if (!rank.attends || rank.ended || rank.waits) continue;
     if (rank.generation != abort.generation) continue;
-    // One that hangs in a kernel or a collective never answers.
+    // A rank that hangs in the kernel or in a collective never answers.
     if (world_.chance.OneIn(10)) continue;
     Later(world_.chance.Skewed(kMilli, kSecond),
           {Deed::What::kTearDown, i, rank.number, abort.generation});
@@ -75,12 +77,12 @@ void Ranks::Stop(const StopRanks& stop) {
     const uint32_t local_rank = incarnation.local_rank;
     if (rank->ended) {
       rank->stopping = true;
-      // The processes that it has started end after it.
+      // The processes that the rank has started end after it.
       Later(world_.chance.Skewed(kMilli, kSecond),
             {Deed::What::kGone, local_rank, rank->number});
       continue;
     }
-    // Most go when they are told; some have to be killed.
+    // Most ranks end when they are told to; some have to be killed.
     const Nanos takes =
         world_.chance.OneIn(4) || rank->hung != Hung::kNot
             ? grace
@@ -93,7 +95,7 @@ void Ranks::Stop(const StopRanks& stop) {
   }
 }
 
-// A plain rank ends by it, sooner or later, and some save and exit 0.
+// The signal ends a plain rank sooner or later. Some save and exit 0.
 void Ranks::Signal(const PassSignal& pass) {
   for (const RankIncarnation& incarnation : pass.ranks) {
     const Rank* rank = Find(incarnation);
@@ -121,7 +123,7 @@ void Ranks::Look(const LookAtRank& look) {
         {Deed::What::kHere, local_rank, rank->number, look.generation});
 }
 
-// --- What befalls them -------------------------------------------------------
+// --- Faults ------------------------------------------------------------------
 
 void Ranks::Fail(uint32_t local_rank, int code, int signal) {
   const Rank& rank = ranks_[local_rank % ranks_.size()];
@@ -162,7 +164,7 @@ void Ranks::Stick(uint32_t local_rank, Nanos until) {
 
 void Ranks::Finish(uint64_t generation) {
   for (uint32_t i = 0; i < ranks_.size(); ++i) {
-    // One that waits goes on first, and ends then.
+    // A rank that waits goes on first, and then ends.
     if (ranks_[i].waits || ranks_[i].generation != generation) continue;
     Later(world_.chance.Skewed(kMilli, kSecond),
           {Deed::What::kEnd, i, ranks_[i].number});
@@ -192,7 +194,7 @@ void Ranks::Later(Nanos after, Deed deed) {
                   deeds_.size() - 1);
 }
 
-// Whether one that stands still does it only when it goes on.
+// Whether a rank that hangs acts only after it goes on.
 bool Ranks::Awaits(Deed::What what, Hung hung) {
   switch (what) {
     case Deed::What::kAttend:
@@ -261,7 +263,8 @@ void Ranks::OnDeed(uint64_t number) {
       if (!rank.stopping) End(deed.local_rank, deed.code, deed.signal);
       return;
     case Deed::What::kSignalled:
-      // One that has attended meanwhile knows better than to die of it.
+      // A rank that has attended meanwhile handles the signal and does not die
+      // of it.
       if (!rank.stopping && !rank.attends) {
         End(deed.local_rank, deed.code, deed.signal);
       }
@@ -285,7 +288,7 @@ void Ranks::OnDeed(uint64_t number) {
           rank.generation != deed.generation) {
         return;
       }
-      // It says so over its link, once it has one.
+      // The rank reports it over its link, once it has one.
       if (!rank.attends) return Later(100 * kMilli, deed);
       return feed_(RankAtBoundary{rank.generation, deed.local_rank});
   }
@@ -357,7 +360,7 @@ Ranks::Rank* Ranks::Find(const RankIncarnation& incarnation) {
                                                                  : nullptr;
 }
 
-// --- By the trainer ----------------------------------------------------------
+// --- Calls of the trainer ----------------------------------------------------
 
 uint64_t Ranks::running() const {
   const uint64_t generation = ranks_.front().generation;

@@ -1,10 +1,10 @@
 // Ranks: the processes of one machine's ranks, plain or linked.
 //
-// Plain ones die when they are told to, on time or at the end of their grace.
-// Linked ones tear their communicator down when their world ends, most of the
-// time, and wait for the next one; asked by a notice, they come to a boundary
-// that the trainer has all ranks agree on. They count in the store of their
-// generation.
+// Plain ranks die when they are told to, at once or at the end of their grace.
+// Linked ranks tear their communicator down when their world ends, most of the
+// time, and wait for the next world. After a notice, they stop at a boundary on
+// which the trainer makes all ranks agree. They add to a counter in the store
+// of their generation.
 #ifndef ROLLCALL_TESTS_SIM_RANKS_H_
 #define ROLLCALL_TESTS_SIM_RANKS_H_
 
@@ -22,10 +22,10 @@ namespace rollcall::sim {
 class Ranks {
  public:
   using Feed = std::function<void(AgentEvent)>;
-  // `feed`: to the machine's agent, which may be gone.
+  // `feed`: passes events to the machine's agent, which may be gone.
   Ranks(World& world, uint32_t machine, uint32_t count, bool linked, Feed feed);
 
-  // --- What the agent orders -------------------------------------------------
+  // --- Orders of the agent ---------------------------------------------------
 
   void Start(const StartRanks& start);
   void Abort(const AbortRanks& abort);
@@ -33,64 +33,65 @@ class Ranks {
   void Signal(const PassSignal& pass);
   void Tell(const TellNotice& notice);
   void Look(const LookAtRank& look);
-  // What a rank was told of the counter.
+  // The sum of the counter that a rank was told.
   struct Counted {
     uint64_t generation;
-    int64_t seen;  // By any rank when it asked.
+    int64_t seen;  // The highest sum that any rank had been told when this one
+                   // asked.
     int64_t sum;
   };
-  // nullopt: it waits no longer.
+  // nullopt: the rank no longer waits for the answer.
   std::optional<Counted> Answer(const AnswerStore& answer);
 
-  // --- What befalls them -----------------------------------------------------
+  // --- Faults ----------------------------------------------------------------
 
   void Fail(uint32_t local_rank, int code, int signal);
-  // Stands still after `step`: stopped, or in a collective of its own or of
-  // all.
+  // The rank hangs after `step`: it is stopped, or waits in a collective of its
+  // own or of all ranks.
   void Hang(uint32_t local_rank, uint64_t step, Nanos until);
-  // The next one that is started stands still for a while before it attends or
-  // does a step.
+  // The next rank that is started hangs for a while before it attends or
+  // completes a step.
   void HangStart() { start_hangs_ = true; }
-  // Stands still in the kernel (a disk, a driver): no signal ends it before
-  // then.
+  // The rank hangs in the kernel (a disk, a driver): no signal ends it before
+  // `until`.
   void Stick(uint32_t local_rank, Nanos until);
-  // The work of this generation is done: each of its ranks exits 0.
+  // The work of this generation is done, so each of its ranks exits 0.
   void Finish(uint64_t generation);
-  // The agent is gone; its guard takes them along by then.
+  // The agent is gone; its guard kills the ranks by `when`.
   void EndBy(Nanos when);
-  // Nothing is left of them.
+  // All ranks are gone at once.
   void Clear();
 
   void OnDeed(uint64_t number);
 
-  // --- By the trainer --------------------------------------------------------
+  // --- Calls of the trainer --------------------------------------------------
 
-  // The generation in whose steps all take part; 0: none.
+  // The generation in whose steps all ranks of this machine take part; 0: none.
   uint64_t running() const;
-  // Whether one of them stands still, and all others with it.
+  // Whether one of the ranks hangs, which stops all others.
   bool hung() const;
-  // It attends, where ranks do, or its steps are its own to publish.
+  // True if a linked rank attends, or if a plain rank does not hang.
   bool has_begun(uint32_t local_rank) const;
-  // Whether one of them was asked to come to a boundary.
+  // Whether one of the ranks was asked to come to a boundary.
   bool noticed(uint64_t generation) const;
   // All ranks of the world have agreed to stop after this step.
   void StandAtBoundary(uint64_t generation);
   void Completed(uint64_t step);
 
-  // By the rank that has most; 0: none has completed one.
+  // The steps of the rank that has completed most; 0: none.
   uint64_t completed() const;
-  // The newest generation of those that run for one; 0: none does.
+  // The newest generation for which a rank runs; 0: none.
   uint64_t busy_in() const;
 
   bool linked() const { return linked_; }
   bool any() const;
-  // Besides those that wait for a world.
+  // Whether a rank runs that does not wait for a world.
   bool any_busy() const;
 
  private:
   enum class Hung { kNot, kStopped, kBehind, kWithAll, kInKernel };
   struct Rank {
-    // This life; 0: there is none.
+    // The number of this life of the rank; 0: no rank runs.
     uint64_t number = 0;
     uint64_t born = 0;  // The generation that it was started for.
     uint64_t generation = 0;
@@ -99,7 +100,7 @@ class Ranks {
     bool stopping = false;
     bool waits = false;
     bool at_boundary = false;
-    int counts_left = 0;  // In this generation.
+    int counts_left = 0;  // Additions left in this generation.
     uint64_t completed = 0;
     bool whole = false;
     Hung hung = Hung::kNot;
@@ -128,7 +129,7 @@ class Ranks {
     int signal = 0;
   };
 
-  // A rank that waits for the sum.
+  // A rank that waits for the counter's sum.
   struct Counts {
     uint32_t local_rank;
     uint64_t number;
@@ -144,7 +145,7 @@ class Ranks {
   void HangNow(uint32_t local_rank, uint64_t step, Nanos until);
   void Gone(uint32_t local_rank);
   Rank* Find(const RankIncarnation& incarnation);
-  // As if NCCL were asked about it.
+  // What NCCL would report of the rank.
   static v1::NcclPlace NcclOf(const Rank& rank);
 
   World& world_;

@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kRunsOfAFloor = 20000;
 constexpr uint64_t kGroupRunsOfAFloor = 1000;
 
-// How often that many runs test each promise at least, in the order of
+// How often at least that many runs test each promise, in the order of
 // kInvariants: about half of what was counted when the number was written.
 constexpr uint64_t kFloors[] = {
     1000,    // one world
@@ -54,7 +54,7 @@ constexpr uint64_t kFloors[] = {
     0,       // ended stays ended
     250000,  // stored once
 };
-// The same of kGroupRunsOfAFloor runs of several daemons.
+// The same for kGroupRunsOfAFloor runs of several daemons.
 constexpr uint64_t kGroupFloors[] = {
     49,     // one world
     3100,   // same bytes

@@ -13,13 +13,14 @@
 namespace rollcall::sim {
 namespace {
 
-// Of a journal's world; more would be a long wait.
+// The largest world of a journal that is simulated; a larger one would take
+// long.
 constexpr uint32_t kNodesMax = 200;
-// After calm begins, all that was sent before has arrived within that time: a
-// way that is mended delivers within a second, and a lost segment comes again
+// Within this time after calm begins, all that was sent before has arrived: a
+// way that is mended delivers within a second, and a lost segment is sent again
 // within another.
 constexpr Nanos kCatchUp = 2 * kSecond;
-// Nodes of the few runs that have more than eight.
+// The most nodes of the few runs that have more than eight.
 constexpr uint32_t kLargeMax = 40;
 
 void SetDuration(Nanos nanos, google::protobuf::Duration* out) {
@@ -51,7 +52,8 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   const auto spares = static_cast<uint32_t>(chance.Below(3));
   const uint32_t most = plan.nodes > spares ? plan.nodes - spares : plan.nodes;
   job.set_nodes_max(most);
-  // Often half, sometimes all.
+  // In a quarter of the runs the minimum equals the maximum; in the others it
+  // is at most half of it.
   job.set_nodes_min(chance.OneIn(4) ? most
                                     : 1 + static_cast<uint32_t>(chance.Below(
                                               std::max(most / 2, 1u))));
@@ -66,7 +68,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   SetDuration(chance.Skewed(100 * kMilli, kSecond), job.mutable_last_call());
   const Nanos stop_grace = chance.Skewed(100 * kMilli, 5 * kSecond);
   SetDuration(stop_grace, job.mutable_stop_grace());
-  // Who prepares waits for its ranks to stop.
+  // A node that prepares waits for its ranks to stop.
   SetDuration(stop_grace + chance.Skewed(kSecond, 10 * kSecond),
               job.mutable_prepare_timeout());
   SetDuration(chance.Skewed(2 * kSecond, 15 * kSecond),
@@ -77,18 +79,20 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
               job.mutable_join_timeout());
   SetDuration(chance.OneIn(4) ? 0 : chance.Skewed(3 * kSecond, 20 * kSecond),
               job.mutable_hang_timeout());
-  // By the seed itself, so that it changes nothing that is drawn.
+  // Taken from the seed itself, so that no other value that is drawn changes.
   if (options.seed % 4 == 1) {
     SetDuration(static_cast<Nanos>(2 + options.seed / 4 % 8) * kSecond,
                 job.mutable_ping_interval());
   }
-  // So is this: what is longer than most runs finds nothing.
+  // Taken from the seed as well. A timeout that is longer than most runs would
+  // find nothing.
   SetDuration(options.seed % 4 == 3
                   ? 0
                   : static_cast<Nanos>(2 + options.seed / 4 % 16) * kSecond,
               job.mutable_start_timeout());
   if (options.journal.has_value()) {
-    // Its own sizes; the times are drawn, since they are long in earnest.
+    // The journal's own sizes. The times are drawn, because production times
+    // are long.
     const v1::JobSettings& was = options.journal->state.settings;
     job.set_nodes_min(was.nodes_min());
     job.set_nodes_max(was.nodes_max());
@@ -101,7 +105,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   plan.join_timeout = FromProto(job.join_timeout());
   plan.daemon.standing = chance.OneIn(4);
   plan.daemon.commit_max = chance.Skewed(kMilli, 500 * kMilli);
-  // Seldom a mixture: who runs one thing here and another there is warned.
+  // A mixture is rare, because the daemon warns of one.
   plan.linked = chance.OneIn(8) ? 2 : static_cast<int>(chance.Below(2));
   plan.steps = 20 + chance.Below(300);
   plan.period = chance.Skewed(50 * kMilli, 500 * kMilli);
@@ -124,7 +128,8 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   if (flaps) DrawFlappers(chance, plan);
   plan.rolls_back = !flaps && !options.journal.has_value() && chance.OneIn(16);
   if (plan.rolls_back) {
-    // No world without one of them: each says first what it has seen.
+    // No world is formed without all nodes, so that each first reports the
+    // generation that it has seen.
     job.set_nodes_min(plan.nodes);
     job.set_nodes_max(plan.nodes);
   }
@@ -133,7 +138,7 @@ Plan Simulation::Draw(Chance& chance, const SimulationOptions& options) {
   return plan;
 }
 
-// The work takes less than half a minute, and is begun again in each world.
+// The work takes less than half a minute, and begins again in each world.
 void Simulation::DrawFlappers(Chance& chance, Plan& plan) {
   plan.flappers = 1 + static_cast<uint32_t>(chance.Below(plan.nodes - 1));
   const uint32_t others = plan.nodes - plan.flappers;
@@ -143,7 +148,8 @@ void Simulation::DrawFlappers(Chance& chance, Plan& plan) {
                     static_cast<uint32_t>(chance.Below(plan.flappers)));
   job.set_grow(v1::GROW_BOUNDARY);
   SetDuration(0, job.mutable_hang_timeout());
-  // No retransmission takes one of the other nodes away: they count as living.
+  // The lease is longer than a retransmission, so that none of the other nodes
+  // is lost by one: the checks count them as alive.
   if (FromProto(job.lease()) < absl::Seconds(3)) {
     SetDuration(3 * kSecond, job.mutable_lease());
     plan.overdue_at += 24 * kSecond;
@@ -151,7 +157,7 @@ void Simulation::DrawFlappers(Chance& chance, Plan& plan) {
   plan.linked = 0;
   plan.steps = 10 + chance.Below(60);
   plan.period = chance.Skewed(50 * kMilli, 300 * kMilli);
-  // Of a delay that has grown to its most, a few times.
+  // Enough for a newcomer's longest delay, several times.
   plan.overdue_at += 5 * ToNanos(Limits().newcomer_delay_max);
 }
 
@@ -200,7 +206,7 @@ NodeSettings Simulation::DrawNode(uint32_t number) {
   NodeSettings settings;
   settings.job = plan_.job;
   settings.number = number;
-  // The last machine bears another's name; most runs never start it.
+  // The last machine has another machine's name; most runs never start it.
   const uint32_t named = number < plan_.nodes ? number : plan_.nodes / 2;
   settings.name = absl::StrCat("n", named);
   settings.ranks = 1 + static_cast<uint32_t>(world_.chance.Below(3));
@@ -291,7 +297,7 @@ bool Simulation::AllOver() const {
   const bool nobody =
       std::none_of(nodes_.begin(), nodes_.end(),
                    [](const auto& node) { return node->alive(); });
-  // The daemons of a group stay.
+  // The daemons of a group keep running.
   return nobody && (daemon_.end().has_value() || NeverMade()) &&
          (plan_.daemons > 1 || !daemon_.HasJob());
 }
@@ -317,7 +323,8 @@ void Simulation::JudgeProgress() {
   }
 }
 
-// Whether it may end as it did: not for want of nodes that are there.
+// Checks the reason of the job's end: the job must not end for want of nodes
+// while enough nodes are alive.
 void Simulation::JudgeEnd() {
   const uint32_t living = NodesThatMayServe();
   const bool ended = daemon_.end().has_value();
@@ -342,11 +349,11 @@ void Simulation::JudgeEnd() {
                                daemon_.end()->reason()));
 }
 
-// By different names, and not excluded.
+// Counts nodes that are alive, have different names and are not excluded.
 uint32_t Simulation::NodesThatMayServe() const {
   uint32_t nodes = 0;
   for (uint32_t i = 0; i < plan_.nodes; ++i) {
-    // The last machine bears this one's name.
+    // The last machine has the same name as this one.
     const bool twin = i == plan_.nodes / 2 && nodes_.back()->alive();
     nodes += (nodes_[i]->alive() || twin) &&
              !checker_.IsExcluded(nodes_[i]->settings().name);
@@ -354,9 +361,8 @@ uint32_t Simulation::NodesThatMayServe() const {
   return nodes;
 }
 
-// When the job has just ended, in calm. What was sent before may come late, and
-// tell late that a stream is broken; the daemon waits one lease for who
-// redials.
+// Called when the job has just ended, in calm. Messages and stream breaks from
+// before may arrive late; the daemon waits one lease for agents that redial.
 void Simulation::NoteWhoAttends() {
   if (!daemon_.HasJob()) return;
   for (const auto& node : nodes_) {
@@ -370,10 +376,11 @@ void Simulation::NoteWhoAttends() {
 void Simulation::JudgeExits() {
   for (const auto& [number, life] : attended_) {
     const Node& node = *nodes_[number];
-    // An agent's exit counts its life up as well.
+    // An agent's exit also adds one to the number of its life.
     if (node.alive() || node.life() != life + 1) continue;
     if (!node.exit_code().has_value()) continue;
-    // One that was asked to leave waits only so long for the daemon's answer.
+    // An agent that was asked to leave waits only a limited time for the
+    // daemon's answer.
     const int leave_signal = node.record().leave_signal;
     if (leave_signal != 0 && *node.exit_code() == 128 + leave_signal) continue;
     checker_.ExitedAfterEnd(node.record());

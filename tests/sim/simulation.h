@@ -1,9 +1,9 @@
-// Simulation: one seed, one whole run.
+// Simulation: one whole run, made from one seed.
 //
-// First a time of faults, then calm: nothing breaks any more, and the job has
-// to come to its end. Everything is drawn from the seed, the sizes, timeouts
-// and which kinds of fault there are at all included, so that some runs see one
-// kind often and others many kinds at once.
+// The run begins with a time of faults. Then comes calm: no fault occurs any
+// more, and the job has to come to its end. Everything is drawn from the seed,
+// also the sizes, the timeouts and the kinds of fault, so that some runs have
+// one kind often and others many kinds at once.
 #ifndef ROLLCALL_TESTS_SIM_SIMULATION_H_
 #define ROLLCALL_TESTS_SIM_SIMULATION_H_
 
@@ -28,43 +28,44 @@ namespace rollcall::sim {
 
 struct SimulationOptions {
   uint64_t seed = 0;
-  // 0: drawn from the seed.
+  // 0: the number is drawn from the seed.
   uint32_t nodes = 0;
   // Two or three daemons share a store.
   bool group = false;
   bool trace = false;
-  // Goes on from it, with the nodes of its world and its settings.
+  // The run goes on from this journal, with the nodes and settings of its
+  // world.
   std::optional<JournaledRun> journal;
 };
 
 struct Outcome {
   bool ok = false;
-  std::string verdict;  // Where not ok.
+  std::string verdict;  // Set if not ok.
   std::string end;      // How the job ended: a ReasonCode's name.
   uint64_t events = 0;
   uint64_t generations = 0;
   uint64_t faults = 0;
   Nanos overlap = 0;  // Trainer::overlap.
-  // How often each promise was put to the test, in the order of kInvariants.
+  // How often each promise was tested, in the order of kInvariants.
   std::vector<uint64_t> tested;
 };
 
-// All that is drawn before the first event.
+// All values that are drawn before the first event.
 struct Plan {
   std::string job;
-  // Of the journal's world, if there is one.
+  // The journal's world, if there is one.
   v1::World world;
   uint32_t nodes;
-  uint32_t machines;  // More than nodes: some bear another's name.
-  // So many of the nodes do nothing but join and be lost; without them there
-  // are enough.
+  uint32_t machines;  // More than nodes if some have another's name.
+  // The number of flappers among the nodes: they only join and get lost. The
+  // other nodes alone are enough for a world.
   uint32_t flappers = 0;
   bool rolls_back = false;
   bool once = false;
   uint32_t daemons = 1;
   DaemonSettings daemon;
   absl::Duration join_timeout;
-  // Ranks are all plain, all linked, or (2) of either kind.
+  // 0: all ranks are plain; 1: all are linked; 2: both kinds occur.
   int linked;
   uint64_t steps;
   Nanos period;
@@ -108,9 +109,10 @@ class Simulation : private Ends {
   FaultPlan faults_;
   bool calm_ = false;
   bool judged_ = false;
-  // The lives, by machine, whose agents attended when the job ended in calm.
+  // By machine: the life of the agent that attended when the job ended in calm.
   std::map<uint32_t, uint64_t> attended_;
-  // Since when agents with enough different names have lived, all the time.
+  // Since when agents with enough different names have been alive without a
+  // break.
   Nanos enough_since_ = kNever;
 };
 

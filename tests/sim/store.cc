@@ -18,7 +18,7 @@ using etcdserverpb::RequestOp;
 using etcdserverpb::TxnRequest;
 using etcdserverpb::TxnResponse;
 
-// As EtcdClient does: so many members, each asked twice.
+// As EtcdClient does: this many members, each asked twice.
 constexpr int kAttemptsMax = 6;
 constexpr Nanos kLateMax = 8 * kSecond;
 
@@ -105,7 +105,7 @@ class StoreClient final : public KeyValueStore {
       absl::Duration patience, bool writes,
       const std::function<absl::StatusOr<Answer>()>& carry_out) {
     const absl::Time until = process_.Now() + patience;
-    // Shared with what is under way after the caller has given up.
+    // Shared with the calls in progress, which may outlive the caller's wait.
     const auto call = std::make_shared<Calling<Answer>>();
     Process* const process = &process_;
     for (int i = 0; i < kAttemptsMax && !process_.dead(); ++i) {
@@ -147,7 +147,7 @@ std::unique_ptr<KeyValueStore> Store::ClientOf(Process& process) {
   return std::make_unique<StoreClient>(*this, process);
 }
 
-// --- What befalls it ---------------------------------------------------------
+// --- Faults ------------------------------------------------------------------
 
 void Store::StandStill(Nanos until) {
   world_.Trace("the store stands still for ",
@@ -193,7 +193,8 @@ void Store::Launch(const Process& process, bool writes,
   Chance& chance = world_.chance;
   const Nanos held =
       std::max(still_until_, cut_until_[process.number()]) - world_.now();
-  // Of what is sent to one who does not answer, some waits and some is lost.
+  // While the store does not answer, some requests wait and the others are
+  // lost.
   if (held > 0 && !chance.OneIn(3)) return;
   Nanos after =
       std::max<Nanos>(held, 0) + chance.Between(20 * kMicro, latency_max_);
@@ -240,7 +241,7 @@ absl::Duration Store::KeepAlive(int64_t lease, absl::Duration time_to_live) {
   return time_to_live;
 }
 
-// Some at the first moment at which they may, some a little later.
+// Some leases end at the earliest moment that is allowed, some a little later.
 void Store::ExpectEnd(int64_t lease) {
   const Nanos late =
       world_.chance.OneIn(2) ? 0 : world_.chance.Between(0, 500 * kMilli);
@@ -290,7 +291,7 @@ void Store::Changed(const std::string& key) {
   }
 }
 
-// One that is not told is asked again after a while.
+// A watcher that is not told asks again after a while.
 void Store::Tell(uint64_t watch) {
   if (OneIn(faults_in_)) return;
   Later(world_.chance.Between(20 * kMicro, latency_max_), [this, watch] {
@@ -319,7 +320,7 @@ absl::StatusOr<RangeResponse> Store::Range(const RangeRequest& request) const {
     kv.set_mod_revision(at->second.mod_revision);
     kv.set_lease(at->second.lease);
   }
-  // No daemon here has so many keys that they take a second page.
+  // No daemon in these runs has so many keys that a second page is needed.
   CHECK(request.limit() == 0 || response.kvs_size() < request.limit());
   return response;
 }

@@ -1,9 +1,10 @@
-// Store: etcd as several simulated daemons see it: one history of revisions,
-// leases that end by its own clock, and calls whose fate nobody knows.
+// Store: etcd as several simulated daemons see it. It has one history of
+// revisions, leases that end by its own clock, and calls whose result is
+// uncertain.
 //
 // A request may be lost, arrive late (after its caller has given up, or after
-// another daemon was elected), or be carried out twice; an answer may be lost;
-// the whole store may stand still, or be out of one daemon's reach.
+// another daemon was elected), or be carried out twice. An answer may be lost.
+// The whole store may stand still, or be out of one daemon's reach.
 #ifndef ROLLCALL_TESTS_SIM_STORE_H_
 #define ROLLCALL_TESTS_SIM_STORE_H_
 
@@ -30,12 +31,12 @@ class Store {
     int64_t mod_revision = 0;
     int64_t lease = 0;
   };
-  // Who holds what happens to it against the promises.
+  // Checks what happens to the store against the promises.
   class Watcher {
    public:
     virtual ~Watcher() = default;
-    // A transaction of this daemon has landed; `carried_out`: it was carried
-    // out. The store is as after it.
+    // A transaction of this daemon has arrived. `carried_out`: its comparison
+    // held. The store already has the result.
     virtual void Landed(const Process& by, const etcdserverpb::TxnRequest& txn,
                         bool carried_out) = 0;
     // A lease of this daemon is about to end.
@@ -44,22 +45,24 @@ class Store {
 
   Store(World& world, Watcher& watcher);
 
-  // The client of one daemon; both must outlive it.
+  // Returns the client of one daemon. The process and this store must outlive
+  // it.
   std::unique_ptr<KeyValueStore> ClientOf(Process& process);
 
-  // Nothing that is sent lands until then.
+  // No request is carried out until `until`.
   void StandStill(Nanos until);
-  // As with a slow disk: transactions that are sent before then land sometime,
-  // and get no answer. Reading and leases work.
+  // Acts like a slow disk: transactions that are sent before `until` arrive at
+  // some time, and get no answer. Reads and leases work.
   void WriteSlowly(Nanos until);
-  // Nothing that this daemon sends lands until then, and it hears nothing.
+  // No request of this daemon is carried out until `until`, and it gets no
+  // answers.
   void CutOff(uint32_t daemon, Nanos until);
   void Calm();
   void OnWake(uint64_t flight);
 
-  // Null: there is none.
+  // Null: the key does not exist.
   const Entry* Find(const std::string& key) const;
-  // Whose lease it is; null: of nobody, or it has ended.
+  // The process that owns the lease; null: none does, or the lease has ended.
   const Process* OwnerOf(int64_t lease) const;
   int64_t revision() const { return revision_; }
 
@@ -77,11 +80,11 @@ class Store {
     std::function<void()> tell;
   };
 
-  // Happens `after` from now.
+  // Does `what` after that time.
   void Later(Nanos after, std::function<void()> what);
-  // A request of this daemon: lands once, more than once, or never. `land`
-  // carries it out and returns what brings its answer back. `writes`: it
-  // changes something.
+  // Sends a request of this daemon, which arrives once, more than once, or
+  // never. `land` carries it out and returns the function that delivers its
+  // answer. `writes`: the request changes something.
   void Launch(const Process& process, bool writes,
               const std::function<std::function<void()>()>& land);
   bool OneIn(uint64_t many) { return !calm_ && world_.chance.OneIn(many); }
@@ -101,9 +104,9 @@ class Store {
 
   World& world_;
   Watcher& watcher_;
-  // How many microseconds its clock gains in a second.
+  // How many microseconds the store's clock gains in a second.
   const int64_t drift_ppm_;
-  // One request in so many meets a fault; 0: none does.
+  // One of this many requests meets a fault; 0: none does.
   const uint64_t faults_in_;
   const Nanos latency_max_;
   bool calm_ = false;
@@ -112,7 +115,7 @@ class Store {
   std::map<uint32_t, Nanos> cut_until_;
   std::map<std::string, Entry> entries_;
   int64_t revision_ = 1;
-  // By key: the revision of what happened to it last.
+  // By key: the revision of its latest change.
   std::map<std::string, int64_t> changed_;
   std::map<int64_t, Lease> leases_;
   std::map<uint64_t, Watched> watches_;

@@ -23,7 +23,8 @@ void Trainer::Joins(uint32_t machine, const StartRanks& start, size_t nodes) {
 void Trainer::OnStep(uint64_t number) {
   Generation& generation = generations_.at(number);
   if (generation.done >= steps_) {
-    // No step is left, also if some ranks have ended or are in another world.
+    // The last step is done. The ranks finish also if some have ended or are in
+    // another world.
     for (const uint32_t machine : generation.machines) {
       nodes_[machine]->ranks().Finish(number);
     }
@@ -31,7 +32,7 @@ void Trainer::OnStep(uint64_t number) {
   }
   bool stalls = false;
   for (const uint32_t machine : generation.machines) {
-    // A rank that is gone leaves the others in a collective that never ends.
+    // If a rank is gone, the others wait in a collective that never ends.
     if (nodes_[machine]->ranks().running() != number) return;
     stalls = stalls || StallsOn(machine, generation);
   }
@@ -44,7 +45,7 @@ void Trainer::OnStep(uint64_t number) {
       }
       return;
     }
-    // What one rank was asked for travels with the step, to all of them.
+    // If one rank was asked to stop, all ranks learn of it with the step.
     const bool noticed = std::any_of(
         generation.machines.begin(), generation.machines.end(),
         [&](uint32_t m) { return nodes_[m]->ranks().noticed(number); });

@@ -1,11 +1,11 @@
 // Trainer: what the ranks of a generation do together.
 //
-// A step is done by all ranks of a world or by none, as a collective is: all
+// As with a collective, a step is done by all ranks of a world or by none: all
 // run, none is frozen, and all machines reach each other. Each world counts its
-// own steps, so that two worlds at once are seen as what they are. A world
-// begins with the step of its state source, else with the checkpoint of its
-// run, which every step overwrites; ranks that save nothing begin with 0. After
-// the last step all ranks exit 0.
+// own steps, so that two worlds that run at once are noticed. A world begins
+// with the step of its state source. Without one it begins with the checkpoint
+// of its run, which every step overwrites; ranks that save nothing begin with
+// 0. After the last step all ranks exit 0.
 #ifndef ROLLCALL_TESTS_SIM_TRAINER_H_
 #define ROLLCALL_TESTS_SIM_TRAINER_H_
 
@@ -32,20 +32,22 @@ class Trainer {
         period_(period),
         saves_(saves) {}
 
-  // All machines, in their order; they outlive the trainer.
+  // All machines, in their order. They must outlive the trainer.
   void SetNodes(std::vector<Node*> nodes) { nodes_ = std::move(nodes); }
 
-  // The ranks of one machine have started; they run on so many.
+  // The ranks of one machine have started. `nodes`: the number of nodes whose
+  // ranks run.
   void Joins(uint32_t machine, const StartRanks& start, size_t nodes);
   void OnStep(uint64_t generation);
 
-  // Machines that nobody else reaches.
+  // The other machines cannot reach this machine.
   void CutPeers(uint32_t machine) { unreachable_.insert(machine); }
   void MendPeers(uint32_t machine) { unreachable_.erase(machine); }
 
-  // The longest time that ranks of an older world lived beside a newer one of
-  // the same run that has none of its machines and has completed a step. 0:
-  // there was no such time. Found out at the newer one's steps.
+  // The longest time for which ranks of an older world were alive beside a
+  // newer world of the same run that has none of its machines and has completed
+  // a step; 0: there was no such time. It is measured at the steps of the newer
+  // world.
   Nanos overlap() const { return overlap_; }
 
  private:
@@ -68,7 +70,7 @@ class Trainer {
   std::vector<Node*> nodes_;
   std::map<uint64_t, Generation> generations_;
   std::set<uint32_t> unreachable_;
-  std::map<uint64_t, uint64_t> saved_;  // By run.
+  std::map<uint64_t, uint64_t> saved_;  // By run: the step of its checkpoint.
   Nanos overlap_ = 0;
 };
 

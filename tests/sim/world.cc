@@ -50,8 +50,8 @@ Nanos Chance::Between(Nanos low, Nanos high) {
 }
 
 Nanos Chance::Skewed(Nanos low, Nanos high) {
-  // Doublings first, then a place within the last: no libm, so that a seed
-  // means the same everywhere.
+  // Draws the number of doublings first, then a value within the last doubling.
+  // No libm is used, so that a seed means the same on every machine.
   uint64_t doublings = 0;
   while ((low << (doublings + 1)) <= high) ++doublings;
   const Nanos from = low << Below(doublings + 1);
@@ -70,7 +70,7 @@ absl::Time Clock::At(Nanos world) const {
 
 Nanos Clock::WorldAt(absl::Time local) const {
   if (local == absl::InfiniteFuture()) return kNever;
-  // A Duration is finer than a nanosecond.
+  // A Duration is finer than a nanosecond, so it is rounded up.
   const Nanos wanted =
       ToNanos(absl::Ceil(local - absl::UnixEpoch(), absl::Nanoseconds(1)));
   const auto since = static_cast<__int128>(wanted - offset_);

@@ -1,12 +1,13 @@
 // World: virtual time, chance and the order of everything that happens.
 //
 // One seed makes one whole run, the same on every machine: no wall clock, no
-// thread, no I/O, no std:: distribution, no iteration over unordered things.
+// thread, no I/O, no std:: distribution, no iteration over unordered
+// containers.
 //
 // Invariants:
 //   1. Time never goes back. What is due at one moment happens in the order in
 //      which it was asked for.
-//   2. A machine's own clock never goes back either, however it drifts.
+//   2. A machine's own clock never goes back either, whatever its drift.
 #ifndef ROLLCALL_TESTS_SIM_WORLD_H_
 #define ROLLCALL_TESTS_SIM_WORLD_H_
 
@@ -23,7 +24,7 @@
 
 namespace rollcall::sim {
 
-// Nanoseconds of the world since its beginning.
+// Nanoseconds of simulated time since its beginning.
 using Nanos = int64_t;
 inline constexpr Nanos kMicro = 1000;
 inline constexpr Nanos kMilli = 1000 * kMicro;
@@ -48,7 +49,7 @@ class Chance {
   bool OneIn(uint64_t many) { return many > 0 && Below(many) == 0; }
   // Uniform in [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
-  // Most small, few large: uniform in the logarithm. 0 < low <= high.
+  // Mostly small values, few large: uniform in the logarithm. 0 < low <= high.
   Nanos Skewed(Nanos low, Nanos high);
 
  private:
@@ -58,12 +59,12 @@ class Chance {
 // The monotonic clock of one machine.
 class Clock {
  public:
-  // `drift_ppm`: how many microseconds it gains in a second of the world.
+  // `drift_ppm`: how many microseconds the clock gains in a simulated second.
   Clock(Nanos offset, int64_t drift_ppm)
       : offset_(offset), drift_ppm_(drift_ppm) {}
 
   absl::Time At(Nanos world) const;
-  // The first moment of the world at which At is `local` or later.
+  // The first simulated time at which At returns `local` or later.
   Nanos WorldAt(absl::Time local) const;
 
  private:
@@ -73,8 +74,8 @@ class Clock {
   int64_t drift_ppm_;
 };
 
-// Something that is due. What `who` and `tag` mean depends on the kind; who
-// asked for it checks on waking whether it is still wanted.
+// Something that is due. What `who` and `tag` mean depends on the kind. On
+// waking, the code that asked for it checks whether it is still wanted.
 struct Wake {
   enum class Kind : uint8_t {
     kDeliver,       // who: way, tag: stream
@@ -119,11 +120,12 @@ class World {
   uint64_t events() const { return events_; }
 
   void Schedule(Nanos at, Wake::Kind kind, uint32_t who = 0, uint64_t tag = 0);
-  // The next that is due; time goes on to it. False: nothing is.
+  // Takes the next wake-up that is due, and advances the time to it. Returns
+  // false if there is none.
   bool Next(Wake& wake);
 
   bool tracing() const { return trace_; }
-  // One line; costs nothing where nobody reads it.
+  // Prints one line. Costs nothing while tracing is off.
   template <typename... Parts>
   void Trace(const Parts&... parts) const {
     if (trace_) Print(absl::StrCat(parts...));
@@ -135,7 +137,7 @@ class World {
   // its store.
   std::map<uint64_t, int64_t> counted;
 
-  // What answers probes at an address.
+  // Answers the probes at one address.
   struct Beacon {
     std::string ask;
     std::string answer;

@@ -10,12 +10,12 @@
 namespace rollcall {
 namespace {
 
-// Values per thread at a time. The sum of squares is a sum over pieces of this
-// size, so that it does not depend on the number of threads.
+// The number of values that a thread takes at a time. The sum of squares is
+// summed piece by piece, so that it does not depend on the number of threads.
 constexpr size_t kPiece = 16384;
 
-// For x from 0 to pi, by the Taylor series: libraries' cosines differ in the
-// last bit.
+// The cosine for x from 0 to pi, by the Taylor series, because the cosines of
+// libraries differ in the last bit.
 double Cosine(double x) {
   double term = 1;
   double sum = 1;

@@ -1,8 +1,8 @@
 // AdamW: Adam with decoupled weight decay, and the learning rate's schedule.
 //
 // Pure arithmetic that rounds the same way on every machine (no fused
-// operations, only correctly rounded ones): ranks with bitwise equal gradients
-// keep bitwise equal weights.
+// operations, only correctly rounded ones). So ranks with bitwise equal
+// gradients keep bitwise equal weights.
 #ifndef ROLLCALL_TRAINER_MODEL_ADAMW_H_
 #define ROLLCALL_TRAINER_MODEL_ADAMW_H_
 
@@ -23,15 +23,16 @@ struct AdamWConfig {
   float clip = 1.0f;          // Maximum norm of the gradients.
 };
 
-// Each beta to the power of the number of steps taken, by repeated
-// multiplication: std::pow may differ in the last bit between machines.
+// Each beta to the power of the number of steps taken. It is computed by
+// repeated multiplication, because std::pow may differ in the last bit between
+// machines.
 struct AdamWPowers {
   double beta1 = 1, beta2 = 1;
 };
 
 // The optimizer's state between steps.
 struct AdamWState {
-  std::vector<float> first, second;  // Running moments.
+  std::vector<float> first, second;  // The running moments.
   AdamWPowers powers;
 };
 

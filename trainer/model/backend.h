@@ -1,15 +1,15 @@
-// Backend: one rank's model and optimizer on its device: the initial weights,
-// the forward and backward pass, and the update.
+// Backend: one rank's model and optimizer on its device. It has the initial
+// weights, the forward and backward pass, and the update.
 //
 // Gradients are one flat array in the layout's order, followed by kExtras
 // values that are summed along with them. The array is cut into buckets:
 // contiguous pieces that the backward pass finishes one after the other, so
 // that a collective can reduce one bucket while the next one is computed.
 //
-// The spans of floats that a backend returns are in its own memory: host
-// memory for the CPU, device memory for CUDA. A Collective of the same kind
-// accepts them. Every value depends only on the inputs and rounds the same way
-// on every machine of its kind, so that ranks keep equal weights.
+// The spans of floats that a backend returns are in its own memory: host memory
+// for the CPU, device memory for CUDA. A Collective of the same kind accepts
+// them. Every value depends only on the inputs and rounds the same way on every
+// machine of its kind, so that ranks keep equal weights.
 //
 // It draws no samples and talks to no peer: TrainLoop does.
 //
@@ -32,8 +32,8 @@
 
 namespace rollcall {
 
-// Stored after the gradients: this rank's part of the loss, and 1 if this rank
-// was asked to stop.
+// Stored after the gradients: this rank's part of the loss; and 1 if this rank
+// was asked to stop, otherwise 0.
 inline constexpr size_t kExtras = 2;
 struct Extras {
   float loss = 0;
@@ -54,58 +54,60 @@ class Backend {
   virtual const GptLayout& layout() const = 0;
 
   // --- Memory, in bytes -----------------------------------------------------
-  // Of weights, moments and gradients; and of the activations of a micro-batch
-  // of so many sequences.
+  // The memory of weights, moments and gradients; and of the activations of a
+  // micro-batch with this many sequences.
   virtual double StateBytes() const = 0;
   virtual double ActivationBytes(int sequences) const = 0;
-  // How much activations may take: free memory, and what they have now.
-  // `ranks_here` ranks share this machine's memory; a GPU is its rank's own.
+  // How much memory activations may use: the free memory and what they use now.
+  // `ranks_here` ranks share this machine's memory; a GPU is used by one rank.
   virtual absl::StatusOr<double> RoomForActivations(int ranks_here) = 0;
 
-  // Allocates the activations of micro-batches: of `sequences` sequences of
-  // `context` tokens, which are computed at once (on the CPU rounded up to
-  // whole units, see gpt.h). A call below takes any number of sequences.
+  // Allocates the activations of micro-batches that are computed at a time:
+  // `sequences` sequences of `context` tokens (on the CPU rounded up to whole
+  // units, see gpt.h). The functions below take any number of sequences.
   // Weights and moments stay as they are. RESOURCE_EXHAUSTED: the message says
   // how much is needed, how much there is, and which flag to lower; nothing has
   // changed then.
   virtual absl::Status Reserve(int sequences) = 0;
 
-  // Restores the state before step 1: the seed's initial weights, moments 0.
+  // Restores the state before step 1: initial weights from the seed, moments 0.
   virtual absl::Status Reset(uint64_t seed) = 0;
 
   // --- A step -------------------------------------------------------------
-  // In the order in which they are finished; together they cover gradients().
-  // The first one holds the extras.
+  // The buckets in the order in which they are finished. Together they cover
+  // gradients(). The first one contains the extras.
   virtual absl::Span<const Bucket> buckets() const = 0;
-  // layout().size + kExtras.
+  // layout().size + kExtras values.
   virtual absl::Span<float> gradients() = 0;
 
   // Stores d(scale * summed loss)/d(weights) in gradients(), followed by the
   // loss times `scale` and by `stop`. `tokens` and `targets` hold whole
-  // sequences of `context`; no sequence gives zeros. Every token is below
-  // config().vocabulary. Computes one micro-batch after the other. On the CPU
-  // the result is the same to the bit whatever their size; on a GPU they add up
-  // in fp32. Calls `finished` with each bucket, in order, as soon as it is
-  // complete, which is during the last micro-batch (on a device: as soon as the
-  // work that fills it is in its stream). An error of `finished` ends the call.
+  // sequences of `context`; if they are empty, the gradients are zeros. Every
+  // token is below config().vocabulary. Computes one micro-batch after the
+  // other. On the CPU the result has the same bits for any size of micro-batch;
+  // on a GPU the micro-batches add up in fp32. Calls `finished` with each
+  // bucket, in order, as soon as it is complete, which is during the last
+  // micro-batch (on a device: as soon as the work that fills it is in its
+  // stream). An error of `finished` ends the call.
   using Finished = std::function<absl::Status(const Bucket&)>;
   virtual absl::Status LossAndGradients(absl::Span<const Token> tokens,
                                         absl::Span<const Token> targets,
                                         float scale, bool stop,
                                         const Finished& finished) = 0;
-  // The values that are stored after the gradients now.
+  // The values that are now stored after the gradients.
   virtual absl::StatusOr<Extras> ReadExtras() = 0;
 
-  // Applies one update by gradients(). Returns their norm before clipping. If
+  // Applies one update with gradients(). Returns their norm before clipping. If
   // the norm is not finite, nothing changes.
   virtual absl::StatusOr<double> Update(float learning_rate) = 0;
 
-  // The summed loss of every next token. Changes nothing else.
+  // The loss of every next token, summed. Changes nothing else.
   virtual absl::StatusOr<double> Loss(absl::Span<const Token> tokens,
                                       absl::Span<const Token> targets) = 0;
 
   // --- The state ------------------------------------------------------------
-  // In this backend's memory. A caller that writes a part must write all of it.
+  // A part of the state in this backend's memory. A caller that writes to it
+  // must write all of it.
   virtual absl::Span<float> state(StatePart part) = 0;
   // To be called after weights were written through state().
   virtual absl::Status WeightsChanged() = 0;

@@ -1,6 +1,6 @@
 // Buckets: the flat gradients cut into contiguous pieces, in the order in which
 // the backward pass finishes them: the last blocks first, the embedding tables
-// at the end.
+// last.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_MODEL_BUCKETS_H_
@@ -13,8 +13,8 @@
 
 namespace rollcall {
 
-// In elements of the flat array. The bucket is complete when block `block` and
-// all later blocks are done; kTables: when everything is.
+// Positions are elements of the flat array. The bucket is complete when block
+// `block` and all later blocks are done; kTables: when everything is done.
 struct Bucket {
   static constexpr int kTables = -1;
 
@@ -23,13 +23,13 @@ struct Bucket {
   int block = kTables;
 };
 
-// Minimum size of every bucket but the last: each small one costs a round trip
-// (PyTorch's DistributedDataParallel uses 25 MB).
+// The minimum size of every bucket but the last. Each bucket costs a round
+// trip, so small ones are slow (PyTorch's DistributedDataParallel uses 25 MB).
 inline constexpr size_t kBucketBytes = 4 << 20;
 
-// Covers all of layout.size + `extras` without gaps; the first bucket ends at
-// the end. The last block's bucket also holds the gradients of the final norm
-// and the extras.
+// Cuts all of layout.size + `extras` into buckets, without gaps. The first
+// bucket ends at the end of the array. The last block's bucket also has the
+// gradients of the final norm and the extras.
 std::vector<Bucket> CutBuckets(const GptLayout& layout, size_t extras,
                                size_t bucket_bytes = kBucketBytes);
 

@@ -12,11 +12,11 @@
 namespace rollcall {
 namespace {
 
-// Part of the free memory that activations may take. The rest is for copies of
-// the state (checkpoints), the network and other programs.
+// The part of the free memory that activations may use. The rest is for copies
+// of the state (checkpoints), the network and other programs.
 constexpr double kActivationsPart = 0.8;
 
-// Weights and gradients; moments.
+// Weights and gradients, and two moments.
 double StateBytes(const GptConfig& config) {
   return Gpt<float>::MemoryBytes(config, 0) +
          2.0 * sizeof(float) * GptLayout(config).size;
@@ -28,7 +28,8 @@ absl::Status CheckMemory(const GptConfig& config, int sequences) {
                         Gpt<float>::MemoryBytes(config, sequences);
   const double there =
       double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  // For this rank alone; other ranks on the same machine are not counted.
+  // This compares the memory of this rank alone; other ranks on the same
+  // machine are not counted.
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
       "the model with %d samples at once needs %.1f GB, this machine has %.1f "

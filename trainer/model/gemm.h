@@ -1,4 +1,4 @@
-// Gemm: the matrix product that the model is built on, by OpenBLAS, for float
+// Gemm: the matrix product of the model, computed by OpenBLAS, for float
 // (training) and double (tests that need the precision).
 //
 // Row-major: C[m,n] = alpha * op(A)[m,k] * op(B)[k,n] + beta * C. `lda`, `ldb`

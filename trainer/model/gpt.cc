@@ -210,7 +210,7 @@ void Gpt<T>::Backward(const Token* tokens, int rows, const Watch* watch) {
     if (watch != nullptr && watch->block_done) watch->block_done(i);
   }
   // The output matrix is the token table, so its gradient has two parts. Both
-  // are added unit by unit: a later unit may be in another micro-batch.
+  // are added unit by unit, because a later unit may be in another micro-batch.
   EachUnit(rows, [&](int64_t first, int count) {
     Gemm(Transpose::kYes, Transpose::kNo, v, c, count, T(1),
          logits_.data() + first * v, v, norm_.data() + first * c, c, T(1),
@@ -231,7 +231,8 @@ void Gpt<T>::LinearBack(T* din, const T* dout, const T* in, size_t weight,
 }
 
 // On entry dresidual_ holds the gradient of the block's output, on return that
-// of its input: the residual path passes it on, and the layers add theirs.
+// of the block's input: the residual path passes the gradient on, and the
+// layers add theirs.
 template <typename T>
 void Gpt<T>::BackwardBlock(const BlockLayout& at, const T* in, Block& b,
                            int rows) {

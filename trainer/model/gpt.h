@@ -1,15 +1,16 @@
 // Gpt: a GPT on the CPU: weights, gradients, forward and backward pass.
 //
-// GPT-2's architecture: pre-norm blocks, GELU by tanh, learned positions, the
-// output matrix tied to the token table. It draws no samples, applies no
-// update and talks to no peer: the training loop does.
+// It has GPT-2's architecture: pre-norm blocks, GELU by tanh, learned
+// positions, the output matrix tied to the token table. It draws no samples,
+// applies no update and talks to no peer: the training loop does.
 //
 // Thread rule: one thread. It has worker threads of its own, as many as
 // OpenBLAS is set to use. For float (training) and double (tests).
 //
-// A batch of any size is computed in micro-batches that fit the activations,
-// and gives the same bits whatever their size: matrix products always take one
-// unit of sequences, and every sum over rows is in the order of the rows.
+// A batch of any size is computed in micro-batches for which the activations
+// have room. The result has the same bits for any size of micro-batch, because
+// matrix products always take one unit of sequences, and every sum over rows is
+// in the order of the rows.
 #ifndef ROLLCALL_TRAINER_MODEL_GPT_H_
 #define ROLLCALL_TRAINER_MODEL_GPT_H_
 
@@ -32,12 +33,12 @@ class Gpt {
   // values after the gradients.
   Gpt(const GptConfig& config, int sequences_max, size_t extras = 0);
 
-  // Sequences in one unit: about kUnitRows positions. More would not make the
-  // products faster.
+  // The number of sequences in one unit, which has about kUnitRows positions. A
+  // larger unit would not make the products faster.
   static constexpr int kUnitRows = 1024;
   static int UnitSequences(const GptConfig& config);
-  // A double, since a careless configuration exceeds every integer type.
-  // 0 sequences: of weights and gradients alone.
+  // A double, because a wrong configuration may exceed every integer type. 0
+  // sequences: only weights and gradients.
   static double MemoryBytes(const GptConfig& config, int sequences_max);
 
   const GptConfig& config() const { return config_; }
@@ -46,19 +47,19 @@ class Gpt {
   // layout().size values, followed by `extras` values that belong to the
   // caller.
   absl::Span<T> gradients() { return absl::MakeSpan(gradients_); }
-  // The threads that the last call used.
+  // The worker threads, as many as the last call used.
   ThreadPool& pool() { return pool_; }
 
-  // The loss of each position's next token, summed over `tokens`, which holds
-  // whole sequences of `context`. `targets` are the tokens that follow. All are
+  // Returns the loss of each position's next token, summed. `tokens` holds
+  // whole sequences of `context`; `targets` are the tokens that follow. All are
   // below the vocabulary.
   double Loss(absl::Span<const Token> tokens, absl::Span<const Token> targets);
 
-  // The same, and stores d(scale * loss)/d(weights) in gradients(). Calls
-  // `before_backward` with the loss before the last micro-batch's backward
-  // pass, and `block_done` with i when the gradients of block i, of all later
-  // blocks and of the final norm are complete. i = 0 comes before the tables'
-  // gradients.
+  // Returns the same, and stores d(scale * loss)/d(weights) in gradients().
+  // Calls `before_backward` with the loss before the last micro-batch's
+  // backward pass. Calls `block_done` with i when the gradients of block i, of
+  // all later blocks and of the final norm are complete. i = 0 comes before the
+  // gradients of the tables.
   struct Watch {
     std::function<void(double loss)> before_backward;
     std::function<void(int block)> block_done;
@@ -68,7 +69,8 @@ class Gpt {
                           const Watch& watch = Watch());
 
  private:
-  // What one block keeps from the forward pass: `rows` x the width named.
+  // What one block keeps from the forward pass. Each vector has `rows` times
+  // the named width.
   struct Block {
     std::vector<T> norm1, mean1, rstd1;  // width, 1, 1
     std::vector<T> qkv;                  // 3 width
@@ -88,14 +90,14 @@ class Gpt {
   // The same for each unit of a micro-batch.
   template <typename F>
   void EachUnit(int rows, const F& work) const;
-  // As many as OpenBLAS uses.
+  // Takes as many threads as OpenBLAS uses.
   void TakeThreads();
   void Forward(const Token* tokens, int rows);
   void ForwardBlock(const BlockLayout& at, const T* in, Block& block, int rows);
   void Backward(const Token* tokens, int rows, const Watch* watch);
   void BackwardBlock(const BlockLayout& at, const T* in, Block& block,
                      int rows);
-  // layers.h's, unit by unit.
+  // The functions of layers.h, unit by unit.
   void Linear(T* out, const T* in, size_t weight, size_t bias, int rows,
               int from, int to, const T* more);
   void LinearBack(T* din, const T* dout, const T* in, size_t weight,
@@ -105,7 +107,7 @@ class Gpt {
 
   const GptConfig config_;
   const GptLayout layout_;
-  const int unit_;      // Rows.
+  const int unit_;      // In rows.
   const int rows_max_;  // A multiple of unit_.
   ThreadPool pool_;
   std::vector<T> weights_, gradients_;
@@ -113,10 +115,10 @@ class Gpt {
   std::vector<T> embedded_;
   std::vector<Block> blocks_;
   std::vector<T> norm_, mean_, rstd_;
-  std::vector<T> logits_;  // Becomes their gradient.
+  std::vector<T> logits_;  // Becomes the gradient of the logits.
 
-  // For the backward pass: the residual's gradient, and buffers for the layers'
-  // gradients.
+  // Used by the backward pass: the residual's gradient, and buffers for the
+  // layers' gradients.
   std::vector<T> dresidual_, dnarrow_, dattention_out_, dwide_, dscores_;
 };
 

@@ -16,7 +16,7 @@ namespace rollcall {
 namespace {
 
 // The number after `name` in a file of lines "name number ..."; without a name,
-// the file's first word. "max" is no number.
+// the file's first word. "max" is not a number.
 std::optional<double> Number(const std::string& path, absl::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -31,7 +31,7 @@ std::optional<double> Number(const std::string& path, absl::string_view name) {
   return std::nullopt;
 }
 
-// What one cgroup has left. Memory for files that can be dropped counts as
+// What one cgroup has left. Memory for files that the kernel can drop counts as
 // free, as in MemAvailable.
 std::optional<double> LeftIn(const std::string& folder, bool unified) {
   const auto most =
@@ -53,7 +53,7 @@ double FreeHostBytes(const std::string& root) {
   }
   std::ifstream cgroups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(cgroups, line);) {
-    // number:controllers:path
+    // The line has the form number:controllers:path.
     const std::vector<std::string> words =
         absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (words.size() != 3) continue;
@@ -61,7 +61,8 @@ double FreeHostBytes(const std::string& root) {
     if (!unified && words[1] != "memory") continue;
     const std::string top =
         absl::StrCat(root, "/sys/fs/cgroup", unified ? "" : "/memory");
-    // Each cgroup above limits it too. A container may see its own as the root.
+    // Each cgroup above also limits the process. In a container, the process's
+    // own cgroup may look like the root.
     for (std::string path = words[2] == "/" ? "" : words[2];;
          path.resize(path.rfind('/'))) {
       if (const auto left = LeftIn(top + path, unified)) {

@@ -1,6 +1,6 @@
-// How much memory of this machine a process may still take.
+// How much memory of this machine a process may still allocate.
 //
-// Reads files of the kernel only. Any thread.
+// Only reads files of the kernel. Any thread.
 #ifndef ROLLCALL_TRAINER_MODEL_HOST_MEMORY_H_
 #define ROLLCALL_TRAINER_MODEL_HOST_MEMORY_H_
 
@@ -8,10 +8,10 @@
 
 namespace rollcall {
 
-// In bytes: the memory that is available on this machine (MemAvailable), or
-// what is left in this process's cgroup or one above it, if that is less. All
-// physical memory if nothing can be read. `root`: the folder that holds /proc
-// and /sys; for tests.
+// In bytes: the available memory of this machine (MemAvailable); or what is
+// left in this process's cgroup or one above it, if that is less; or all
+// physical memory, if nothing can be read. `root`: the folder that contains
+// /proc and /sys; for tests.
 double FreeHostBytes(const std::string& root = "");
 
 }  // namespace rollcall

@@ -13,7 +13,7 @@ namespace {
 constexpr Transpose kNo = Transpose::kNo;
 constexpr Transpose kYes = Transpose::kYes;
 
-// Minimum work per thread, for each way to cut a loop. kColumns gives whole
+// The minimum work per thread, for each way to cut a loop. kColumns gives whole
 // cache lines to one thread.
 constexpr int64_t kRows = 16;
 constexpr int64_t kColumns = 32;
@@ -130,10 +130,10 @@ void GeluBackward(T* d, const T* in, const T* tanhs, int64_t count,
 namespace {
 
 // True: each head is computed by one thread. False: the heads are large enough
-// to share each product among all threads.
+// that all threads share each product.
 bool HeadsAreSmall(int64_t context) { return context <= kAttentionAlone; }
 
-// One head of one sequence.
+// Computes one head of one sequence.
 template <typename T>
 void HeadForward(T* out, T* w, const T* q, int64_t context, int64_t width,
                  int64_t head, ThreadPool* pool) {
@@ -166,8 +166,8 @@ void HeadBackward(T* dq, T* scratch, const T* dy, const T* q, const T* w,
        row);
   Gemm(kNo, kYes, context, context, head, T(1), dy, width, v, row, T(0),
        scratch, context);
-  // Through the softmax. Where w is zero (above the diagonal) the result is
-  // zero too.
+  // The gradient through the softmax. Where w is zero (above the diagonal) the
+  // result is zero too.
   Split(pool, context, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       LoopsHere<T>().softmax_backward(scratch + t * context, w + t * context,
@@ -226,7 +226,8 @@ size_t AttentionScratch(int64_t context, int threads) {
 template <typename T>
 double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                     int64_t vocabulary, ThreadPool* pool, double before) {
-  // Summed in the order of the rows, whichever thread computed them.
+  // The losses are summed in the order of the rows, whichever thread computed
+  // them.
   std::vector<double> losses(rows);
   Split(pool, rows, kRows, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {

@@ -1,4 +1,4 @@
-// The layers of a GPT, each a forward function and its derivative, on plain
+// The layers of a GPT, each as a forward function and its derivative, on plain
 // arrays.
 //
 // Pure: no state. A `pool` shares the work; the result is bitwise equal with
@@ -29,20 +29,20 @@ template <typename T>
 void EmbedBackward(T* dtoken_table, T* dposition_table, const Token* tokens,
                    const T* dout, int64_t rows, int64_t context, int64_t width);
 
-// out = (in - mean) / sqrt(variance + 1e-5) * gain + bias, row by row. Keeps
+// out = (in - mean) / sqrt(variance + 1e-5) * gain + bias, row by row. Stores
 // each row's mean and rstd = 1 / sqrt(variance + 1e-5) for the backward pass.
 template <typename T>
 void LayerNormForward(T* out, T* mean, T* rstd, const T* in, const T* gain,
                       const T* bias, int64_t rows, int64_t width,
                       ThreadPool* pool = nullptr);
-// Adds to din, which holds the residual's gradient already.
+// Adds to din, which already holds the residual's gradient.
 template <typename T>
 void LayerNormBackward(T* din, T* dgain, T* dbias, const T* dout, const T* in,
                        const T* gain, const T* mean, const T* rstd,
                        int64_t rows, int64_t width, ThreadPool* pool = nullptr);
 
-// out[rows, to] = in[rows, from] * weight[from, to] + bias, plus `more`, of
-// out's shape, if that is not null.
+// out[rows, to] = in[rows, from] * weight[from, to] + bias. Also adds `more`,
+// which has the shape of out, if it is not null.
 template <typename T>
 void LinearForward(T* out, const T* in, const T* weight, const T* bias,
                    int64_t rows, int64_t from, int64_t to,
@@ -54,7 +54,7 @@ void LinearBackward(T* din, T* dweight, T* dbias, const T* dout, const T* in,
                     const T* weight, int64_t rows, int64_t from, int64_t to,
                     ThreadPool* pool = nullptr);
 
-// GELU in its tanh form, as in GPT-2. Keeps the tanh for the backward pass.
+// GELU in its tanh form, as in GPT-2. Stores the tanh for the backward pass.
 template <typename T>
 void GeluForward(T* out, T* tanhs, const T* in, int64_t count,
                  ThreadPool* pool = nullptr);
@@ -63,10 +63,10 @@ template <typename T>
 void GeluBackward(T* d, const T* in, const T* tanhs, int64_t count,
                   ThreadPool* pool = nullptr);
 
-// Causal self-attention. Each row of `qkv` holds query, key and value, `width`
-// each; the heads are side by side in each. `weights` keeps the softmax,
-// [sequences, heads, context, context], for the backward pass; it is zero above
-// the diagonal.
+// Causal self-attention. Each row of `qkv` holds query, key and value, each of
+// `width` values, in which the heads are side by side. `weights` keeps the
+// softmax, [sequences, heads, context, context], for the backward pass; it is
+// zero above the diagonal.
 template <typename T>
 void AttentionForward(T* out, T* weights, const T* qkv, int64_t sequences,
                       int64_t context, int64_t width, int64_t heads,
@@ -77,15 +77,15 @@ void AttentionBackward(T* dqkv, T* scratch, const T* dout, const T* qkv,
                        const T* weights, int64_t sequences, int64_t context,
                        int64_t width, int64_t heads,
                        ThreadPool* pool = nullptr);
-// Up to this context a thread computes whole heads; above it, all threads share
-// each head's products.
+// Up to this context, one thread computes a whole head. Above it, all threads
+// share each head's products.
 inline constexpr int kAttentionAlone = 128;
 size_t AttentionScratch(int64_t context, int threads);
 
 // Softmax cross-entropy, summed over rows. Replaces `logits` with their
-// gradient times `scale` and returns `before` plus the sum of -log p(target),
-// added row by row, as a double so that a long sum stays precise. scale 0: only
-// the loss is computed.
+// gradient times `scale`. Returns `before` plus the sum of -log p(target),
+// added row by row, as a double so that a long sum stays precise. If scale is
+// 0, only the loss is computed.
 template <typename T>
 double CrossEntropy(T* logits, const Token* targets, T scale, int64_t rows,
                     int64_t vocabulary, ThreadPool* pool = nullptr,

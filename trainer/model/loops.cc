@@ -2,8 +2,8 @@
 
 namespace rollcall {
 
-// Each is defined in one of loops_*.cc. They are constants, so the order of
-// initialization does not matter.
+// Each is defined in one of the files loops_*.cc. They are constants, so the
+// order of initialization does not matter.
 extern const Loops<float>* const kFloatPlain;
 extern const Loops<double>* const kDoublePlain;
 extern const AdamWLoop kAdamWPlain;

@@ -1,12 +1,12 @@
 // Loops: everything in a GPT except matrix products, over plain arrays, as fast
 // as this processor's vectors allow.
 //
-// The same source (loops_body.h) is built for several instruction sets, and
-// the best one that the processor has is used. All give the same bits: sums
-// use kLanes partial sums whatever the width of a vector, no operation is
-// fused, and the exponential is our own, made of correctly rounded operations
-// only (for float; for double it is the library's). layers.h and adamw.h
-// describe what each loop is for.
+// The same source (loops_body.h) is built for several instruction sets, and the
+// best one that the processor has is used. All give the same bits: sums use
+// kLanes partial sums for any width of a vector, no operation is fused, and the
+// exponential for float is our own, made of correctly rounded operations only
+// (for double it is the library's). layers.h and adamw.h describe what each
+// loop is for.
 //
 // Pure; any thread. For float (training) and double (tests).
 #ifndef ROLLCALL_TRAINER_MODEL_LOOPS_H_
@@ -18,7 +18,7 @@ namespace rollcall {
 
 template <typename T>
 struct Loops {
-  // Row by row; as LayerNormForward.
+  // The same as LayerNormForward, row by row.
   void (*norm_forward)(T* out, T* mean, T* rstd, const T* in, const T* gain,
                        const T* bias, int64_t rows, int64_t width);
   // Adds to din.
@@ -47,10 +47,10 @@ struct Loops {
   // return the gradient of the input; zeros from `count` to `width`.
   void (*softmax_backward)(T* d, const T* weights, int64_t count,
                            int64_t width);
-  // As CrossEntropy, for one row.
+  // The same as CrossEntropy, for one row.
   double (*cross_entropy)(T* row, uint16_t target, T scale, int64_t vocabulary);
 
-  // exp(in[i]), for tests.
+  // Computes exp(in[i]); for tests.
   void (*exponentials)(T* out, const T* in, int64_t count);
 
   // The sum of squares, exact up to a double's rounding.
@@ -59,7 +59,7 @@ struct Loops {
 
 // AdamW: the factors of one step.
 struct AdamWFactors {
-  float shrink;        // For the gradients, to clip their norm.
+  float shrink;        // Scales the gradients, to clip their norm.
   float beta1, beta2;  // For the moments.
   float bias1, bias2;  // 1 / (1 - beta^step).
   float epsilon;
@@ -74,8 +74,8 @@ template <typename T>
 const Loops<T>& LoopsHere();
 AdamWLoop AdamWLoopHere();
 
-// By instruction set, best first: for tests, which compare them. Null: this
-// processor does not have it.
+// The loops by instruction set, best first, for tests that compare them. Null:
+// this processor does not have the instruction set.
 inline constexpr int kLoopSets = 3;
 template <typename T>
 const Loops<T>* LoopsOf(int set);

@@ -1,8 +1,9 @@
 // The loops of loops.h, for the instruction set that this file is compiled for.
-// Only loops_*.cc include it, each with its own names in ROLLCALL_LOOPS.
+// Only the files loops_*.cc include it, each with names of its own by
+// ROLLCALL_LOOPS.
 //
-// It includes nothing with inline functions: those would be built for that
-// instruction set too, and the linker might use them in the whole program.
+// It includes nothing with inline functions, because those would be built for
+// that instruction set too, and the linker might use them in the whole program.
 #include "trainer/model/loops.h"
 
 namespace rollcall {
@@ -35,7 +36,8 @@ inline X Larger(const X& a, const X& b) {
   return a > b ? a : b;
 }
 
-// f<X>(i) for all i in [begin, end): whole vectors first, then single values.
+// Computes f<X>(i) for all i in [begin, end): first whole vectors, then single
+// values.
 template <typename T, typename F>
 inline void Each(int64_t begin, int64_t end, const F& f) {
   int64_t i = begin;
@@ -85,7 +87,8 @@ typedef uint32_t Bits __attribute__((vector_size(kLanes * sizeof(float))));
 
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2, where eight terms of the series
 // are exact to a tenth of the last bit. Rounding adds less than 2e-7 of the
-// value. 0 below -87, where floats lose precision; above 88 the value at 88.
+// value. The result is 0 below -87, where floats lose precision; above 88 it is
+// the value at 88.
 template <typename X, typename U>
 inline X ExpFloat(const X& in) {
   constexpr float kMin = -87, kMax = 88;
@@ -95,7 +98,7 @@ inline X ExpFloat(const X& in) {
   x = x > max ? max : x;
   const X shifted = x * 0x1.715476p0f + kRound;
   const X n = shifted - kRound;
-  // ln 2 in two parts; the product of n and the first part is exact.
+  // ln 2 is split in two parts; the product of n and the first part is exact.
   const X r = (x - n * 0x1.62e4p-1f) - n * 1.42860682e-6f;
   X sum = r * (1 / 5040.0f) + 1 / 720.0f;
   sum = sum * r + 1 / 120.0f;
@@ -239,7 +242,7 @@ constexpr T kGeluCubic = T(0.044715);
 
 template <typename T>
 void GeluForward(T* out, T* tanhs, const T* in, int64_t count) {
-  // tanh is 1 to the last bit from here on, and the exponential stays finite.
+  // From here on, tanh is 1 to the last bit, and the exponential stays finite.
   constexpr T kMax = T(20);
   Each<T>(0, count, [&]<typename X>(int64_t i) {
     const X x = Get<X>(in + i);
@@ -273,7 +276,7 @@ inline T Largest(const T* row, int64_t count) {
       [](const auto& a, const auto& b) { return Larger(a, b); });
 }
 
-// In place: exp(value - max). Returns the sum.
+// In place: value becomes exp(value - max). Returns the sum.
 template <typename T>
 inline T ExponentialsFrom(T* row, T max, int64_t count) {
   return Sum<T>(count, [&]<typename X>(int64_t i) {
@@ -328,7 +331,7 @@ double CrossEntropyRow(T* row, uint16_t target, T scale, int64_t vocabulary) {
 template <typename T>
 double Squares(const T* values, int64_t count) {
   double sum = 0;
-  // In pieces, each converted to double at once.
+  // The sum is made in pieces, each of which is first converted to double.
   constexpr int64_t kPiece = int64_t{16} * kLanes;
   for (int64_t from = 0; from < count; from += kPiece) {
     double wide[kPiece];
@@ -346,8 +349,8 @@ void AdamWStep(float* weights, float* first, float* second,
                const float* gradients, int64_t count,
                const AdamWFactors& factors) {
   const AdamWFactors f = factors;
-  // A plain loop: the compiler vectorizes square roots, our vector type has
-  // none.
+  // A plain loop, because the compiler vectorizes square roots and our vector
+  // type has none.
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradients[i] * f.shrink;
     first[i] = f.beta1 * first[i] + (1 - f.beta1) * g;

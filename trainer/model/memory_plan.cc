@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-// The most sequences, up to `share`, that fit; at least 1.
+// The largest number of sequences, up to `share`, that fits; at least 1.
 int Fitting(int share, double room, const std::function<double(int)>& bytes) {
   if (bytes(share) <= room) return share;
   int fits = 1;

@@ -28,8 +28,8 @@ void ChooseOpenBlasKernels(char** argv) {
     }
   }
   if (better == nullptr || setenv(kVariable, better, 1) != 0) return;
-  // By its path where that is possible: the kernel calls a process by what it
-  // was executed as, and people and tools look for "rollcall-train".
+  // Executes the program by its path if possible. The kernel names a process
+  // after the executed file, and people and tools look for "rollcall-train".
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof(path) - 1);
   if (size > 0) {

@@ -8,15 +8,15 @@
 namespace rollcall {
 
 // On a processor that is newer than the library, OpenBLAS chooses its oldest
-// kernels, several times slower than what the processor can run. It chooses
-// when the library is loaded, before main. So after a bad choice this function
-// executes the program again in place (same process, same arguments) with the
-// right choice in OPENBLAS_CORETYPE. Does nothing if the choice was good, or if
-// that fails.
+// kernels, which are several times slower than what the processor can run. It
+// chooses when the library is loaded, before main. After a bad choice, this
+// function executes the program again in place (same process, same arguments)
+// with the right choice in OPENBLAS_CORETYPE. Does nothing if the choice was
+// good, or if that fails.
 void ChooseOpenBlasKernels(char** argv);
 
-// One thread per rank if several ranks share a machine: otherwise each rank
-// would start one thread per core.
+// Uses one thread per rank if several ranks share a machine. Otherwise each
+// rank would start one thread per core.
 void ShareCores(int ranks_here);
 
 }  // namespace rollcall

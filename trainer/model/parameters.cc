@@ -19,8 +19,8 @@ absl::Status InRange(const char* name, int value, int max) {
 }
 
 // Approximately normal with standard deviation 1: the sum of twelve uniform
-// numbers. Exact in float arithmetic: an integer below 2^36, shifted and
-// scaled.
+// numbers. The result is exact in float arithmetic: an integer below 2^36,
+// shifted and scaled.
 float Normal(Random& random) {
   int64_t sum = 0;
   for (int i = 0; i < 6; ++i) {

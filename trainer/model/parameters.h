@@ -27,7 +27,8 @@ struct GptConfig {
 
   int vocabulary = 256;
 
-  static constexpr int kVocabularyMax = 65536;  // The values of a Token.
+  static constexpr int kVocabularyMax = 65536;  // The number of values of a
+                                                // Token.
   static constexpr int kLayersMax = 256;
   static constexpr int kWidthMax = 16384;
   static constexpr int kContextMax = 8192;
@@ -40,7 +41,7 @@ struct GptConfig {
 struct Tensor {
   std::string name;
   std::vector<int> shape;
-  size_t offset = 0;  // Into the flat array, in elements.
+  size_t offset = 0;  // In the flat array, in elements.
   size_t size = 0;
 
   // Weight decay applies to matrices, not to gains and biases.
@@ -71,8 +72,8 @@ struct GptLayout {
   size_t Add(std::string name, std::vector<int> shape);
 };
 
-// Initial values from the seed, with GPT-2's standard deviations (0.02;
-// projections into the residual smaller by the square root of their number),
+// Sets initial values from the seed: GPT-2's standard deviations (0.02; for
+// projections into the residual divided by the square root of their number),
 // gains 1, biases 0. Uses only integer arithmetic and exact products, so that
 // every machine gets the same bits with any math library.
 void InitializeWeights(const GptConfig& config, const GptLayout& layout,

@@ -1,5 +1,5 @@
 // The sizes of GPT-2 by name: gpt2-nano, which a CPU trains in a minute, and
-// the published ones.
+// the published sizes.
 //
 // Pure.
 #ifndef ROLLCALL_TRAINER_MODEL_SIZES_H_
@@ -20,7 +20,7 @@ inline constexpr int kGpt2Vocabulary = 50257;  // Tokens of GPT-2's BPE.
 std::string SizeNames();
 
 // Returns a valid configuration. INVALID_ARGUMENT: no size has this name, or
-// the vocabulary is neither of the two above; never to be retried.
+// the vocabulary is neither of the two above; not to be retried.
 absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary);
 
 }  // namespace rollcall

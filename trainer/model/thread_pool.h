@@ -1,7 +1,7 @@
 // ThreadPool: threads that share the iterations of a loop.
 //
-// How a loop is cut depends only on its size and the number of threads. What
-// is written must not depend on the cut: then results are bitwise equal for
+// How a loop is cut depends only on its size and the number of threads. What a
+// loop writes must not depend on the cut. Then results are bitwise equal for
 // any number of threads.
 //
 // Thread rule: one thread owns the pool and calls all functions; it also
@@ -25,7 +25,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  // Sets how many threads share a loop, the caller included; at least 1.
+  // Sets how many threads share a loop, with the caller; at least 1.
   void Resize(int threads);
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
@@ -37,22 +37,22 @@ class ThreadPool {
 
  private:
   void RunWorker(uint32_t seen);
-  // Executes pieces until none is free.
+  // Executes pieces until all are taken.
   void TakePieces();
 
   std::vector<std::thread> others_;
-  // Of the current round. The owner alone writes them, between two rounds.
-  // Threads that have taken a piece read them; the owner waits for those
-  // threads.
+  // These describe the current round. Only the owner writes them, between two
+  // rounds. Threads that have taken a piece read them; the owner waits for
+  // those threads.
   const Work* work_ = nullptr;
   int64_t count_ = 0;
   int64_t piece_ = 0;
   std::atomic<bool> ending_{false};
-  // Number of rounds so far; wakes the workers.
+  // The number of rounds so far; a change wakes the workers.
   std::atomic<uint32_t> round_{0};
-  // Pieces that are not yet taken, and pieces that are not yet done. A worker
-  // that wakes late finds none: the owner does not wait for workers that have
-  // not taken a piece.
+  // The pieces that are not yet taken, and the pieces that are not yet done. A
+  // worker that wakes late finds none to take: the owner does not wait for
+  // workers that have not taken a piece.
   std::atomic<uint32_t> free_{0};
   std::atomic<uint32_t> undone_{0};
 };

@@ -1,4 +1,4 @@
-// What agents hear: from a daemon, from ranks, and from other probers.
+// What agents receive: from a daemon, from ranks, and from other probers.
 #include <string_view>
 
 #include "rollcall/v1/membership.pb.h"
@@ -7,7 +7,7 @@
 namespace rollcall {
 
 void Agents(Corpus& corpus) {
-  // Op 19: the whole way to a world that runs; see agent_fuzz.cc.
+  // Op 19: all events up to a running world; see agent_fuzz.cc.
   corpus.Add("agent", "runs_and_ends",
              Script()
                  .Bytes({19, 1, 1, 13, 0, 0, 13, 1, 0, 14, 8, 0})
@@ -36,7 +36,7 @@ void Agents(Corpus& corpus) {
                  .Text("10.7.0.1\nevil")
                  .Bytes({1, 0})
                  .text());
-  // Ranks whose sum overflows to 0.
+  // The sum of the ranks overflows to 0.
   corpus.Add("agent", "ranks_beyond_counting",
              Script()
                  .Bytes({0, 3, 5, 2, 10, 15, 4, 5, 10, 1, 1, 0, 0xFA, 1, 0})

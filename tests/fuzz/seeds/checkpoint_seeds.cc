@@ -11,7 +11,7 @@
 namespace rollcall {
 namespace {
 
-// A data file's first words, each of 32 bits with the lowest byte first.
+// The first words of a data file, each of 32 bits with the lowest byte first.
 std::string ShardHead(std::initializer_list<uint32_t> words, size_t bytes) {
   std::string head;
   for (const uint32_t word : words) {

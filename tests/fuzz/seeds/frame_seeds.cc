@@ -1,4 +1,4 @@
-// What ranks and their agents send each other, as it stands on the wire.
+// What ranks and their agents send each other, as bytes on the socket.
 #include <string>
 
 #include "client/rank/frames.h"
@@ -8,7 +8,8 @@
 namespace rollcall {
 namespace {
 
-// The bound is 100 bytes.
+// `rank`: the bytes come from a rank, otherwise from its agent. The bound is
+// 100 bytes.
 Script From(bool rank) { return Script().Bytes({rank ? 1 : 0, 100}); }
 
 std::string Hello() {

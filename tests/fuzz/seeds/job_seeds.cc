@@ -59,7 +59,7 @@ void ProbedWorlds(Corpus& corpus) {
                  .text());
 }
 
-// What changes a world that runs, and a run that is not known.
+// Events that change a running world, and Hellos of a run that is not known.
 void Changes(Corpus& corpus) {
   corpus.Add("job", "drained",
              Running()
@@ -70,7 +70,7 @@ void Changes(Corpus& corpus) {
                  .Do(JobOp::kStopped, {1, 0})
                  .Do(JobOp::kClosed, {1})
                  .text());
-  // 1:2 nodes: the third is a spare, and takes the seat.
+  // 1:2 nodes: the third is a spare, and takes the seat of the first.
   corpus.Add("job", "spare_takes_the_seat",
              Script()
                  .Bytes({0, 1, 3})

@@ -7,7 +7,7 @@
 namespace rollcall {
 
 void Journals(Corpus& corpus) {
-  // run's numbers, settings, a world of two rows.
+  // The run's numbers, its settings, and a world of two rows.
   const auto world = [](int seat, int ranks) {
     Script script;
     script.Bytes({5, 1, 1, 1, 0, 3, 1, 1, 2});

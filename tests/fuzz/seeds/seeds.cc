@@ -1,8 +1,8 @@
 // seeds CORPUS: writes the inputs that fuzzing starts from, CORPUS/TARGET/NAME.
 //
-// Each is something that happens: a world that forms, a journal of a run, a
-// block in a hosts file, a command line. What a fuzzer finds from there is
-// merged beside them under a name of its own (scripts/fuzz.sh --merge).
+// Each is a real case: a world that forms, a journal of a run, a block in a
+// hosts file, a command line. What a fuzzer finds from there is merged into an
+// archive beside them (scripts/fuzz.sh --merge).
 #include "tests/fuzz/seeds/seeds.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What the seeds of all fuzz targets are written with.
+// The tools with which the seeds of all fuzz targets are written.
 #ifndef ROLLCALL_TESTS_FUZZ_SEEDS_SEEDS_H_
 #define ROLLCALL_TESTS_FUZZ_SEEDS_SEEDS_H_
 
@@ -37,7 +37,7 @@ class Script {
   std::string text_;
 };
 
-// The folder of seeds: a file CORPUS/TARGET/NAME for each.
+// The folder of the seeds, one file CORPUS/TARGET/NAME for each.
 class Corpus {
  public:
   explicit Corpus(std::string folder) : folder_(std::move(folder)) {}
@@ -53,23 +53,23 @@ class Corpus {
 
 // The seeds of `job`.
 void Jobs(Corpus& corpus);
-// Of `restore`.
+// The seeds of `restore`.
 void Journals(Corpus& corpus);
-// Of `agent` and `probe`.
+// The seeds of `agent` and `probe`.
 void Agents(Corpus& corpus);
 void ProbeCalls(Corpus& corpus);
-// Of `store`.
+// The seeds of `store`.
 void StoreScripts(Corpus& corpus);
-// Of `frames`.
+// The seeds of `frames`.
 void RankFrames(Corpus& corpus);
-// Of `join` and `secrets`.
+// The seeds of `join` and `secrets`.
 void Doors(Corpus& corpus);
 void Secrets(Corpus& corpus);
-// Of `hosts`, `flags` and `texts`.
+// The seeds of `hosts`, `flags` and `texts`.
 void HostsFiles(Corpus& corpus);
 void CommandLines(Corpus& corpus);
 void Files(Corpus& corpus);
-// Of `checkpoint`.
+// The seeds of `checkpoint`.
 void Checkpoints(Corpus& corpus);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// Scripts for the store: the daemon's side, and an agent's.
+// Scripts for the store: for the daemon's side, and for an agent's.
 #include <string>
 
 #include "rollcall/v1/membership.pb.h"
@@ -7,11 +7,11 @@
 namespace rollcall {
 namespace {
 
-// A node asks for one operation that has no expected value. `received`: says
-// that it has received all.
+// A node asks for one operation that has no expected value. The node says that
+// it has received all records.
 Script& Ask(Script& script, int node, int operation, int kind, int key,
             const std::string& value, int delta) {
-  // node, case, link, received, below, one operation.
+  // The bytes: node, case, link, received, below, one operation.
   script.Bytes({node, 4, 1, 1, operation, 1, operation, kind});
   script.Bytes({0, key, 1}).Text(value).Bytes({0, delta, 0});
   return script;
@@ -49,7 +49,7 @@ void StoreScripts(Corpus& corpus) {
   again.Bytes({0, 1, 0, 0});  // The daemon was restarted.
   for (int node = 0; node < 3; ++node) again.Bytes({node, 0});
   for (int node = 0; node < 3; ++node) {
-    // One record each, and that is all.
+    // One record of each node; no more follow.
     again.Bytes({node, 3, 1, 1, 1, node, 5 + node, 1}).Text("x");
     again.Bytes({1, 1, 2, 9, 0, 1});
   }
@@ -65,7 +65,8 @@ void StoreScripts(Corpus& corpus) {
   for (const int kind : {1, 2, 2, 5, 5}) {  // Asked by ranks.
     agent.Bytes({7, kind, 0, 0, 1}).Text("x").Bytes({0, 1});
   }
-  // Answers to operations 1, 2 and 3; its stream ends; the store opens.
+  // Answers to operations 1, 2 and 3. Then the stream ends, and the store
+  // opens.
   agent.Bytes({4, 1, 1, 1, 1, 0, 3, 1, 0, 2, 0, 3, 0});
   agent.Bytes({0, 4, 1, 1, 0, 5, 1, 0, 0});
   corpus.Add("store", "agent", agent.text());

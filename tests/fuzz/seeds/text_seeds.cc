@@ -11,7 +11,7 @@
 namespace rollcall {
 
 void HostsFiles(Corpus& corpus) {
-  // A world of two rows, then who lives, then the file.
+  // A world of two rows, then which agents are alive, then the file.
   const std::string world("\3\0\2\0\0\0\0\0\1\0", 10);
   corpus.Add("hosts", "plain",
              world + std::string("\0", 1) + "127.0.0.1 localhost\n::1 ip6\n");
@@ -78,7 +78,7 @@ void Files(Corpus& corpus) {
       R"({"Broadcast":1,"AllReduce":4}},{"rank":1,"host":"::1","pid":8,)"
       R"("collective_counts":{"AllReduce":6}}],"missing_ranks":[{"rank":2,)"
       R"("host":"10.0.0.2","pid":9,"unresponsive":true}]}]})");
-  // A link, an address and a default route of rtnetlink, and their end.
+  // A link, an address and a default route from rtnetlink, and the end message.
   add("netlink", 3,
       Script()
           .Text(FromHex(

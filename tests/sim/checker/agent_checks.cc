@@ -1,4 +1,4 @@
-// InvariantChecker: what agents and ranks do.
+// Part of InvariantChecker: what agents and ranks do.
 #include <algorithm>
 #include <csignal>
 #include <utility>
@@ -146,8 +146,8 @@ void InvariantChecker::Starts(LifeRecord& life, const StartRanks& start,
   }
 }
 
-// A node may report its state more than once, and differently: the daemon takes
-// the last report before it has those of all nodes.
+// A node may report its state several times, with different values. The daemon
+// uses the last report that it gets before all nodes have reported.
 void InvariantChecker::CheckStateSource(const std::string& who,
                                         const StartRanks& start) {
   int64_t least = -1;
@@ -175,7 +175,7 @@ void InvariantChecker::CheckStateSource(const std::string& who,
     if (worst != INT64_MAX && worst >= 0) claims.push_back(worst);
   }
   const auto step = static_cast<int64_t>(source.step());
-  // Of three or more, one that is far ahead of their median is not believed.
+  // With three claims or more, one that is far above their median is not used.
   bool passed_over = false;
   if (claims.size() >= kStateClaimsToCompare) {
     std::sort(claims.begin(), claims.end());

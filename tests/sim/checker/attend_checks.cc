@@ -1,5 +1,5 @@
-// InvariantChecker: which agents are let in, and what a refusal or a retry may
-// change.
+// Part of InvariantChecker: which agents are let in, and what a refusal or a
+// retry may change.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -20,7 +20,7 @@ bool InvariantChecker::IsRetry(const Job& job, const Attend& attend,
   if (job.state() == v1::JOB_STATE_RUNNING) {
     return hello.resume_state().running_generation() == status.generation();
   }
-  // A node with another address than in the proposed world causes another
+  // A node whose address differs from the proposed world causes another
   // proposal.
   const std::string& here = hello.facts().interfaces(0).addresses(0).address();
   return job.state() == v1::JOB_STATE_FORMING &&
@@ -69,10 +69,10 @@ void InvariantChecker::CheckRefused(const Job& job, const Attend& attend,
     if (in != in_.end() && in->second != incarnation) {
       out_[name].insert(in->second);
     }
-    // A restarted daemon knows rows, not incarnations, so an agent that was
-    // never welcomed is new to it.
+    // A restarted daemon knows rows, not incarnations. So it treats an agent
+    // that never got a Welcome as a new one.
     if (in == in_.end() && attend.hello.run().empty()) seats_.erase(name);
-    // Such an agent has not heard either that its node was asked to leave.
+    // Such an agent has not been told either that its node was asked to leave.
     if (attend.hello.run().empty()) {
       leaves_.erase(name);
       out_[name].erase(incarnation);
@@ -93,7 +93,8 @@ void InvariantChecker::CheckRefused(const Job& job, const Attend& attend,
   }
 }
 
-// Also by a daemon that was restarted since, and knows neither agent.
+// A replaced agent must stay out, also after a restart of the daemon, which
+// then knows neither agent.
 void InvariantChecker::CheckReplaced(const Job& job, const v1::Hello& hello) {
   Agents& agents = agents_[{job.run(), hello.node()}];
   if (!hello.has_node_credential() || hello.run() != job.run()) {
@@ -107,7 +108,7 @@ void InvariantChecker::CheckReplaced(const Job& job, const v1::Hello& hello) {
                              ? hello.previous_incarnation()
                              : hello.incarnation();
   const auto let_in = agents.let_in.find(shown);
-  // It was let into a run that was adopted since.
+  // The agent was let into a run that was adopted since.
   if (let_in == agents.let_in.end()) return;
   if (let_in->second < agents.welcomed) {
     Broken(Invariant::kReplacedIsOut,
@@ -127,8 +128,8 @@ void InvariantChecker::Tries(const v1::Hello& hello,
   }
 }
 
-// An eviction confirms that the node is gone, and with it the worlds that had
-// it.
+// An eviction confirms that the node is gone, and that the worlds that had it
+// are over.
 void InvariantChecker::NoteVouched(const std::string& name) {
   for (const auto& [generation, told] : told_) {
     if (told.world_commit.empty() || vouched_.contains(generation)) continue;
@@ -140,9 +141,9 @@ void InvariantChecker::NoteVouched(const std::string& name) {
   }
 }
 
-// A daemon that adopts a run knows no eviction since the commit of the world
-// that it adopts. That is the last world; of a run that has ended, it may be an
-// older one, if members of that world have not heard of the end.
+// A daemon that adopts a run does not know the evictions since the commit of
+// the world that it adopts. That is the last world. If the run has ended, it
+// may be an older one, as members of that world may not know of the end.
 void InvariantChecker::ForgetEvictions() {
   std::vector<const Told*> adoptable;
   for (const auto& [generation, told] : told_) {
@@ -171,8 +172,8 @@ void InvariantChecker::ForgetEvictionsSince(const Told& told) {
 }
 
 // The agent of this stream attends. If it claimed a world, the daemon has
-// adopted that one: an older one than the last, if no living agent has brought
-// a later one.
+// adopted that world. It is older than the last one if no living agent has
+// brought a later one.
 void InvariantChecker::NoteAdopted(SessionId session) {
   const auto claim = claims_.find(session);
   if (claim == claims_.end()) return;
@@ -202,7 +203,7 @@ void InvariantChecker::NoteClaim(const Job& job, const Attend& attend) {
                              hello.incarnation()};
 }
 
-// Over half of the members of the adopted world have brought it.
+// Checks that over half of the members of the adopted world have brought it.
 void InvariantChecker::CheckAdoption(const v1::Proposal& proposal) {
   Tested(Invariant::kAdoptedByMost);
   const auto world = DecodeWorld(proposal.world());
@@ -221,7 +222,7 @@ void InvariantChecker::CheckAdoption(const v1::Proposal& proposal) {
                       by.size(), " of ", members, " members brought it"));
 }
 
-// An agent that comes back with ranks of a world which has ended is told so.
+// Checks that an agent that comes back with ranks of an ended world is told so.
 void InvariantChecker::CheckToldItEnded(const Job& job, const Attend& attend,
                                         absl::Time now,
                                         const std::vector<Action>& actions) {
@@ -246,8 +247,8 @@ void InvariantChecker::CheckToldItEnded(const Job& job, const Attend& attend,
     const v1::DaemonMessage& m = send->message;
     if (m.has_end()) return;
     if (m.has_abort() && m.abort().generation() >= generation) {
-      // For this node alone: it had finished and was lost, and the world runs
-      // on without it.
+      // This ABORT is for the node alone: it had finished and was lost, and the
+      // world runs on without it.
       if (runs && !member && status.generation() == m.abort().generation()) {
         ++outsiders_[generation];
       }

@@ -1,4 +1,4 @@
-// Finding: what a check of one invariant says of one event.
+// Finding: the result of checking one invariant at one event.
 #ifndef ROLLCALL_TESTS_SIM_CHECKER_FINDING_H_
 #define ROLLCALL_TESTS_SIM_CHECKER_FINDING_H_
 
@@ -9,7 +9,7 @@ namespace rollcall::sim {
 struct Finding {
   // In how many ways the event could have violated the invariant.
   int tested = 0;
-  // How it did; empty: it did not.
+  // How the event violated it; empty: it did not.
   std::string broken;
 };
 

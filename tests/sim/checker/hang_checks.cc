@@ -58,8 +58,8 @@ Finding HangChecks::Check(const v1::Reform& reform,
                           const std::optional<v1::World>& world, bool isolated,
                           absl::Time now) const {
   bool told = false;
-  std::optional<Place> first;   // Of all ranks.
-  std::optional<Place> blamed;  // Of the ranks of the node that is blamed.
+  std::optional<Place> first;   // Furthest behind of all.
+  std::optional<Place> blamed;  // The same, on the blamed node.
   // The nodes with stopped ranks; if there are none, with ranks that have not
   // begun. `others`: some ranks are further than those.
   std::set<std::string> last_nodes;

@@ -27,8 +27,9 @@ class HangChecks {
   void OnGenerationEnded() { stalls_.clear(); }
   void OnDaemonDied();
 
-  // A generation ends by a hang. `world`: of that generation; without a value
-  // where it is that of a given journal. `isolated`: the daemon is.
+  // Checks a generation that ends by a hang. `world`: the world of that
+  // generation; no value if it is that of a given journal. `isolated`: the
+  // daemon is.
   Finding Check(const v1::Reform& reform, const std::optional<v1::World>& world,
                 bool isolated, absl::Time now) const;
 
@@ -40,10 +41,10 @@ class HangChecks {
 
     auto operator<=>(const Rank&) const = default;
   };
-  // How far the rank is; smaller: further behind.
+  // How far the rank has come; a smaller value is further behind.
   struct Place {
     bool runs;
-    bool begun;  // Has linked or published a step.
+    bool begun;  // It has linked or published a step.
     bool answers;
     int nccl;  // -1: behind, 1: waits.
     uint64_t entered;
@@ -52,8 +53,8 @@ class HangChecks {
   };
   struct Stall {
     Place place;
-    // Its agent has attended again since, and has sent neither this report nor
-    // a heartbeat, which comes after all reports.
+    // The agent has attended again since this report. It has sent neither the
+    // report again nor a heartbeat, which comes after all reports.
     bool to_say_again = false;
     absl::Time attended_at = absl::InfinitePast();
 
@@ -67,8 +68,8 @@ class HangChecks {
 
   const absl::Duration lease_;
   std::map<Rank, Stall> stalls_;
-  // The latest generation in which a step was reported; there, ranks that have
-  // not begun are not to blame.
+  // The latest generation in which a step was reported. In that one, ranks that
+  // have not begun are not to blame.
   uint64_t stepped_in_ = 0;
   // Nodes that have reported that their ranks linked or published a step.
   std::set<std::string> have_started_;

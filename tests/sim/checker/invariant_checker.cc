@@ -12,7 +12,7 @@
 namespace rollcall::sim {
 namespace {
 
-// The word after the key in a line of the log.
+// The word that follows the key in a log line.
 std::string LoggedWord(const std::string& text, const std::string& key) {
   const size_t at = text.find(key);
   if (at == std::string::npos) return "";
@@ -86,7 +86,7 @@ void InvariantChecker::BeforeStep(const Job& job, const Event& event,
   if (attend == nullptr) return;
   speakers_[attend->session] = attend->hello.node();
   NoteClaim(job, *attend);
-  // What was due anyway may happen in the same step.
+  // The step may also do what was due anyway.
   may_change_ = job.NextDeadline() <= now;
   if (may_change_) return;
   status_before_ = job.Status(now).SerializeAsString();
@@ -98,7 +98,8 @@ void InvariantChecker::AfterStep(const Job& job, const Event& event,
                                  absl::Time now,
                                  const std::vector<Action>& actions) {
   const std::map<SessionId, Claim> claimed = claims_;
-  // First, since the checks below ask which agent holds the name now.
+  // This comes first, since the checks below ask which agent holds the name
+  // now.
   if (const auto* attend = std::get_if<Attend>(&event)) {
     CheckRefused(job, *attend, now);
     CheckToldItEnded(job, *attend, now, actions);
@@ -110,9 +111,9 @@ void InvariantChecker::AfterStep(const Job& job, const Event& event,
       NoteLogged(*log, actions, now);
     }
     if (const auto* entry = std::get_if<Journal>(&action)) {
-      // A node that was told of a run which this daemon then adopted is written
-      // down as a node of the adopted run. That a node has finished is written
-      // down a little later, whatever the next event is.
+      // The journal notes a node that was told of a run as a node of the run
+      // that this daemon then adopted. It notes later that a node has finished,
+      // at the next event of any kind.
       if (retry_ && entry->kind != Journal::Kind::kNodeEpochs &&
           entry->kind != Journal::Kind::kFinished &&
           entry->kind != Journal::Kind::kFenceOpen) {
@@ -134,7 +135,8 @@ void InvariantChecker::AfterStep(const Job& job, const Event& event,
   for (const auto& [session, claim] : claimed) {
     if (!claims_.empty() || !job.Attends(session)) continue;
     in_[claim.node] = claim.incarnation;
-    // The daemon knows no more who was lost in the run that it had before.
+    // The daemon no longer knows which agents were lost in the run that it had
+    // before.
     out_.clear();
   }
   const auto* attend = std::get_if<Attend>(&event);
@@ -162,7 +164,8 @@ void InvariantChecker::NoteLogged(const Log& log,
   }
   const std::string lost = LoggedWord(log.text, " event=lost node=");
   if (lost.empty() || !restarts_.MayTakeBack(lost, now)) return;
-  // The eviction of a running node is no cause of an earlier failure.
+  // The eviction of a running node does not count as the cause of an earlier
+  // failure.
   if (IsEvictedAlive(lost, actions)) return;
   Note(Invariant::kBudget, restarts_.TakeBack());
 }
@@ -245,7 +248,7 @@ void InvariantChecker::DaemonDied() {
   hangs_.OnDaemonDied();
   restarts_.OnDaemonDied();
   speakers_.clear();
-  // A drain that is not durable was not answered either.
+  // A drain that is not durable was not answered.
   std::erase_if(leaves_,
                 [](const auto& entry) { return !entry.second.durable; });
   suspects_.clear();

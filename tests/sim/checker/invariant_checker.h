@@ -1,9 +1,9 @@
-// InvariantChecker: checks what is seen of a run against the invariants
+// InvariantChecker: checks a run against the invariants
 // (daemon/core/invariants.h), event by event.
 //
-// It sees everything from outside: what the daemon is told and answers, what
-// its journal holds when it sends, what each agent hears and does. It decides
-// nothing and changes nothing; the first violated invariant ends the run.
+// It observes only from outside: what the daemon is told and answers, what its
+// journal holds when it sends, what each agent hears and does. It decides
+// nothing and changes nothing. The first violated invariant ends the run.
 #ifndef ROLLCALL_TESTS_SIM_CHECKER_INVARIANT_CHECKER_H_
 #define ROLLCALL_TESTS_SIM_CHECKER_INVARIANT_CHECKER_H_
 
@@ -31,38 +31,40 @@ namespace rollcall::sim {
 struct LifeRecord {
   uint32_t node = 0;
   std::string name;
-  uint64_t incarnation = 0;  // Of its latest Hello.
+  uint64_t incarnation = 0;  // In its latest Hello.
   uint64_t generation_heard = 0;
   uint64_t prepared_said = 0;
   uint64_t committed_heard = 0;
   uint64_t started = 0;
   bool exited = false;
-  std::string run;  // Of its latest Welcome.
-  // The first End that it heard, for the job or for this node alone, and the
-  // run that it is of.
+  std::string run;  // In its latest Welcome.
+  // The first End that it got, for the job or for this node alone, and the run
+  // of that End.
   std::optional<v1::End> end;
   std::string end_of;
   // The signal that first asked it to leave; 0: none did.
   int leave_signal = 0;
-  // It was asked twice, so it leaves at once and ignores all but an End.
+  // The agent was asked twice, so it leaves at once and ignores all messages
+  // but an End.
   bool goes_at_once = false;
 };
 
-// A run that begins without a memory of others counts from its own multiple.
+// A run that begins without memory of earlier runs counts its generations from
+// its own multiple of this number.
 inline constexpr uint64_t kGenerationsARun = 1'000'000;
 
 class InvariantChecker {
  public:
-  // `settings`: with lease, daemon_grace and reconnect_grace.
+  // `settings`: must have lease, daemon_grace and reconnect_grace.
   InvariantChecker(World& world, const v1::JobSettings& settings);
 
   void Broken(Invariant which, const std::string& found);
   // An event occurred that could have violated the invariant.
   void Tested(Invariant which) { ++tested_[static_cast<size_t>(which) - 1]; }
-  // How often each was tested, in the order of kInvariants.
+  // How often each invariant was tested, in the order of kInvariants.
   const std::vector<uint64_t>& tested() const { return tested_; }
   bool broken() const { return broken_.has_value(); }
-  // Number, name, sentence and what was found.
+  // The violated invariant's number, name and sentence, and what was found.
   std::string Verdict() const;
 
   // --- The daemon ------------------------------------------------------------
@@ -70,19 +72,20 @@ class InvariantChecker {
   void BeforeStep(const Job& job, const Event& event, absl::Time now);
   void AfterStep(const Job& job, const Event& event, absl::Time now,
                  const std::vector<Action>& actions);
-  // A Hello is about to be judged. `epoch`: of its credential, if it has one.
+  // A Hello is about to be judged. `epoch`: the epoch of its credential, if it
+  // has one.
   void Tries(const v1::Hello& hello, std::optional<uint64_t> epoch);
   // The journal holds the entries of all steps so far.
   void Durable();
-  // A message goes out while the journal holds this.
+  // A message is sent while the journal holds `durable`.
   void Sent(const v1::DaemonMessage& message, const JournalState& durable);
-  // A daemon restores this journal: before, after, and the actions of its
-  // start.
+  // A daemon restores this journal: called before, after, and with the actions
+  // of its start.
   void Restored(const JournalState& durable);
   void TookUp(const Job& job, const JournalState& durable, absl::Time now);
   void Started(const std::vector<Action>& actions, absl::Time now);
   void DaemonDied();
-  // The journal is lost too.
+  // The daemon has lost its journal too.
   void Forgotten();
   // The journal is put back to an earlier time: only agents know the
   // generations since then, and all members of the next world report what they
@@ -98,7 +101,7 @@ class InvariantChecker {
               uint32_t port);
   void Starts(LifeRecord& life, const StartRanks& start, bool ranks_live);
   void Exits(LifeRecord& life, const Exit& exit, bool ranks_live);
-  // Its agent attended when the job ended, and has exited.
+  // The agent attended when the job ended, and has exited.
   void ExitedAfterEnd(const LifeRecord& life);
   void AgentTicked(const LifeRecord& life, const Agent& agent, absl::Time now);
 
@@ -110,15 +113,16 @@ class InvariantChecker {
   // All machines of the generation completed a step together.
   void Stepped(uint64_t generation);
 
-  // Whether a node gets no seat until it attends again: it refused several
-  // worlds, or its checks failed.
+  // Whether a node gets no seat until it attends again, because it refused
+  // several worlds or its checks failed.
   bool IsExcluded(const std::string& name) const {
     return excluded_.contains(name);
   }
-  // A proposal of its run that is older than the generation which the agent has
-  // heard of, if there is one: what a daemon of an earlier time would send it.
+  // A proposal of the agent's run that is older than the generation which the
+  // agent has seen, if there is one: a stopped daemon that continues could send
+  // it.
   std::optional<v1::Proposal> OlderProposal(const LifeRecord& life);
-  // The commit of the generation that it started ranks for last.
+  // The commit of the generation for which the agent last started ranks.
   std::optional<v1::Commit> LatestCommit(const LifeRecord& life) const;
   // For how many generations ranks were started.
   uint64_t generations_started() const { return started_.size(); }
@@ -197,91 +201,96 @@ class InvariantChecker {
   };
   std::optional<Found> broken_;
 
-  // By generation: all that any agent was ever told.
+  // By generation: all that any agent was told of it.
   std::map<uint64_t, Told> told_;
   std::set<uint64_t> started_;
   std::map<uint64_t, std::pair<std::vector<std::string>, uint32_t>> minted_;
   std::map<std::string, uint64_t> ids_;
   std::set<uint64_t> stepped_;
-  // Generation and sum of each addition that was answered.
+  // Generation and sum of each addition to the counter that was answered.
   std::set<std::pair<uint64_t, int64_t>> sums_;
   // Generations of which a member has been evicted.
   std::set<uint64_t> vouched_;
-  // What linked ranks brought to a generation, each time a node said it.
+  // What linked ranks reported for a generation, once for each report of a
+  // node.
   std::map<uint64_t, std::map<std::string, std::vector<v1::Prepared>>> brought_;
 
-  // Of one life of the daemon.
+  // The state of one life of the daemon.
   uint64_t proposed_ = 0;   // Journaled, in the order of the actions.
-  uint64_t committed_ = 0;  // The same.
+  uint64_t committed_ = 0;  // The same, for commits.
   bool end_journaled_ = false;
   bool rolled_back_ = false;
-  // The end of each run as its journal has it, once it was told.
+  // The end of each run in its journal, once an agent was told of it.
   std::map<std::string, v1::End> ends_told_;
-  // The entries of an adopted run follow.
+  // True while the entries of an adopted run follow.
   bool adopts_ = false;
   std::map<SessionId, Lease> leases_;
   HangChecks hangs_;
   RestartChecks restarts_;
-  // By the Hello of each stream of this daemon's life.
+  // The node in the Hello of each stream of this daemon's life.
   std::map<SessionId, std::string> speakers_;
   std::map<std::string, std::set<uint64_t>> out_;  // Replaced or lost.
   std::map<std::string, uint64_t> in_;             // The agent with the name.
   // The agents of one node in one run.
   struct Agents {
-    // By incarnation: the number of the token admission that it goes back to.
+    // By incarnation: the number of the token admission from which its
+    // credential comes.
     std::map<uint64_t, uint64_t> let_in;
-    // The latest admission of which an agent has heard its Welcome, which is
-    // sent when it is durable.
+    // The latest admission whose Welcome an agent has got. A Welcome is sent
+    // once the admission is durable.
     uint64_t welcomed = 0;
   };
   // By run and node.
   std::map<std::pair<std::string, std::string>, Agents> agents_;
   uint64_t let_in_ = 0;
   std::map<std::string, Seat> seats_;
-  // Before the latest step in which a node could be declared lost.
+  // The members before the latest step in which a node could be declared lost.
   std::set<std::string> members_;
   uint64_t seated_in_ = 0;  // The generation of these seats.
   // Incarnations that were asked to leave for good, and whether the journal has
-  // it. Those that only announced it themselves do so to the next daemon too.
+  // that. An agent that only announced its leave itself announces it to the
+  // next daemon too.
   struct Leaver {
     uint64_t incarnation;
     bool asked = false;
     bool durable = false;
   };
   std::map<std::string, Leaver> leaves_;
-  // Nodes without a seat until they attend again, as another incarnation than
-  // this; 0: also as the same.
+  // Nodes that get no seat until they attend again as another incarnation than
+  // this one; 0: as any incarnation.
   std::map<std::string, uint64_t> excluded_;
-  // Worlds that each agent has refused since the daemon began, and until when
-  // it gets no seat for that.
+  // How many worlds each agent has refused since the daemon began, and until
+  // when it gets no seat because of that.
   struct Refusals {
     uint64_t incarnation = 0;
     int count = 0;
     absl::Time out_until = absl::InfinitePast();
   };
   std::map<std::string, Refusals> refusals_;
-  // Members whose stream broke, and until when they are waited for.
+  // Members whose stream broke, and until when the daemon waits for them.
   std::map<std::string, absl::Time> suspects_;
   // The highest generation that an admitted agent has reported.
   uint64_t seen_ = 0;
-  // The streams that bring worlds to a daemon without memory.
+  // The streams whose agents bring worlds to a daemon without memory.
   struct Claim {
     std::string world;
     std::string node;
     uint64_t incarnation;
   };
   std::map<SessionId, Claim> claims_;
-  // By generation: how many ABORTs of it, not sent yet, are for nodes that are
-  // no members of it any more.
+  // By generation: how many of its ABORTs that are not sent yet are for nodes
+  // that are no longer members of it.
   std::map<uint64_t, uint64_t> outsiders_;
-  // By run and node: the least epoch that a credential may have since.
+  // By run and node: the lowest epoch that a credential may have since the
+  // eviction.
   std::map<std::pair<std::string, std::string>, uint64_t> evicted_;
-  // Before the step under way, and whether that step has ended the isolation.
+  // The state before the current step, and whether that step has ended the
+  // isolation.
   bool isolated_ = false;
   absl::Time isolated_since_ = absl::InfiniteFuture();
   bool reunited_ = false;
   bool open_ = false;  // A generation was proposed and has not ended.
-  // Of the step under way.
+  // The state of the current step.
   bool may_change_ = true;
   bool retry_ = false;
   uint64_t revision_before_ = 0;

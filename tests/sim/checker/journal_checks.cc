@@ -1,5 +1,5 @@
-// InvariantChecker: what is journaled before it is sent, and what the next
-// daemon makes of it.
+// Part of InvariantChecker: what is journaled before it is sent, and what the
+// next daemon restores from it.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -159,7 +159,7 @@ void InvariantChecker::Sent(const v1::DaemonMessage& m,
 
 void InvariantChecker::Restored(const JournalState& durable) {
   restarts_.Set(durable.restarts_charged);
-  // Evictions that never became durable were not answered either.
+  // An eviction that never became durable was not answered.
   for (auto at = evicted_.begin(); at != evicted_.end();) {
     const auto& [run, name] = at->first;
     const bool lost =
@@ -172,8 +172,8 @@ void InvariantChecker::Restored(const JournalState& durable) {
       durable.world_commit.has_value() ? durable.world_commit->generation() : 0;
   end_journaled_ = durable.end.has_value();
   if (durable.end.has_value()) ends_told_[durable.run] = *durable.end;
-  // Only the seats of the open world survive the daemon, if it is the world
-  // that was proposed last.
+  // The next daemon knows seats only from the open world, and only if that
+  // world was proposed last.
   if (!durable.proposal.has_value() ||
       durable.proposal->generation() != seated_in_) {
     seats_.clear();

@@ -1,4 +1,4 @@
-// InvariantChecker: which nodes the daemon declares lost, and when.
+// Part of InvariantChecker: which nodes the daemon declares lost, and when.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace rollcall::sim {
 
-// The leases, computed here again from what the job was told.
+// Computes the leases again from what the job was told.
 void InvariantChecker::CheckLeases(const Job& job, const Event& event,
                                    absl::Time now) {
   if (job.end().has_value()) return leases_.clear();
@@ -31,8 +31,9 @@ void InvariantChecker::CheckLeases(const Job& job, const Event& event,
     }
   }
   if (!std::holds_alternative<Tick>(event)) return;
-  // Before the leases: a job that misses a deadline also keeps the node that
-  // the deadline is for, and this invariant names the cause more exactly.
+  // This is checked before the leases: a job that misses a deadline also keeps
+  // the node that the deadline is for, and this invariant names the cause more
+  // exactly.
   Tested(Invariant::kNothingLeftDue);
   if (job.NextDeadline() <= now) {
     Broken(Invariant::kNothingLeftDue,
@@ -70,12 +71,13 @@ void InvariantChecker::OnClose(const CloseStream& close, absl::Time now) {
 
 void InvariantChecker::CheckMajority(const std::string& name, absl::Time until,
                                      absl::Time now) {
-  // Between two generations there is no world to be silent.
+  // Between two generations there is no world whose silence could count.
   if (!open_) return;
-  // A node that was replaced, or whose stream broke, was not lost for silence.
+  // A node that was replaced, or whose stream broke, was not lost because of
+  // silence.
   if (until > now || seats_.count(name) == 0) return;
   // A node that has finished may be lost without a new world, and a spare may
-  // have its name since.
+  // have taken its name since.
   const auto sits = [&](const std::string& seated) {
     return seats_.contains(seated) && members_.contains(seated);
   };

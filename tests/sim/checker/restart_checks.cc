@@ -19,7 +19,8 @@ Finding RestartChecks::OnGenerationEnded(const v1::Reform& reform,
                        reform.code() == v1::REASON_CODE_NOT_STARTED;
   const uint32_t charged = reform.restarts_charged();
   Finding finding{failure || charged_ > 0 ? 1 : 0, ""};
-  // Progress takes back all charges, and a lost node the one for its failure.
+  // Progress takes back all charges; the loss of a node takes back the charge
+  // for its failure.
   if (charged > charged_ + (failure ? 1 : 0)) {
     finding.broken =
         absl::StrCat("generation ", generation, " ended by ",

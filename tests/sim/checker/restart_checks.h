@@ -1,4 +1,4 @@
-// RestartChecks: what the restart budget is charged for (kBudget).
+// RestartChecks: which events are charged to the restart budget (kBudget).
 #ifndef ROLLCALL_TESTS_SIM_CHECKER_RESTART_CHECKS_H_
 #define ROLLCALL_TESTS_SIM_CHECKER_RESTART_CHECKS_H_
 
@@ -15,16 +15,16 @@ namespace rollcall::sim {
 
 class RestartChecks {
  public:
-  // How many restarts the job that goes on has been charged for.
+  // The number of restarts charged so far to a job that is restored.
   void Set(uint32_t charged) { charged_ = charged; }
   uint32_t charged() const { return charged_; }
   void OnDaemonDied() { charge_.reset(); }
 
-  // `members`: of the world, if its end is charged; the loss of one of them
-  // takes the charge back `until` then.
+  // `members`: the members of the world, if its end is charged. If one of them
+  // is lost before `until`, the charge is taken back.
   Finding OnGenerationEnded(const v1::Reform& reform, uint64_t generation,
                             std::set<std::string> members, absl::Time until);
-  // Whether its loss would take back the latest charge.
+  // Whether the loss of this node would take back the latest charge.
   bool MayTakeBack(const std::string& lost, absl::Time now) const;
   Finding TakeBack();
 

@@ -1,4 +1,5 @@
-// InvariantChecker: who is in a proposed world, and with which seat and ranks.
+// Part of InvariantChecker: which nodes a proposed world has, with which seats
+// and ranks.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,8 +67,8 @@ void InvariantChecker::CheckSticky(const v1::World& world) {
   seated_in_ = world.generation();
 }
 
-// Excluded and leaving nodes have no seat; a suspect in its grace keeps its
-// own.
+// Excluded and leaving nodes have no seat. A suspect keeps its seat during its
+// grace.
 void InvariantChecker::CheckMembers(const v1::World& world, absl::Time now) {
   std::set<std::string> members;
   for (const v1::Member& member : world.members()) {
@@ -110,7 +111,7 @@ void InvariantChecker::CheckMembers(const v1::World& world, absl::Time now) {
   suspects_.clear();
 }
 
-// A node that refused, was too slow, leaves or is lost has no seat any more.
+// A node that refused, was too slow, leaves or is lost no longer has a seat.
 void InvariantChecker::FreeSeats(const Job& job, absl::Time now) {
   const v1::JobStatus status = job.Status(now);
   for (const v1::NodeStatus& node : status.nodes()) {
@@ -118,7 +119,8 @@ void InvariantChecker::FreeSeats(const Job& job, absl::Time now) {
   }
 }
 
-// A node that refuses may get a seat again after a delay, three times.
+// A node that refuses a world may get a seat again after a delay, up to three
+// times.
 void InvariantChecker::NoteRefused(const std::string& node, absl::Time now) {
   Refusals& refusals = refusals_[node];
   const uint64_t incarnation = in_[node];

@@ -1,5 +1,5 @@
-// An agent that starts no ranks (join --attach): worlds are made without them,
-// and they come, go and answer by the socket.
+// An agent that starts no ranks (join --attach). Worlds are made without its
+// ranks; ranks come, go and answer over the socket.
 #include <gtest/gtest.h>
 
 #include "daemon/base/durations.h"
@@ -38,7 +38,7 @@ TEST(AgentAttach, AWorldBeginsAndEndsWithoutItsRanks) {
       {1.1, Proposal(2), "PREPARE 2"},
       {1.2, PreparationDone{2}, "prepared 2"},
       {1.3, CommitOf(2), "START 2 port 23456"},
-      // Late, and in the second world.
+      // Rank 1 attends late, and in the second world.
       {60.0, RankAttended{2, 1, true}, ""},
       {60.1, AbortOf(2), "ABORT 2; STOP 0 15s"},
       {60.1, Gone(2, {0}), ""},
@@ -67,7 +67,7 @@ TEST(AgentAttach, ARankThatIsGoneIsReplacedInTheNextWorld) {
   });
 }
 
-// It cannot be killed, and its world may still run.
+// The agent cannot kill such a rank, and the rank's world may still run.
 TEST(AgentAttach, ARankThatDoesNotAnswerHoldsItsNodeBack) {
   AgentStory story = Attach();
   story.Tell(Attached());
@@ -78,7 +78,7 @@ TEST(AgentAttach, ARankThatDoesNotAnswerHoldsItsNodeBack) {
       {1.3, PreparationDone{2}, ""},
       {16.0, AgentTick{}, "beat 0; STOP 1 0"},
       {300.0, AgentTick{}, "beat 0"},
-      // Its connection has ended.
+      // The rank's connection has ended.
       {300.1, RankEnded{1, 1, 1}, ""},
       {300.1, Gone(1, {1}), "prepared 2 0@7"},
   });
@@ -117,7 +117,7 @@ TEST(AgentAttach, ANoticeIsNotASignalAndKillsNobody) {
       {0.4, RankAttended{1, 0, false}, ""},
       {1.0, NoticeOf(1, 1), "NOTICE 1 15s"},
       {20.0, AgentTick{}, "beat 0"},
-      // Nobody waits for a rank that has not come.
+      // The notice does not wait for a rank that has not attended.
       {20.1, RankAtBoundary{1, 0}, "notice-seen 1 of 1"},
   });
 }

@@ -59,7 +59,8 @@ TEST(AgentLink, DeclaredLostItNamesTheLifeItsCredentialWasGivenTo) {
   });
   EXPECT_EQ(story.hello().node_credential(), "credential 1");
   EXPECT_EQ(story.hello().previous_incarnation(), 11u);
-  // Lost again before its Welcome: it has no other credential.
+  // The stream is lost again before its Welcome. The agent has no other
+  // credential.
   lost.fresh_incarnation = 13;
   story.Tell({
       {1.3, lost, ""},

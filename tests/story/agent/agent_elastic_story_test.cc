@@ -1,5 +1,5 @@
-// Linked ranks that live on from world to world, and notices, sentence by
-// sentence.
+// Linked ranks that run on from world to world, and notices: one test for each
+// sentence of the protocol.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -49,11 +49,11 @@ TEST(AgentElastic, ItsRanksLiveOnFromWorldToWorld) {
       {1.3, Proposal(2), "PREPARE 2"},
       {1.4, PreparationDone{2}, "prepared 2 0@7 1@8"},
       {1.5, CommitOf(2), "START 2 port 23456 fresh  waiting 0,1"},
-      // What they do belongs to the world that they are in now.
+      // An exit counts for the world in which the rank is now.
       {1.6, RankEnded{1, 0, 3}, "exited 0=3/0"},
       {2.0, AbortOf(2), "ABORT 2; STOP 0 15s"},
       {2.0, Gone(1, {0}), ""},
-      {2.1, RankWaits{1, 1, 8, true}, ""},  // Of a world that is no more.
+      {2.1, RankWaits{1, 1, 8, true}, ""},  // Its world has ended.
       {2.2, RankWaits{2, 1, 9, false}, "stopped 2"},
       {2.3, Proposal(3), "PREPARE 3"},
       {2.4, PreparationDone{3}, "prepared 3 1@9?"},
@@ -111,7 +111,7 @@ TEST(AgentElastic, PlainRanksBesideThemAreStopped) {
       {0.4, RankAttended{1, 1, true}, ""},
       {0.5, RankAttended{1, 0, false}, ""},  // Linked, and not elastic.
       {1.0, AbortOf(1), "ABORT 1; STOP 0 15s"},
-      {1.1, RankWaits{1, 0, 5, true}, ""},  // Too late for that.
+      {1.1, RankWaits{1, 0, 5, true}, ""},  // Too late: it is being stopped.
       {1.1, RankWaits{1, 1, 5, true}, ""},
       {1.3, Gone(1, {0}), "stopped 1"},
   });
@@ -138,14 +138,14 @@ TEST(AgentElastic, OneThatWaitsAndDiesIsPreparedForAnew) {
       {1.2, RankWaits{1, 1, 4, true}, "prepared 2 0@4 1@4"},
       {1.3, RankEnded{1, 0, 1}, "STOP 0 15s"},
       {1.4, Gone(1, {0}), "prepared 2 1@4"},
-      // And once more, when the commit is on its way already.
+      // The same again, when the commit is already on its way.
       {1.5, RankEnded{1, 1, 0, SIGSEGV}, "exited 1=0/11; STOP 1 15s"},
       {1.6, CommitOf(2), ""},
       {1.7, Gone(1, {1}), "START 2 port 23456"},
   });
 }
 
-// Nobody is to begin with the state of the process that takes its place.
+// No rank may begin with the state of the process that replaces the dead one.
 TEST(AgentElastic, ASourceOfStateThatDiesFailsItsWorld) {
   for (const uint32_t source : {0u, 1u}) {
     AgentStory story;
@@ -164,7 +164,7 @@ TEST(AgentElastic, ASourceOfStateThatDiesFailsItsWorld) {
   }
 }
 
-// What it said of that may be lost with the stream.
+// The report of the death may be lost with the stream.
 TEST(AgentElastic, TheDeathOfASourceIsSaidAgainAfterARedial) {
   AgentStory story;
   story.Tell(Linked(1));
@@ -183,7 +183,8 @@ TEST(AgentElastic, TheDeathOfASourceIsSaidAgainAfterARedial) {
       {2.2, CommitOf(2, 2), "exited 1=1/0"},
       {2.3, AbortOf(2), "UNDO 2; stopped 2"},
   });
-  // So the daemon sends the commit again, and does not give the node up.
+  // This makes the daemon send the commit again, so it does not give the node
+  // up.
   EXPECT_EQ(story.hello().resume_state().prepared_generation(), 2);
 }
 
@@ -207,7 +208,7 @@ TEST(AgentElastic, ARedialInTheMiddleChangesNothing) {
       {1.1, RankWaits{1, 0, 4, true}, ""},
       {1.2, Down(), ""},
       {1.3, AgentTick{}, "dial"},
-      {1.4, RankWaits{1, 1, 4, true}, ""},  // Nobody hears it.
+      {1.4, RankWaits{1, 1, 4, true}, ""},  // There is no stream for it.
       {1.5, StreamUp{}, "hello i11"},
       {1.6, Welcome(), "stopped 1"},
       {1.7, Proposal(2), "PREPARE 2"},
@@ -255,7 +256,7 @@ TEST(AgentElastic, LostWhileTheyRunTheyAreStopped) {
 
 // --- Notices -----------------------------------------------------------------
 
-// --once: rank 0 of the world alone is started.
+// With --once, only rank 0 of the world is started.
 TEST(AgentOnce, ANodeStartsItsRankWhereItIsNodeRank0) {
   AgentStory story(/*once=*/true);
   std::vector<Row> rows = Running(1);
@@ -271,7 +272,7 @@ TEST(AgentOnce, ANodeStartsItsRankWhereItIsNodeRank0) {
       {1.5, RankAttended{2, 0, true}, ""},
       {1.6, AbortOf(2), "ABORT 2"},
       {1.7, RankWaits{2, 0, 5, true}, "stopped 2"},
-      // Another node has rank 0 now: this one does not live on beside it.
+      // Another node has rank 0 now, so this node's rank is stopped.
       {1.8, ProposalOnce(3), "STOP 0 15s; PREPARE 3"},
       {1.9, PreparationDone{3}, ""},
       {1.9, Gone(2, {0}), "prepared 3"},
@@ -279,7 +280,8 @@ TEST(AgentOnce, ANodeStartsItsRankWhereItIsNodeRank0) {
   });
 }
 
-// Of an older daemon: every node would run the command.
+// An older daemon does not send `once` in its proposals. Every node would run
+// the command.
 TEST(AgentOnce, AWorldThatDoesNotSayItIsRefused) {
   AgentStory story(/*once=*/true);
   story.Tell({{0.0, StreamUp{}, "hello i11"},
@@ -295,7 +297,7 @@ TEST(AgentNotice, LinkedRanksComeToTheirBoundary) {
   AgentStory story;
   story.Tell(Linked(1));
   story.Tell({
-      {1.0, NoticeOf(3, 9), ""},  // Of another generation.
+      {1.0, NoticeOf(3, 9), ""},  // For another generation.
       {1.0, NoticeOf(4, 1), "NOTICE 4 15s"},
       {1.1, RankAtBoundary{1, 1}, ""},
       {1.2, RankAtBoundary{1, 0}, "notice-seen 4 of 1"},
@@ -305,7 +307,7 @@ TEST(AgentNotice, LinkedRanksComeToTheirBoundary) {
       {1.6, AgentTick{}, "dial"},
       {1.7, StreamUp{}, "hello i11"},
       {1.8, Welcome(), "notice-seen 6 of 1"},
-      {60.0, AgentTick{}, "beat 0"},  // Nobody is killed for it.
+      {60.0, AgentTick{}, "beat 0"},  // No rank is killed for it.
       {60.1, AbortOf(1), "ABORT 1"},
       {60.2, RankWaits{1, 0, 9, true}, ""},
       {60.2, RankWaits{1, 1, 9, true}, "stopped 1"},
@@ -334,7 +336,7 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, NoticeOf(1, 1), "NOTICE 1 15s; PASS 0,1 15"},
-      {1.1, NoticeOf(2, 1), "NOTICE 2 15s"},  // Told once.
+      {1.1, NoticeOf(2, 1), "NOTICE 2 15s"},  // The ranks get the signal once.
       {2.0, RankEnded{1, 0, 75}, "exited 0=75/0 by us"},
       {16.0, AgentTick{}, "beat 0"},
       {16.1, AgentTick{}, "STOP 1 0"},
@@ -346,7 +348,7 @@ TEST(AgentNotice, PlainRanksGetTheSignalAndTheirTime) {
 }
 
 // A linked rank that is not elastic gets no signal with a notice. At the
-// deadline it is ended by SIGTERM if that has the default action.
+// deadline it gets SIGTERM, which ends it if SIGTERM has the default action.
 TEST(AgentNotice, ALinkedRankThatIsKilledAtTheDeadlineHasNotFailed) {
   AgentStory story;
   story.Tell(Running(1));
@@ -389,7 +391,7 @@ TEST(AgentNotice, WithPlainAndLinkedRanksEachIsToldItsWay) {
   story.Tell({
       {0.4, RankAttended{1, 0, true}, ""},
       {1.0, NoticeOf(1, 1), "NOTICE 1 15s; PASS 1 15"},
-      // The signal made the other, which was about to attend, say so.
+      // Rank 1 was about to attend when it got the signal, and reports it.
       {1.1, RankAttended{1, 1, true}, ""},
       {1.1, RankAskedToLeave{1}, ""},
       {1.2, RankAtBoundary{1, 0}, ""},
@@ -404,7 +406,7 @@ TEST(AgentNotice, ARankThatIsAskedToGoTakesItsNodeAlong) {
   story.Tell(Linked(1));
   story.Tell({
       {1.0, RankAskedToLeave{1}, "leaving"},
-      {1.0, RankAskedToLeave{0}, ""},  // Its sibling, by the same signal.
+      {1.0, RankAskedToLeave{0}, ""},  // The other rank, by the same signal.
       {1.1, NoticeOf(1, 1, absl::Seconds(15)), "NOTICE 1 15s"},
       {1.2, RankAtBoundary{1, 0}, ""},
       {1.3, RankAtBoundary{1, 1}, "notice-seen 1 of 1"},
@@ -420,7 +422,7 @@ TEST(AgentNotice, ASignalToTheWholeNodeIsOneWish) {
   AgentStory story;
   story.Tell(Linked(1));
   story.Tell({
-      // Whoever ends a service signals its ranks and its agent alike.
+      // A service manager signals the ranks and the agent alike.
       {1.0, RankAskedToLeave{0}, "leaving"},
       {1.0, LeaveAsked{SIGTERM}, ""},
       {1.1, RankAskedToLeave{1}, ""},
@@ -429,7 +431,7 @@ TEST(AgentNotice, ASignalToTheWholeNodeIsOneWish) {
   });
 }
 
-// --- The scene of a failure, and checks --------------------------------------
+// --- A failure that lingers, and checks --------------------------------------
 
 FromDaemon LingeringEnd() {
   FromDaemon end = EndOf(3, v1::REASON_CODE_RANK_EXIT);
@@ -464,7 +466,7 @@ TEST(AgentLinger, ASignalOrAnEndWithoutPatienceEndsIt) {
   }
 }
 
-// Asked to stop, without haste: the ranks get their grace.
+// A stop that is not urgent gives the ranks their grace.
 TEST(AgentLinger, AnEndThatLingersNoLongerGivesTheGrace) {
   AgentStory story;
   story.Tell(Running(1));

@@ -1,4 +1,5 @@
-// The watchdog: whose clock runs, what is looked at, and what is told.
+// The watchdog of an agent: which ranks it watches, when it looks at them, and
+// what it reports.
 #include <gtest/gtest.h>
 
 #include "daemon/base/durations.h"
@@ -9,8 +10,8 @@ namespace {
 
 using Row = AgentStory::Row;
 
-// From the roll call to a world that runs, with a hang timeout of three
-// seconds, or of none.
+// From Hello to a running world, with a hang timeout of three seconds, or of
+// none.
 std::vector<Row> Watched(absl::Duration timeout = absl::Seconds(3)) {
   v1::JobSettings settings;
   ToProto(timeout, settings.mutable_hang_timeout());
@@ -74,13 +75,13 @@ TEST(AgentHang, WhoGoesOnTakesItBack) {
       {3.5, RankIsHere{1, 0, 3, 3}, ""},
       {3.5, RankLooked{{1, 0}, false, ""}, "stalled 0@0 3/3 answers"},
       {3.6, RankProgressed{1, 2, 0}, "goes-on 0"},
-      // Of the look before.
+      // The answer to the earlier look.
       {3.7, RankIsHere{1, 0, 3, 3}, ""},
       {3.7, RankLooked{{1, 0}, false, ""}, ""},
       {4.0, AgentTick{}, "beat 2"},
       {5.0, AgentTick{}, "beat 2"},
       {5.5, AgentTick{}, "LOOK 1"},
-      {5.6, RankProgressed{1, 3, 1}, ""},  // Nothing was said of it yet.
+      {5.6, RankProgressed{1, 3, 1}, ""},  // No stall was reported yet.
   });
 }
 
@@ -95,7 +96,7 @@ TEST(AgentHang, APlainRankIsWatchedFromItsFirstProgress) {
       {4.5, RankProgressed{1, 1, 1}, ""},
       {5.0, AgentTick{}, "beat 1"},
       {6.0, AgentTick{}, "beat 1"},
-      // Of a file any change counts.
+      // Any change of the progress file counts.
       {6.5, RankProgressed{1, 1, 1}, ""},
       {7.0, AgentTick{}, "beat 1"},
       {8.0, AgentTick{}, "beat 1"},
@@ -110,7 +111,7 @@ TEST(AgentHang, NobodyIsWatchedWithoutALimit) {
   std::vector<Row> rows = Watched(absl::ZeroDuration());
   rows.push_back({0.4, RankAttended{1, 0, true}, ""});
   rows.push_back({0.5, RankProgressed{1, 1, 0}, ""});
-  // Longer than the ten minutes that are the default.
+  // More seconds than the default timeout of ten minutes has.
   for (int s = 1; s < 700; ++s) {
     rows.push_back({1.0 * s, AgentTick{}, "beat 1"});
   }
@@ -154,7 +155,7 @@ TEST(AgentHang, ANewWorldBeginsWithItsWholeTime) {
       {6.0, AgentTick{}, "beat 0"},
       {7.0, AgentTick{}, "beat 0"},
       {7.3, AgentTick{}, "LOOK 0; LOOK 1"},
-      // Of the world before.
+      // This answer belongs to the world before.
       {7.4, RankIsHere{1, 0, 8, 8}, ""},
       {7.5, RankIsHere{2, 0, 2, 1}, ""},
       {7.5, RankLooked{{1, 0}, false, ""}, "stalled 0@0 2/1 answers"},
@@ -177,7 +178,8 @@ TEST(AgentHang, ItIsToldAgainToADaemonThatWasAway) {
       {3.7, Down(), ""},
       {3.725, AgentTick{}, "dial"},
       {3.8, StreamUp{}, "hello i11"},
-      // One without a first step may have waited for the daemon.
+      // The other rank has no first step. It may have waited for the daemon, so
+      // its stall is not reported again.
       {3.9, welcome, "stalled 0@4 9/8 answers"},
       {4.9, AgentTick{}, "beat 4"},
       {5.9, AgentTick{}, "beat 4"},
@@ -202,7 +204,7 @@ TEST(AgentHang, ALoopThatWasHeldUpGivesThatTimeOnce) {
   story.Tell(Linked());
   story.Tell({
       {1.0, AgentTick{}, "beat 0"},
-      // 30 s late, with all that waited for it.
+      // The loop is 30 s late, and handles all events that waited.
       {32.0, RankProgressed{1, 1, 0}, ""},
       {32.0, RankProgressed{1, 1, 1}, ""},
       {32.0, RankProgressed{1, 2, 0}, ""},
@@ -220,7 +222,7 @@ TEST(AgentHang, WhoHasLeftItsAgentMayTakeItsTime) {
       {1.0, AgentTick{}, "beat 0"},
       {1.5, RankProgressed{1, 9, 0}, ""},
       {1.6, RankProgressed{1, 9, 1}, ""},
-      // It has trained, and writes down what has come of it.
+      // Rank 0 has finished training and writes its results.
       {1.7, RankUnlinked{0}, ""},
       {2.0, AgentTick{}, "beat 9"},
       {3.0, AgentTick{}, "beat 9"},

@@ -12,7 +12,7 @@ TEST(AgentLink, RedialsWithBackoffUntilTheJoinTimeout) {
   story.Tell({
       {0.0, Down(), ""},
       {0.024, AgentTick{}, ""},
-      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, with no chance added.
+      {0.025, AgentTick{}, "dial"},  // Half of 50 ms, without jitter.
       {0.1, Down(), ""},
       {0.15, AgentTick{}, "dial"},
       {599.9, Down(), ""},
@@ -25,10 +25,10 @@ TEST(AgentLink, RanksRunOnWhileTheDaemonIsAway) {
   story.Tell(Running(1));
   story.Tell({
       {1.0, Down(), ""},
-      {1.1, RankEnded{1, 0}, ""},  // Not heard now,
+      {1.1, RankEnded{1, 0}, ""},  // The report is lost.
       {1.2, AgentTick{}, "dial"},
       {1.3, StreamUp{}, "hello i11"},
-      // so it is sent again.
+      // The report is sent again.
       {1.3, Welcome(), "exited 0=0/0"},
   });
   EXPECT_EQ(story.hello().run(), "run1");
@@ -61,8 +61,8 @@ TEST(AgentLink, AnEvictedNodeStopsItsRanksAndExits) {
   });
 }
 
-// Its stream broke before it heard the End, and the daemon may have been
-// restarted since. It does not attend again by its token.
+// The stream broke before the agent got the End, and the daemon may have been
+// restarted since. The agent does not attend again by its token.
 TEST(AgentLink, ADrainedNodeThatWasAwayExitsWithSuccess) {
   v1::Notice notice;
   notice.set_notice(1);
@@ -131,7 +131,7 @@ TEST(AgentLink, DeclaredLostItStopsAndAttendsAnew) {
       {10.5, Gone(1), "prepared 2"},
   });
   EXPECT_EQ(story.hello().resume_state().running_generation(), 0u);
-  // A world without it may wait for its ranks.
+  // A world that this node is not in may wait for its ranks to stop.
   AgentStory seatless;
   seatless.Tell(Running(1));
   seatless.Tell({
@@ -206,7 +206,7 @@ TEST(AgentLink, RefusalsEndItWithTheRightCode) {
       {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_ROLE, "EXIT 77"},
       {absl::StatusCode::kPermissionDenied, v1::REFUSAL_CODE_OTHER_JOB,
        "EXIT 77"},
-      // It attended by its token.
+      // This agent attended by its token.
       {absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL,
        "EXIT 77"},
       {absl::StatusCode::kResourceExhausted, v1::REFUSAL_CODE_LIMIT, "EXIT 69"},
@@ -239,8 +239,8 @@ TEST(AgentLink, ALeaderIsLookedForWithoutLongPauses) {
   story.Tell({{1.0, stands_by, ""}, {2.0, AgentTick{}, "dial"}});
   for (int i = 2; i < 30; i += 2) {
     const double at = i;
-    // The leader that it names is gone, and the next daemon is not leader
-    // either.
+    // The daemon that was named as leader is gone, and the next one is not the
+    // leader either.
     story.Tell({{at, Down(), ""}});
     EXPECT_LE(story.agent().NextDeadline(),
               absl::UnixEpoch() + absl::Seconds(at + 0.5));
@@ -267,7 +267,8 @@ TEST(AgentLink, NothingIsDueThatIsOver) {
       {700.0, EndOf(3, v1::REASON_CODE_RANK_EXIT), "ABORT 1; STOP 0,1 15s"},
       {700.1, Down(), ""},
   });
-  // Long past the join timeout: the loop must sleep until the ranks are gone.
+  // This is long after the join timeout, so the loop must sleep until the ranks
+  // are gone.
   EXPECT_EQ(story.agent().NextDeadline(), absl::InfiniteFuture());
 }
 

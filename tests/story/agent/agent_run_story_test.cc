@@ -1,4 +1,4 @@
-// From the roll call to the end, as an agent carries it out.
+// An agent from its Hello to the end of the job.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -56,7 +56,7 @@ TEST(AgentRun, AnAbortStopsTheRanksBeforeStoppedIsSaid) {
   story.Tell({
       {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
       {1.1, RankEnded{1, 0, 0, SIGTERM},
-       ""},  // Stopped by its agent: no cause.
+       ""},  // Stopped by the agent: no cause.
       {1.2, RankEnded{1, 1, 0, SIGTERM}, ""},
       {1.2, Gone(1), "stopped 1"},
       {1.3, Proposal(2), "PREPARE 2"},
@@ -81,7 +81,7 @@ TEST(AgentRun, WhatASignalOfOthersDidIsStillTold) {
   story.Tell({
       {1.0, AbortOf(1), "ABORT 1; STOP 0,1 15s"},
       {1.1, RankEnded{1, 0, 0, SIGKILL},
-       "exited 0=0/9"},  // Before the agent sends SIGKILL.
+       "exited 0=0/9"},  // This is not the agent's SIGKILL.
       {1.1, RankEnded{1, 1, 1, 0}, ""},
       {16.1, Gone(1), "stopped 1"},
   });
@@ -307,7 +307,7 @@ TEST(AgentStore, AsksAgainOnANewStreamOnceTheStoreOpens) {
       {1.3, AgentTick{}, "dial"},
       {1.4, StreamUp{}, "hello i11"},
       {1.4, Welcome(), ""},
-      // A restarted daemon.
+      // The daemon was restarted.
       {1.5, StoreSays(0, true), "store all kept"},
       {1.6, StoreSays(1, false), "store 1"},
       {1.7, StoreSays(0, false, 1), "STORED 7=5"},

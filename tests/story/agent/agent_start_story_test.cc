@@ -1,5 +1,5 @@
-// The watchdog of starts: which ranks are expected to link or to publish a
-// step, by when, and what is told of it.
+// The start watchdog of an agent: which ranks it expects to link or to publish
+// a step, by when, and what it reports.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace {
 
 using Row = AgentStory::Row;
 
-// From the roll call to a world that runs, with a start timeout of three
-// seconds, or of none.
+// From Hello to a running world, with a start timeout of three seconds, or of
+// none.
 std::vector<Row> Started(absl::Duration timeout = absl::Seconds(3)) {
   v1::JobSettings settings;
   ToProto(timeout, settings.mutable_start_timeout());
@@ -43,16 +43,16 @@ TEST(AgentStart, WhereRanksLinkItLooksAndTells) {
       {0.8, RanksLink(), ""},
       {1.0, AgentTick{}, "beat 0"},
       {2.0, AgentTick{}, "beat 0"},
-      {2.5, RanksLink(), ""},  // Said again: the time stands.
+      {2.5, RanksLink(), ""},  // A repetition keeps the time.
       {3.0, AgentTick{}, "beat 0"},
       {3.8, AgentTick{}, "LOOK 0; LOOK 1"},
       {3.9, RankLooked{{1, 0}, false, "sleeps"}, "stalled 0@0"},
       {3.9, RankLooked{{1, 1}, true, "stopped"}, "stalled 1@0 stopped"},
       {4.0, AgentTick{}, "beat 0"},
-      // To blame: it is killed at once.
+      // The blamed rank is killed at once.
       {4.1, AbortFor("b", 1), "ABORT 1; STOP 0,1 15s; STOP 1 0"},
   });
-  // It is told, and knows of no rank of its own.
+  // The daemon told this node; no rank of the node itself has linked.
   EXPECT_FALSE(story.ranks_link());
 }
 
@@ -70,8 +70,8 @@ TEST(AgentStart, TheTimeBeginsWithTheRank) {
   });
 }
 
-// How many nodes' ranks do so is the daemon's to count: that one of its own
-// does says nothing of the others.
+// Only the daemon counts on how many nodes ranks link. A rank of this node that
+// links shows nothing about other nodes.
 TEST(AgentStart, ARankOfItsOwnIsTold) {
   AgentStory story;
   story.Tell(Started());
@@ -81,12 +81,12 @@ TEST(AgentStart, ARankOfItsOwnIsTold) {
       {2.0, AgentTick{}, "beat 0"},
   });
   EXPECT_TRUE(story.ranks_link());
-  // From its start, at 0.3.
+  // Measured from the rank's start, at 0.3.
   EXPECT_NEAR(story.start_took_s(), 1.2, 1e-6);
   for (int s = 3; s < 60; ++s) {
     story.Tell({{1.0 * s, AgentTick{}, "beat 0"}});
   }
-  // Its slowest one counts.
+  // The node's slowest rank counts.
   story.Tell(
       {{60.3, RankProgressed{1, 5, 1}, ""}, {61, AgentTick{}, "beat 5"}});
   EXPECT_NEAR(story.start_took_s(), 60, 1e-6);
@@ -97,7 +97,7 @@ TEST(AgentStart, SoIsAStepOfAPlainOne) {
   story.Tell(Started());
   story.Tell({
       {1.0, AgentTick{}, "beat 0"},
-      {1.5, RankProgressed{1, 0, 1}, ""},  // Of a file any change counts.
+      {1.5, RankProgressed{1, 0, 1}, ""},  // Any change of its file counts.
       {2.0, AgentTick{}, "beat 0"},
       {2.1, RanksLink(1, 4), ""},
       {3.0, AgentTick{}, "beat 0"},
@@ -107,8 +107,8 @@ TEST(AgentStart, SoIsAStepOfAPlainOne) {
   EXPECT_TRUE(story.ranks_link());
 }
 
-// The time that the daemon gives runs from the rank's start, whenever it is
-// said, and holds for the world of which it is said.
+// The timeout that the daemon sends counts from the rank's start, also if it
+// arrives later. It holds only for the generation that it names.
 TEST(AgentStart, EachWorldIsSpokenOfByItself) {
   AgentStory story;
   story.Tell(Started());
@@ -185,12 +185,12 @@ TEST(AgentStart, OneThatIsNotStartedOrHasEndedIsNotExpected) {
 }
 
 TEST(AgentStart, WithoutALimitNobodyIs) {
-  // Without a start timeout, and without any.
+  // With a start timeout of zero, and without the setting.
   for (std::vector<Row> rows :
        {Started(absl::ZeroDuration()), StartedUnwatched()}) {
     AgentStory story;
     rows.push_back({0.5, RanksLink(), ""});
-    // Longer than the ten minutes that are the default.
+    // More seconds than the default timeout of ten minutes has.
     for (int s = 1; s < 700; ++s) {
       rows.push_back({1.0 * s, AgentTick{}, "beat 0"});
     }
@@ -217,7 +217,8 @@ TEST(AgentStart, BetweenWorldsNobodyIsAndTheNextOneBeginsAnew) {
       {5.0, AgentTick{}, "beat 0"},
       {6.0, AgentTick{}, "beat 0"},
       {7.0, AgentTick{}, "beat 0"},
-      // One that lived on has linked.
+      // Rank 0 ran on from the last world and has linked, so only rank 1 is
+      // looked at.
       {7.5, AgentTick{}, "LOOK 1"},
       {7.6, RankLooked{{2, 1}, false, ""}, "stalled 1@0"},
   });
@@ -239,7 +240,8 @@ TEST(AgentStart, ItIsToldAgainToADaemonThatWasAway) {
       {3.725, AgentTick{}, "dial"},
       {3.8, StreamUp{}, "hello i11"},
       {3.9, Welcome(), "stalled 0@0"},
-      // A restarted daemon learns from it what it was told before.
+      // The heartbeat tells a restarted daemon what the earlier one had been
+      // told.
       {4.9, AgentTick{}, "beat 1"},
   });
   EXPECT_TRUE(story.ranks_link());

@@ -29,7 +29,7 @@ std::string TextOf(const std::vector<RankIncarnation>& ranks) {
       });
 }
 
-// Ranks that wait, as RANK@STEP; "?" after it: not the whole state.
+// Ranks that wait, as RANK@STEP; "?" after it: the state is not whole.
 std::string States(const v1::Prepared& prepared) {
   std::string text;
   for (const v1::RankState& state : prepared.states()) {
@@ -236,7 +236,7 @@ FromDaemon ProposalOnce(uint64_t generation, bool first) {
     v1::Member& a = *world.mutable_members(0);
     a.set_node_rank(1);
     a.set_first_rank(2);
-    // CommitOf names node rank 0's.
+    // CommitOf names the address of node rank 0.
     a.mutable_address()->swap(*b.mutable_address());
     world.mutable_members()->SwapElements(0, 1);
   }

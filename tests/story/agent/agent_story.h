@@ -1,5 +1,6 @@
-// AgentStory: tells an Agent a story in a table and writes its actions as text,
-// one word an action, for a node "b" of two ranks in a world of three.
+// AgentStory: tells an Agent a story in a table and renders its actions as
+// text, one term for each action. The agent is node "b" with two ranks, in a
+// world of three ranks.
 //
 // Reports are left out. Tell checks that each step answers what its row says.
 #ifndef ROLLCALL_TESTS_STORY_AGENT_AGENT_STORY_H_
@@ -23,15 +24,15 @@ class AgentStory {
     std::string expect;
   };
 
-  // `once`, `attach`: its agent was started with --once or --attach.
+  // `once`, `attach`: the agent was started with --once or --attach.
   explicit AgentStory(bool once = false, bool attach = false);
   void Tell(const std::vector<Row>& rows);
 
   // The latest Hello.
   const v1::Hello& hello() const { return hello_; }
-  // Of the last heartbeat: whether a rank of this node has linked.
+  // Whether a rank of this node has linked, in the last heartbeat.
   bool ranks_link() const { return ranks_link_; }
-  // The same: how long the slowest of them took.
+  // How long the slowest of these ranks took, in the last heartbeat.
   double start_took_s() const { return start_took_s_; }
   Agent& agent() { return agent_; }
 
@@ -45,31 +46,32 @@ class AgentStory {
   double start_took_s_ = -1;
 };
 
-// --- Words of the stories ----------------------------------------------------
+// --- Events of the stories ---------------------------------------------------
 
 // No process of these ranks of `generation` is left.
 RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks = {0, 1});
 
 FromDaemon Welcome(const std::string& credential = "");
 FromDaemon Proposal(uint64_t generation);
-// Its nodes were started with --once. `first`: this one is node rank 0.
+// A proposal for nodes that were started with --once. `first`: this node is
+// node rank 0.
 FromDaemon ProposalOnce(uint64_t generation, bool first = false);
 // `source`: the rank from whose state all ranks start.
 FromDaemon CommitOf(uint64_t generation,
                     std::optional<uint32_t> source = std::nullopt);
 FromDaemon AbortOf(uint64_t generation);
-// As an older daemon sends it.
+// RanksLink as an older daemon sends it.
 FromDaemon RanksLink();
 FromDaemon RanksLink(uint64_t generation, double timeout_s);
 FromDaemon EndOf(int code, v1::ReasonCode reason = v1::REASON_CODE_FINISHED);
 StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
                 v1::RefusalCode refusal = v1::REFUSAL_CODE_UNSPECIFIED);
 
-// From Hello to a running world.
+// The rows from Hello to a running world.
 std::vector<AgentStory::Row> Running(uint64_t generation);
 // The same for generation 1, with these limits of the job.
 std::vector<AgentStory::Row> RunningWith(const v1::JobSettings& settings);
-// This node's rank is to blame for a hang of generation 1.
+// An abort of generation 1 by a hang, for which this node's rank is blamed.
 FromDaemon AbortFor(const std::string& node, uint32_t local_rank);
 
 }  // namespace rollcall

@@ -1,4 +1,4 @@
-// A run that this daemon has no journal of, and that its agents bring.
+// Adoption: agents bring a run that this daemon has no journal of.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -30,7 +30,7 @@ struct Remembered {
     Prove(resumed);
     return resumed;
   }
-  // With the proof that a daemon with the same secret makes.
+  // Adds the proof that a daemon with the same secret would make.
   static void Prove(HelloOptions& resumed) {
     resumed.resume_state.set_proof(ProofOf(
         resumed.run, resumed.resume_state.running_generation(),
@@ -57,7 +57,8 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(story.job().run(), "run1");
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(story.job().Status(story.now()).generation(), 1u);
-  // The next generation is above all that the lost daemon can have proposed.
+  // The next generation is higher than any that the lost daemon can have
+  // proposed.
   EXPECT_EQ(story.journal().at(Journal::Kind::kCommitted).generation, 1001u);
   Job next = Job::Restore(
       "demo",
@@ -70,14 +71,15 @@ TEST(Adoption, OverHalfOfTheMembersBringTheSameBytes) {
   EXPECT_EQ(next.Status(story.now()).generation(), 1u);
   story.Tell({
       {0.5, Attends("c", 1, run.resumed), ""},
-      // Their ranks stand at a boundary for a notice of the lost daemon.
+      // The ranks of a and b stand at a boundary, for a notice of the lost
+      // daemon.
       {0.55, Sees("a", 7), "notice 8 GROW"},
-      // Above all that the lost daemon can have proposed.
+      // Higher than any generation that the lost daemon can have proposed.
       {0.6, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g1002 a,b,c"},
   });
 }
 
-// With --once only a runs the command, and it may still run without a stream.
+// With --once only a runs the command, and that may still run without a stream.
 TEST(Adoption, MembersThatRunNothingFormNoWorldBesideTheOneThatRuns) {
   JobStory before("2:3");
   before.Tell({{0.0, Attends("a", 1, {.once = true}), ""},
@@ -142,8 +144,8 @@ TEST(Adoption, AJournalThatKnowsTheJobAdoptsNothing) {
   story.Tell({{0.0, Attends("a", 1, run.resumed), "refuse a OTHER_RUN"}});
 }
 
-// Each of these is told to dial again, like every agent of a run that may still
-// be adopted, and is no claim.
+// Each of these Hellos is told to dial again, like every agent of a run that
+// may still be adopted, and does not count as a claim.
 TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
   Remembered run;
   JobStory story = Remembered::Blank();
@@ -173,7 +175,7 @@ TEST(Adoption, WhatIsNotOfTheRowIsNoClaim) {
       {0.1, Attends("a", 1, epoch), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 2, next_life), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 2, run.resumed), "refuse a UNSPECIFIED"},
-      // One of three is no majority, and the others were no claims.
+      // One of three is no majority, because the others were no claims.
       {0.2, Attends("b", 1, run.resumed), ""},
       {60.0, Ticks(), "refuse b OTHER_RUN"},
       {60.1, Attends("c", 1, unproven), "refuse c OTHER_RUN"},
@@ -203,15 +205,16 @@ TEST(Adoption, ASpareIsToldToDialAgainAndNeedsItsToken) {
       {0.1, Attends("a", 1, run.resumed), ""},
       {0.2, Attends("b", 1, run.resumed), ""},
   });
-  // The lost daemon may have evicted it, so its credential is not valid any
-  // more. Those of the world's members are.
+  // The lost daemon may have evicted s, so the credential of s is no longer
+  // valid. Those of the world's members are valid.
   EXPECT_GT(story.job().node_epochs().EpochOf("s"), uint64_t{1} << 31);
   EXPECT_EQ(story.job().node_epochs().EpochOf("c"), 0u);
   EXPECT_EQ(story.job().AdmittedBy("t1"),
             (std::vector<std::string>{"a", "b", "c"}));
 }
 
-// It is put off until then, and it may be all that the new run has.
+// The spare s is told to dial again until then, and it may be the only node of
+// the new run.
 TEST(Adoption, TheJoinTimeoutBeginsWhenClaimsAreOver) {
   JobStory story = Remembered::Blank();
   const double put_off = absl::ToDoubleSeconds(Limits().reattach_grace);
@@ -259,8 +262,8 @@ TEST(Adoption, AGhostTakesNoMembersPlace) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// The daemon without a journal had let it in by a token, into a run that
-// adoption then discards. The credential of that run is not valid any more.
+// A daemon without a journal had admitted an agent by a token, into a run that
+// adoption then discards. That run's credential is no longer valid.
 TEST(Adoption, WhoCameByATokenMeanwhileTakesNoMembersPlace) {
   Remembered run;
   JobStory story = Remembered::Blank();
@@ -373,8 +376,8 @@ TEST(Adoption, AStopIsForThemToo) {
 
 // --- Two worlds of one run ---------------------------------------------------
 
-// Three of five are cut off and still run generation 1, while the other two run
-// generation 2; then the daemon loses its journal.
+// Three of five nodes are cut off and still run generation 1, while the other
+// two run generation 2. Then the daemon loses its journal.
 struct TwoWorlds {
   HelloOptions first;
   HelloOptions second;
@@ -408,12 +411,13 @@ TEST(Adoption, TheHighestGenerationWins) {
       {0.0, Attends("e", 1, worlds.second), ""},
       {0.1, Attends("a", 1, worlds.first), ""},
       {0.1, Attends("b", 1, worlds.first), ""},
-      // Over half of the first world's members, but a later world is claimed.
+      // These are over half of the first world's members, but a later world is
+      // claimed.
       {0.1, Attends("c", 1, worlds.first), ""},
   });
   EXPECT_EQ(story.job().run(), "run2");
-  // Members of the first world alone may have been evicted since, and these
-  // were.
+  // Nodes that are members of the first world only may have been evicted since.
+  // These three were.
   story.Tell(
       {{0.2, Attends("d", 1, worlds.second),
         "refuse a CREDENTIAL; refuse b CREDENTIAL; refuse c CREDENTIAL"}});

@@ -1,4 +1,5 @@
-// Nodes that come and go again and again: the others form a world and train.
+// Nodes that join and are lost again and again do not keep the others from
+// forming a world and training.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ const v1::NodeStatus* Find(const v1::JobStatus& status,
   return nullptr;
 }
 
-// Whatever the job answers.
+// Gives the event and ignores the job's answer.
 Told Quietly(Told told) {
   return [=](JobStory& story) {
     told(story);
@@ -65,14 +66,14 @@ TEST(LastCallStory, NewNamesPutItOffForAMinute) {
 
 // --- Running -----------------------------------------------------------------
 
-// a and b are healthy. Whenever no `name(life)` attends, the next life does;
-// once it is in a world, or is called into one, its stream breaks, as `goes`
-// says.
+// a and b are healthy, a third node flaps. Whenever it does not attend, its
+// next life does, as `name(life)`. It goes once it is in a world, or is called
+// into one, as `goes` says.
 enum class Goes { kOnceCommitted, kOnceCalled, kOnceProposed, kRefuses };
 
 struct Played {
   int worlds = 0;
-  // The world of a and b that ran longest, f's world not counted.
+  // The longest time for which a world of only a and b ran.
   double longest_s = 0;
   std::string reason;  // Shown for a node that waits for a seat.
 };
@@ -153,7 +154,8 @@ TEST(FlapStory, OneNameDoesNotKeepTheOthersFromTraining) {
                           Goes::kOnceProposed, Goes::kRefuses}) {
     const Played played =
         Play(goes, 20 * kMinutes, [](uint64_t) { return std::string("f"); });
-    // Two a loss; ten losses in the first ten minutes, then one in five.
+    // Each loss causes two worlds. There are ten losses in the first ten
+    // minutes, then one in five minutes.
     EXPECT_LE(played.worlds, 30) << static_cast<int>(goes);
     EXPECT_GE(played.worlds, 10) << static_cast<int>(goes);
     EXPECT_GE(played.longest_s, 4 * kMinutes) << static_cast<int>(goes);
@@ -187,7 +189,7 @@ TEST(FlapStory, TheNextLifeOfANodeThatFlapsGetsNoSeatAtOnce) {
   JobStory story = ThreeRunning("2:3");
   story.Tell({
       {0.2, Breaks("c"), ""},
-      // Lost for the first time: it takes its seat again.
+      // The first loss: c takes its seat again.
       {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
       {0.5, Breaks("c"), ""},
@@ -212,7 +214,7 @@ TEST(FlapStory, AnEvictionIsNoLoss) {
               {0.0, Attends("b"), ""},
               {1.0, Ticks(), "form g1 a,b"},
               {1.1, PreparesAll({"a", "b"}, 1), "run g1"}});
-  // Called for, and evicted before the boundary.
+  // In each life, c is called into the world, and evicted before the boundary.
   for (uint64_t life = 1; life <= 4; ++life) {
     const uint64_t generation = story.generation();
     const double at = 1.0 + static_cast<double>(life);
@@ -229,7 +231,8 @@ TEST(FlapStory, AnEvictionIsNoLoss) {
   EXPECT_FALSE(absl::StrContains(story.logs(), "event=held")) << story.logs();
 }
 
-// Where too few are left without them, the one that has attended longest.
+// If too few nodes are left without those that flap, the one that has attended
+// longest gets a seat.
 TEST(FlapStory, NoWorldAtAllIsWorse) {
   JobStory story = ThreeRunning("3");
   story.Tell({
@@ -241,7 +244,7 @@ TEST(FlapStory, NoWorldAtAllIsWorse) {
       {0.5, Breaks("d"), ""},
       {0.5, Attends("d", 2, NextOf(1)), "abort g3 REPLACED; form g4 a,b,d"},
       {0.6, Breaks("d"), ""},
-      // Both have been lost twice.
+      // c and d have both been lost twice.
       {0.6, Attends("d", 3, NextOf(2)), "abort g4 REPLACED; form g5 a,b,c"},
   });
 }
@@ -289,12 +292,12 @@ TEST(FlapStory, AnEvictionByAPersonIsNoLoss) {
       {0.3, PreparesAll({"a", "b", "c"}, 3), "run g3"},
       {0.4, Evicts({"c"}), "refuse c EVICTED; abort g3 EVICTED; form g4 a,b"},
       {0.4, PreparesAll({"a", "b"}, 4), "run g4"},
-      // At once, though it was in no world for long.
+      // c gets no delay, though it was in no world for long.
       {0.5, Attends("c", 3), "notice 2 GROW"},
   });
 }
 
-// Nobody knows how long its world had run before.
+// A restarted daemon does not know how long the world had run before.
 TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
   JobStory after = RestartOf(ThreeRunning("2:3"));
   after.Tell({
@@ -304,7 +307,7 @@ TEST(FlapStory, ALossAfterARestartOfTheDaemonIsNone) {
       {0.2, Breaks("c"), ""},
       {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
-      // The first that counts, so it takes its seat again.
+      // This is the first loss that counts, so c takes its seat again.
       {0.5, Breaks("c"), ""},
       {0.6, Attends("c", 3, NextOf(2)), "abort g2 REPLACED; form g3 a,b,c"},
   });

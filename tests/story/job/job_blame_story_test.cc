@@ -1,4 +1,5 @@
-// Who is to blame, what a node's checks find, and the scene of a failure.
+// Which node is to blame for a failure, what a node's checks find, and a job
+// that lingers after a failure.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -35,7 +36,7 @@ TEST(Blame, WhoseParentStartsItAgainIsNeitherBlamedNorCharged) {
     story.Tell({
         {at, ExitsAndComesAgain("b", g, 1),
          absl::StrCat("abort g", g, " RANK_EXIT; form g", g + 1, " a,b")},
-        // Others, in the same world, because of it.
+        // Other ranks of the same world fail because of it.
         {at + 0.01, ExitsAndComesAgain("a", g, 1), ""},
         {at + 0.02, Exits("a", g, 1), ""},
         {at + 0.03, PreparesAll({"a", "b"}, g + 1),
@@ -107,7 +108,8 @@ TEST(Blame, ProgressForgives) {
   });
 }
 
-// A world of one rank that fails after eleven minutes, and once more.
+// A world of one rank that fails after eleven minutes, and again after eleven
+// more.
 JobStory FailsLate(const Told& beats, const std::string& expect) {
   JobStory story("1", 1);
   story.Tell(
@@ -126,7 +128,7 @@ JobStory FailsLate(const Told& beats, const std::string& expect) {
 
 TEST(Blame, TenMinutesAreProgressOfAPlainCommandAlone) {
   FailsLate(Beats("a"), "abort g2 RANK_EXIT; form g3 a");
-  // Ranks that link make steps, and these have made none.
+  // Ranks that link count steps, and these have counted none.
   FailsLate(BeatsLinked("a"), "abort g2 RANK_EXIT")
       .Tell({{1331.1, Stops("a", 2), "end 3 RESTART_BUDGET"}});
 }
@@ -134,7 +136,7 @@ TEST(Blame, TenMinutesAreProgressOfAPlainCommandAlone) {
 TEST(Blame, OneNodesWordIsNotTheProgressOfAll) {
   JobStory story = ThreeRunning("3", 1);
   story.Tell({
-      // Absurd, and each later step would be lower.
+      // An absurdly high step, below which every later step would be.
       {0.3, Beats("c", uint64_t{1} << 53), ""},
       {0.4, Exits("b", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
       {0.5, PreparesAll({"a", "b", "c"}, 2), "run g2"},
@@ -142,7 +144,7 @@ TEST(Blame, OneNodesWordIsNotTheProgressOfAll) {
       {0.6, Beats("b", 10), ""},
       {0.7, Exits("b", 2, 3), "abort g2 RANK_EXIT; form g3 a,b,c"},
       {0.8, PreparesAll({"a", "b", "c"}, 3), "run g3"},
-      // The others have come no further.
+      // The others have made no progress since.
       {0.9, Beats("c", (uint64_t{1} << 53) + 1), ""},
       {1.0, Exits("b", 3, 3), "abort g3 RANK_EXIT"},
   });
@@ -168,7 +170,8 @@ TEST(Blame, AnEvictionSavesNoJobThatHasFailed) {
       {0.5, Stops("a", 1), ""},
       {0.5, Stops("b", 1), "end 7 RANK_EXIT"},
   });
-  // One whose stream was broken is lost, whoever says so.
+  // A member whose stream was broken already counts as lost, also if it is
+  // evicted then.
   JobStory lost = ThreeRunning("2:3", 0);
   lost.Tell({
       {0.2, Breaks("c"), ""},
@@ -191,7 +194,8 @@ TEST(Blame, OnTheNodeThatBeganIt) {
        "abort g2 RANK_COMMUNICATION; form g3 a,b,c"},
       {0.7, Exits("b", 2, 0, SIGKILL), ""},
       {0.8, PreparesAll({"a", "b", "c"}, 3), "run g3"},
-      // b is to blame for two, and goes at the next occasion.
+      // b is to blame for two failures, and loses its seat with the next
+      // generation.
       {0.9, Exits("c", 3, 1), "abort g3 RANK_EXIT; form g4 a,c"},
   });
 }
@@ -220,7 +224,7 @@ TEST(Checks, WhatIsFatalIsQuarantine) {
             v1::NODE_STATE_QUARANTINED);
 }
 
-// It is told why it waits, however often it dials.
+// A fatal finding is sent to the node again, however often the node dials.
 TEST(Checks, WhatWasFatalIsSaidAgain) {
   JobStory story("2:3");
   story.AnswersChecksItself();
@@ -245,7 +249,7 @@ TEST(Checks, WhatIsFatalStaysSoWhoeverIsToBlame) {
       {1.0, Exits("b", 1, 7), "abort g1 RANK_EXIT; check; form g2 a,b,c"},
       {1.1, Reports("b", 1, v1::CheckFinding::SEVERITY_FATAL),
        "abort g2 QUARANTINED; form g3 a,c"},
-      // It was another one that began it; its GPUs are missing all the same.
+      // c began the failure, but the GPUs of b are missing all the same.
       {1.2, Exits("c", 1, 0, SIGKILL), "check"},
   });
   EXPECT_EQ(RowOf(story.job().Status(story.now()), "b").state(),
@@ -279,7 +283,7 @@ JobStory LingeringFailure() {
   JobStory story = Lingering(2);
   story.Tell(TwoRun());
   story.Tell({
-      // Nobody is told to stop; the verdict comes with the lease.
+      // No node is told to stop. The job is judged when the lease ends.
       {0.3, Exits("a", 1, 7), ""},
       {3.0, BeatsAll({"a", "b"}), ""},
       {5.3, Ticks(), "end 7 RANK_EXIT"},
@@ -295,7 +299,7 @@ TEST(Linger, TheSceneOfAFailureIsKept) {
   EXPECT_EQ(status().world_size(), 2u);
   EXPECT_EQ(status().lingers().seconds(), 60);
   EXPECT_EQ(RowOf(status(), "b").state(), v1::NODE_STATE_RUNNING);
-  // None of its ranks is left.
+  // No rank of a is left.
   story.Tell({{15.3, Breaks("a"), ""}});
   EXPECT_EQ(RowOf(status(), "a").state(), v1::NODE_STATE_FINISHED);
   EXPECT_EQ(status().lingers().seconds(), 50);
@@ -344,7 +348,7 @@ TEST(Linger, WhereALostNodeBeganItItIsNoEnd) {
 TEST(Linger, WhoeverStopsTheJobHasSeenTheScene) {
   JobStory story = LingeringFailure();
   story.Tell({{6.0, StopIsAsked(130), "end 7 RANK_EXIT"}});
-  // The ranks get their grace, unless they are to end at once.
+  // The ranks get their grace, unless the end is urgent.
   EXPECT_FALSE(story.job().end()->now());
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_FAILED);
   story.Tell({{6.1, StopIsAsked(130), ""},

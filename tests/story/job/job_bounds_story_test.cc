@@ -1,4 +1,4 @@
-// What a job keeps, and how much of it.
+// Bounds on what a job keeps.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -30,7 +30,7 @@ TEST(Bounds, AJobHasSoManySpares) {
       {2.5, Ticks(), ""},
       {2.6, Attends("late"), ""},
       {2.7, Attends("later"), "refuse later LIMIT"},
-      // A name that was there before needs room as well.
+      // A lost node that comes back needs room as well.
       {2.8, Attends("n7", 2), "refuse n7 LIMIT"},
   });
 }
@@ -43,7 +43,7 @@ TEST(Bounds, NoTokenKeepsAllOthersOut) {
   for (uint32_t i = 0; i < Limits::spares_max; ++i) {
     ASSERT_EQ(Attends(absl::StrCat("n", i), 1, many)(story), "") << i;
   }
-  // All attended at one time, so the last one by name is removed.
+  // All attended at the same time, so the last one by name is removed.
   story.Tell({
       {0.1, Attends("more", 1, many), "refuse more LIMIT"},
       {0.2, Attends("other"), "refuse n999 LIMIT"},

@@ -1,4 +1,4 @@
-// Whose credential a job still goes by.
+// Which credentials a job still accepts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ JournalState CommittedState(const JobStory& story) {
   return state;
 }
 
-// What the job says of a credential that is genuine: of node a, in this life.
+// Whether the job accepts a genuine credential of node a in this life.
 bool Stands(JobStory& story, uint64_t incarnation, uint64_t previous = 0) {
   v1::Hello hello = HelloOf("a", incarnation);
   hello.set_previous_incarnation(previous);
@@ -40,10 +40,10 @@ TEST(Credential, StandsForTheLifeThatHoldsThePlace) {
   story.Tell({{0.0, Attends("a", 1), ""}});
   EXPECT_TRUE(Stands(story, 1));
   EXPECT_FALSE(Stands(story, 2));
-  // The next life of the same agent shows the one before it.
+  // The next life of the same agent names the life before it.
   EXPECT_TRUE(Stands(story, 2, 1));
   EXPECT_FALSE(Stands(story, 1, 2));
-  // With a broken stream it is still its own.
+  // A broken stream does not change whose name it is.
   story.Tell({{0.1, Breaks("a"), ""}});
   EXPECT_TRUE(Stands(story, 1));
 }
@@ -103,7 +103,7 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   JobStory story(Job::Restore("demo", CommittedState(first), Limits(),
                               absl::UnixEpoch() + absl::Seconds(0.1)),
                  first);
-  // The shell's question; whose place it is, the job decides.
+  // The shell asks this first; the job decides later which agent has the name.
   EXPECT_TRUE(Stands(story, 7));
   EXPECT_TRUE(Stands(story, 9, 7));
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
@@ -112,7 +112,7 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   holds.resume_state.set_running_generation(1);
   holds.by_credential = true;
   story.Tell({{0.2, Attends("a", 7, holds), ""}});
-  // It has shown its credential: no token speaks for it from now on.
+  // a has shown its credential, so its token is not accepted from now on.
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
   EXPECT_TRUE(story.job().HasCredential(HelloOf("a", 7)));
   EXPECT_TRUE(Stands(story, 7));
@@ -133,7 +133,7 @@ TEST(Credential, TheJobKnowsWhoIsInAndWhoAttends) {
   story.Tell({{0.1, Attends("a", 1), "refuse a REDIALED"}});
   EXPECT_FALSE(story.job().Attends(older));
   EXPECT_TRUE(story.job().Attends(story.SessionOf("a")));
-  // One that is refused never attended.
+  // An agent that is refused never attended.
   HelloOptions other;
   other.run = "another";
   story.Tell({{0.2, Attends("b", 1, other), "refuse b OTHER_RUN"}});
@@ -182,16 +182,18 @@ TEST(Epoch, AnEvictedNodeIsOutAtOnceAndTheRestGoesOn) {
   EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 0u);
   story.Tell({
       {1.0, Evicts({"b"}), "refuse b EVICTED; abort g1 EVICTED; form g2 a,c"},
-      // The same life, by a token, is still given up; the next one comes in.
+      // The evicted life is still given up, also with a token. The next life is
+      // let in.
       {1.1, Attends("b", 1), "refuse b LOST"},
       {1.2, Attends("b", 2), ""},
   });
-  // Once for the eviction, once for the agent that came by a token since.
+  // Raised once for the eviction, and once for the agent that came by a token
+  // since.
   EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 2u);
   EXPECT_EQ(story.credential(), "credential of b2 in run1, epoch 2");
   EXPECT_EQ(story.epochs_journaled().EpochOf("b"), 2u);
   EXPECT_EQ(story.epochs_journaled().EpochOf("a"), 0u);
-  // It costs no restart.
+  // An eviction is not charged as a restart.
   EXPECT_EQ(story.job().Status(story.now()).restarts_charged(), 0u);
 }
 
@@ -230,7 +232,8 @@ TEST(Epoch, OneThatLeftForGoodNeedsAToken) {
       {1.1, Sees("b", 1), "abort g1 LEAVING; form g2 a,c"},
       {1.2, Stops("b", 1), "end 0 LEAVING"},
   });
-  // Until it has gone: its stream may break before it hears that it may go.
+  // The epoch is raised only once b has gone, because its stream may break
+  // before b learns that it may go.
   EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 0u);
   story.Tell({{1.3, Breaks("b"), ""}});
   EXPECT_EQ(story.job().node_epochs().EpochOf("b"), 1u);
@@ -258,7 +261,8 @@ TEST(Epoch, TheJobKnowsByWhichTokenEachCame) {
       {0.0, Attends("b", 1, other), ""},
       {0.0, Attends("c", 1, other), "form g1 a,b,c"},
       {0.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
-      // By its credential: the token stays the one that it came by.
+      // b comes back by its credential, and is still counted for the token by
+      // which it first came.
       {0.2, Attends("b", 1, Holds(0, 1)), "refuse b REDIALED"},
   });
   using Names = std::vector<std::string>;
@@ -273,8 +277,9 @@ TEST(Epoch, TheJobKnowsByWhichTokenEachCame) {
 
 // --- Ghosts ------------------------------------------------------------------
 //
-// A ghost: an agent that was replaced and does not know it, as a process that
-// was stopped for long. After a restart of the daemon it may come first.
+// A ghost is an agent that was replaced and does not know it, for example a
+// process that was stopped for long. After a restart of the daemon it may
+// attend first.
 
 // What a restarted daemon knows of a run that has proposed no world.
 JournalState GatheringState(const JobStory& story) {
@@ -286,8 +291,8 @@ JournalState GatheringState(const JobStory& story) {
   return state;
 }
 
-// Whether this daemon refuses a credential of this node and epoch as one that
-// was given before the node's epoch was raised. The shell asks it first.
+// Whether this daemon refuses a credential of this node and epoch because the
+// node's epoch was raised since. The shell asks this before it asks the job.
 bool IsDead(const Job& job, const std::string& node, uint64_t epoch) {
   return job.node_epochs().WasRaisedPast(node, epoch);
 }
@@ -313,7 +318,8 @@ TEST(Ghost, OfANameThatTheJobNoLongerHasIsOutToo) {
   story.Tell({{0.0, Attends("a", 1), "form g1 a"}});
   const Job known =
       Job::Restore("demo", GatheringState(story), Limits(), absl::UnixEpoch());
-  // Restarted, and its new agent comes by a token; restarted again.
+  // The daemon restarts, and a new agent of a comes by a token. Then the daemon
+  // restarts again.
   JobStory after(known, story);
   after.Tell({{0.0, Attends("a", 2), "form g1 a"}});
   EXPECT_EQ(after.credential(), "credential of a2 in run1, epoch 1");
@@ -322,7 +328,7 @@ TEST(Ghost, OfANameThatTheJobNoLongerHasIsOutToo) {
       "a", 0));
 }
 
-// It was declared lost, and shows the credential that it has.
+// The agent was declared lost, and shows the credential that it has.
 TEST(Ghost, TheNextLifeOfTheSameAgentIsNone) {
   JobStory story("2:3");
   story.Tell({
@@ -330,7 +336,7 @@ TEST(Ghost, TheNextLifeOfTheSameAgentIsNone) {
       {0.1, Breaks("a"), ""},
       {1.2, Ticks(), ""},
       {1.3, Attends("a", 2, NextOf(1)), ""},
-      // Its Welcome was lost on the way.
+      // The first Welcome was lost on the way.
       {1.4, Attends("a", 2, NextOf(1)), "refuse a REDIALED"},
   });
   EXPECT_EQ(story.credential(), "credential of a2 in run1, epoch 0");
@@ -339,7 +345,8 @@ TEST(Ghost, TheNextLifeOfTheSameAgentIsNone) {
   EXPECT_FALSE(IsDead(after, "a", 0));
 }
 
-// Nor is an agent that comes by its token again, since its Welcome was lost.
+// An agent that comes by its token again, because its Welcome was lost, is no
+// ghost either.
 TEST(Ghost, WhoNeverGotACredentialIsNone) {
   JobStory story("2:3");
   story.Tell({
@@ -352,14 +359,14 @@ TEST(Ghost, WhoNeverGotACredentialIsNone) {
 TEST(Ghost, TakesNoMembersPlace) {
   JobStory after = RestartOf(ThreeRunning("2:3"));
   after.Tell({
-      // Until the member is back, or lost.
+      // Agents with this name are refused until the member is back, or lost.
       {0.1, Attends("a", 7, Holds(0, 1)), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 7, Holds(0, 0)), "refuse a UNSPECIFIED"},
       {0.1, Attends("a", 8, NextOf(7)), "refuse a UNSPECIFIED"},
       {0.2, Attends("a", 1, Holds(0, 1)), ""},
       {0.2, Attends("a", 7, Holds(0, 1)), "refuse a REPLACED"},
       {0.2, Attends("b", 1, Holds(0, 1)), ""},
-      // The life that followed the member's proves it.
+      // The next life of the member c proves it with the member's credential.
       {0.3, Attends("c", 2, NextOf(1)), "abort g1 REPLACED; form g2 a,b,c"},
   });
 }
@@ -379,7 +386,7 @@ TEST(Ghost, IsNotWhoCameForAMemberThatHadFinished) {
   const Row kRows[] = {
       {"another agent", by_token, raised, 2.0, ""},
       {"the same agent", next, NextOf(0), 2.0, ""},
-      // That it had finished is journaled a little later.
+      // The journal does not yet have that the member had finished.
       {"another agent, at once", by_token, raised, 0.4, "refuse c UNSPECIFIED"},
   };
   for (const Row& row : kRows) {
@@ -389,11 +396,11 @@ TEST(Ghost, IsNotWhoCameForAMemberThatHadFinished) {
         {0.35, Exits("c", 1, 0), ""},
         {0.36, Breaks("c"), ""},
     });
-    // The member is lost, and its world runs on.
+    // In these rows, the member is declared lost, and its world runs on.
     if (row.dies_at > 1) {
       before.Tell({{0.5, Ticks(), ""}, {1.4, Ticks(), ""}});
     }
-    // Otherwise its next life comes before that.
+    // In the other row, the next life comes before that.
     HelloOptions comes = row.comes;
     if (row.dies_at < 1) comes.launcher = true;
     before.Tell({{row.dies_at, Attends("c", 2, comes), ""}});
@@ -405,12 +412,12 @@ TEST(Ghost, IsNotWhoCameForAMemberThatHadFinished) {
         {3.0, Attends("b", 1, Holds(0, 1)), ""},
         {3.1, Attends("c", 2, row.returns), row.answer},
     });
-    // The member's own credential is that of a ghost where another agent came.
+    // If another agent came, the member's own credential is that of a ghost.
     EXPECT_EQ(IsDead(after.job(), "c", 0), row.returns.epoch == 1);
   }
 }
 
-// The bound, and that no credential of before becomes valid again by it.
+// Checks the bound, and that pruning makes no earlier credential valid again.
 TEST(Epoch, NamesWithoutEndTakeABoundedPlaceAndReviveNobody) {
   NodeEpochs epochs;
   epochs.Admit("evicted", "t1");
@@ -433,7 +440,7 @@ TEST(Epoch, NamesWithoutEndTakeABoundedPlaceAndReviveNobody) {
   for (const NodeEpochs* each : {&epochs, &journaled}) {
     EXPECT_EQ(each->EpochOf("member"), 0u);
     EXPECT_GE(each->EpochOf("evicted"), 3u);
-    // What is forgotten may come by its token.
+    // A node that was forgotten may come again by its token.
     EXPECT_FALSE(each->WasRaisedPast("evicted", 0));
     EXPECT_FALSE(each->WasRaisedPast("member", 0));
     EXPECT_GE(each->EpochOf("churn-7"), 1u);

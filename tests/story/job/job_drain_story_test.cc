@@ -74,7 +74,8 @@ TEST(Drain, WhoIsKilledAtTheDeadlineIsNamed) {
       "(--notice-time gives them more)"));
 }
 
-// A process with the default action dies by SIGTERM before SIGKILL comes.
+// A process with the default action of SIGTERM dies by that before SIGKILL
+// comes.
 TEST(Drain, WhoIsKilledBySigtermIsNamedToo) {
   JobStory story = TwoRunning("1:2");
   v1::AgentMessage killed;
@@ -254,12 +255,14 @@ TEST(Drain, AStandingCrowdIsTakenOnByANewDaemon) {
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
       {0.1, Attends("c", 1, Holds(0, 1)), ""},
-      // Their ranks stand at a boundary for a notice that was never journaled.
+      // The ranks of a and b stand at a boundary, for a notice that was never
+      // journaled.
       {0.2, Sees("a", 7), "notice 8 GROW"},
       {0.3, Sees("a", 8), ""},
       {0.3, Sees("b", 8), ""},
       {0.3, Sees("c", 8), "abort g1 GROW; form g2 a,b,c"},
-      // It knows each notice of the world that it has committed itself.
+      // For a world that this daemon has committed itself, it knows each
+      // notice.
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
       {0.5, Sees("a", 9, 2), ""},
       {0.5, Sees("a", 8, 2), ""},
@@ -271,7 +274,7 @@ TEST(Drain, AStandingCrowdIsTakenOnByANewDaemon) {
 TEST(Drain, WhoAsksAgainAndAgainMakesFewNotices) {
   JobStory story = ThreeRunning("3");
   int notices = 0;
-  // Two hundred requests in a fifth of a second, each with a sooner deadline.
+  // Two hundred requests in a fifth of a second, each with an earlier deadline.
   for (int i = 0; i < 200; ++i) {
     v1::AgentMessage message;
     message.mutable_leaving()->mutable_deadline()->set_seconds(500 - i);
@@ -284,12 +287,12 @@ TEST(Drain, WhoAsksAgainAndAgainMakesFewNotices) {
                  ""}});
   }
   EXPECT_LE(notices, 3);
-  // The soonest deadline counts, even if agents were not told of it.
+  // The earliest deadline counts, even if agents were not told of it.
   EXPECT_LT(story.job().NextDeadline(), story.now() + absl::Seconds(302));
   EXPECT_LE(story.job().Status(story.now()).notice().deadline().seconds(), 301);
 }
 
-// A node that completes a world and leaves again ends no more than its
+// A node that completes a world and leaves before it runs ends only its
 // proposal.
 TEST(Leaving, BeforeTheFirstWorldOthersMayComeInItsPlace) {
   JobStory story("2");
@@ -303,7 +306,8 @@ TEST(Leaving, BeforeTheFirstWorldOthersMayComeInItsPlace) {
 
 // --- Notices -----------------------------------------------------------------
 
-// One member ends no world by a notice that was never given.
+// A single member cannot end a world by reporting a notice that was never
+// given.
 TEST(Notice, OneThatWasNeverGivenChangesNothing) {
   JobStory story = ThreeRunning("2:3");
   story.Tell({

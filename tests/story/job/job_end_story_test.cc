@@ -1,4 +1,4 @@
-// How a job ends, and what each agent is told of it.
+// How a job ends, and what each agent is told about the end.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -72,7 +72,7 @@ TEST(Ending, LingersForTheDeafOneLeaseAtMost) {
 }
 
 // Agents that attend get a grace in which their ranks stop. An agent whose
-// stream is broken has one lease to come back and hear of the end.
+// stream is broken has one lease to come back and be told of the end.
 TEST(Ending, WhoIsAwayIsWaitedForOneLeaseAlone) {
   JobStory story = TwoRunning("2");
   story.Tell({
@@ -132,7 +132,7 @@ TEST(Ending, ASpareThatWasNeverUsedExitsZero) {
   });
 }
 
-// b was a member, was declared lost and attends again by the same agent, as a
+// b was a member and was declared lost. The same agent attends again, as a
 // spare.
 std::vector<JobStory::Row> ServedAndSpare() {
   return {

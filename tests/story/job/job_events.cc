@@ -1,4 +1,5 @@
-// The events of job stories, and what a daemon and its agents keep of a world.
+// The events of job stories, and the state that a daemon and its agents keep of
+// a world.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace rollcall {
 namespace {
 
-// One event of each node, and all answers.
+// Gives the event of each node, and joins all answers.
 Told All(const std::vector<std::string>& nodes,
          const std::function<Told(const std::string&)>& event) {
   return [=](JobStory& story) {
@@ -32,7 +33,7 @@ Told All(const std::vector<std::string>& nodes,
 }  // namespace
 
 std::string AddressOf(const std::string& node) {
-  // Any two names get two addresses.
+  // Different names get different addresses.
   const size_t number = std::hash<std::string>()(node) % 60000;
   return absl::StrCat("10.7.", number / 250, ".", 1 + number % 250);
 }
@@ -136,7 +137,7 @@ Told Attends(std::string node, uint64_t incarnation, HelloOptions options) {
     const SessionId before = story.SessionOf(node);
     attend.session = story.NewSession(node);
     const std::string answer = story.Step(attend);
-    // A refused agent does not speak for the node.
+    // A refused agent does not replace the agent that has the name.
     if (answer.find("refuse") == 0 &&
         answer.find("REDIALED") == std::string::npos && before != 0) {
       story.Step(StreamClosed{attend.session});

@@ -1,4 +1,4 @@
-// The facts of a node change while its agent lives.
+// The facts of a node change while its agent runs.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,7 @@ std::vector<JobStory::Row> TwoRunProbed() {
   };
 }
 
-// An agent whose stream broke.
+// The Hello of an agent whose stream broke.
 HelloOptions ComesBack() {
   HelloOptions again = Probable();
   again.run = "run1";
@@ -36,7 +36,7 @@ v1::Facts FactsAt(const std::string& address_of) {
   return facts;
 }
 
-// The checks that b was asked for first; 0: it was not asked.
+// `request`: the check request to b that this report answers; 0: none.
 Told ReportsFacts(const v1::Facts& facts, uint64_t request = 1) {
   v1::AgentMessage message;
   message.mutable_check_report()->set_request(request);
@@ -56,7 +56,7 @@ TEST(FactsStory, TheChecksOfAFailedNodeBringWhatItIsNow) {
   EXPECT_EQ(RowOfB(story).address(), AddressOf("b"));
   story.Tell({
       {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
-      // The world was planned with the address that it had.
+      // The world was planned with the earlier address of b.
       {0.4, ReportsFacts(FactsAt("elsewhere")),
        "abort g2 FACTS_CHANGED; a probes b; b probes a"},
       {0.5, Reaches("a"), ""},
@@ -77,7 +77,7 @@ TEST(FactsStory, ARailThatDiedIsNotPlannedWith) {
   story.Tell(TwoRunProbed());
   story.Tell({
       {0.3, Exits("b", 1, 1), "abort g1 RANK_EXIT; check; form g2 a,b"},
-      // Its addresses were probed before.
+      // These addresses were probed before.
       {0.4, ReportsFacts(facts), "abort g2 FACTS_CHANGED; form g3 a,b"},
   });
   EXPECT_EQ(RowOfB(story).ports_size(), 1);
@@ -180,7 +180,7 @@ TEST(FactsStory, AProposedWorldIsFormedAnewForAnotherAddress) {
   EXPECT_EQ(RowOfB(story).addresses_size(), 2);
 }
 
-// Neither does one without which no world can be formed.
+// No world can be formed without b, but b is still not probed for a while.
 TEST(FactsStory, ANodeThatMovesAgainAndAgainIsProbedNoMoreForAWhile) {
   HelloOptions again = ComesBack();
   JobStory story("2");
@@ -238,7 +238,7 @@ TEST(FactsStory, AMemberIsReachedWhereItWasUntilItsWorldEnds) {
   });
 }
 
-// Nor does it by saying each time that it has another one.
+// A node cannot keep others out by claiming another address when it redials.
 TEST(FactsStory, ANodeThatRedialsWithOtherAddressesKeepsNobodyOut) {
   HelloOptions again = ComesBack();
   JobStory story("2:3");

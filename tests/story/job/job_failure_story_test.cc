@@ -45,15 +45,15 @@ TEST(Loss, SilenceIsLostWhenTheLeaseEnds) {
       {4.0, BeatsAll({"a", "c"}), ""},
       {5.05, Ticks(), ""},
       {5.1, Ticks(), "refuse b LOST; abort g1 LOST_LEASE; form g2 a,c"},
-      {5.2, Attends("b", 1), "refuse b LOST"},  // It draws a new incarnation,
-      {5.3, Attends("b", 2), ""},               // and is a spare.
+      {5.2, Attends("b", 1), "refuse b LOST"},  // A new incarnation is needed.
+      {5.3, Attends("b", 2), ""},               // It is a spare now.
   });
 }
 
 TEST(Loss, ALateLoopBlamesNobody) {
   JobStory story = ThreeRunning("2:3");
   story.Tell({
-      {60.0, Ticks(55), ""},  // The agents had 5 s of it.
+      {60.0, Ticks(55), ""},  // Only 5 s of these count.
       {60.0, BeatsAll({"a", "b", "c"}), ""},
   });
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
@@ -142,7 +142,7 @@ TEST(Failure, TheReformIsBlamedOnTheLostNodeAndNotOnWhoNoticed) {
   JobStory story = TwoRunning("1:2", 3);
   story.Tell({
       {0.2, Breaks("b"), ""},
-      // a's collective fails long before b's grace is over.
+      // The collective of a fails long before the grace of b is over.
       {0.3, Exits("a", 1, 1, 0, 0, "Connection closed by peer"),
        "abort g1 RANK_COMMUNICATION"},
       {1.2, Ticks(), "form g2 a"},

@@ -1,5 +1,5 @@
-// A world whose members are out of hearing may train on: who must wait for it,
-// for how long, and what ends the waiting.
+// The fence: a world whose members the daemon cannot reach may still train. Who
+// must wait for that world, for how long, and what ends the waiting.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -19,8 +19,8 @@ using Row = JobStory::Row;
 
 const double kUnheard = absl::ToDoubleSeconds(Limits{}.unheard());
 
-// One or two nodes; a and b run generation 1, c is a spare, and the streams of
-// a and b break at 2.0. They were heard last at 0.2.
+// A job of one or two nodes. a and b run generation 1, c is a spare, and the
+// streams of a and b break at 2.0. Their last messages were at 0.2.
 std::vector<Row> BothBreak() {
   return {
       {0.0, Attends("a"), ""},
@@ -30,11 +30,12 @@ std::vector<Row> BothBreak() {
       {2.0, Breaks("a"), ""},
       {2.0, Breaks("b"), ""},
       {2.9, Beats("c"), ""},
-      {3.1, Ticks(), ""},  // Nobody is left to be told of the abort.
+      {3.1, Ticks(), ""},  // No node is left to be told of it.
   };
 }
 
-// A new agent of a node whose name is free, and what it has swept.
+// A new agent of a node whose name is free, and the incarnations that it has
+// swept.
 HelloOptions Swept(std::vector<uint64_t> incarnations) {
   HelloOptions options;
   options.swept = std::move(incarnations);
@@ -45,7 +46,7 @@ std::string FenceOf(JobStory& story) {
   return story.job().Status(story.now()).fence_reason();
 }
 
-// What the journal has once the world has ended.
+// What the journal holds once the world has ended.
 JournalState Ended(const JobStory& story) {
   JournalState state = StateOf(story, /*committed=*/true);
   state.ran_proposal = std::move(state.proposal);
@@ -65,10 +66,11 @@ TEST(Fence, TheReasonDoesNotGrowBehindIt) {
               {1.1, PreparesAll({"a", "b"}, 1), "run g1"},
               {2.0, Breaks("a"), ""},
               {2.0, Breaks("b"), ""},
-              // Nobody is left.
+              // No member is left.
               {3.1, Ticks(), ""},
               {3.2, Attends("c"), ""}});
-  // A new name comes each second, for longer than nodes are waited for.
+  // A node with a new name comes each second, for longer than nodes are waited
+  // for.
   for (int second = 4; second < 100; ++second) {
     const double at = second;
     const std::string node = absl::StrCat("d", second);
@@ -89,7 +91,7 @@ TEST(Fence, NoWorldIsFormedBesideOneThatMayTrainOn) {
   EXPECT_TRUE(status.has_fence());
   EXPECT_TRUE(absl::StrContains(status.fence_reason(), "rollcall evict a"))
       << status.fence_reason();
-  // --join-timeout has stood still: enough nodes are here.
+  // --join-timeout has not run meanwhile, because enough nodes attend.
   story.Tell({{kUnheard + 0.1, Ticks(), ""},
               {kUnheard + 0.2, Ticks(), "form g2 c"},
               {kUnheard + 0.3, Prepares("c", 2), "run g2"}});
@@ -106,7 +108,8 @@ void TellBeatsAndTicks(JobStory& story, const std::vector<std::string>& nodes,
   story.Tell(rows);
 }
 
-// Once, whatever time is left, and again to a newcomer.
+// They are told once, whatever time is left; a newcomer is told when it
+// attends.
 TEST(Fence, ThoseWhoWaitAreToldWhyOnce) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -118,7 +121,7 @@ TEST(Fence, ThoseWhoWaitAreToldWhyOnce) {
       absl::StartsWith(told[0], "c: generation 1 may still train on a, b"))
       << told[0];
   EXPECT_TRUE(absl::StrContains(told[0], "at most 11m")) << told[0];
-  // One that comes later has not heard it.
+  // d attends later, so it has not been told yet.
   story.Tell({{200.1, Attends("d"), ""}});
   TellBeatsAndTicks(story, {"c", "d"}, 201, 300);
   told = story.TakeWaitingTold();
@@ -127,7 +130,7 @@ TEST(Fence, ThoseWhoWaitAreToldWhyOnce) {
       absl::StartsWith(told[0], "d: generation 1 may still train on a, b"))
       << told[0];
   EXPECT_TRUE(absl::StrContains(told[0], "at most 8m")) << told[0];
-  // Whom to name as gone is news.
+  // The node to evict is another one now, so all are told again.
   story.Tell({{300.1, Attends("a", 2), ""}});
   TellBeatsAndTicks(story, {"a", "c", "d"}, 301, 400);
   told = story.TakeWaitingTold();
@@ -146,7 +149,7 @@ TEST(Fence, TheJoinTimeoutBeginsAgainWhereTheOthersGo) {
   EXPECT_EQ(story.job().end()->code(), v1::REASON_CODE_JOIN_TIMEOUT);
 }
 
-// The others wait a moment for more nodes: nobody is told of a fence then.
+// The others wait a moment for more nodes. The reason is not the fence then.
 TEST(Fence, OnceOpenItIsNoReason) {
   JobStory story("1:3");
   story.Tell({
@@ -165,15 +168,15 @@ TEST(Fence, OnceOpenItIsNoReason) {
 }
 
 TEST(Fence, AMemberThatIsHereOpensIt) {
-  // Whoever it is: the old world lacks it.
+  // Any member may open it, because the old world then lacks that member.
   JobStory story("1:2");
   story.Tell(BothBreak());
   story.Tell({{4.0, Beats("c"), ""},
               {5.0, Attends("a", 2, NextOf(1)), "form g2 a,c"}});
 }
 
-// Lost once more before it was in a world, it waits for a seat, and says
-// meanwhile that its ranks are gone.
+// The member was lost again before it was in a world. It waits for a seat, and
+// reports meanwhile that its ranks are gone.
 TEST(Fence, AMemberThatSaysThatItsRanksAreGoneOpensIt) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -188,12 +191,13 @@ TEST(Fence, AMemberThatSaysThatItsRanksAreGoneOpensIt) {
 TEST(Fence, AnotherAgentOfAMembersNameDoesNotOpenIt) {
   JobStory story("1:2");
   story.Tell(BothBreak());
-  // A token takes a name that is free, and proves nothing of its ranks.
+  // An agent with a token can take a free name. It proves nothing about the
+  // ranks of the earlier agent.
   story.Tell({{4.0, Beats("c"), ""},
               {5.0, Attends("a", 2), ""},
               {5.1, Attends("b", 2, Swept({7})), ""}});
   EXPECT_NE(FenceOf(story), "");
-  // This one was started on the machine of the life that it names.
+  // This agent was started on the machine of the life that it names.
   story.Tell({{5.2, Breaks("b"), ""},
               {6.3, Ticks(), ""},
               {6.4, Beats("a"), ""},
@@ -212,8 +216,9 @@ TEST(Fence, AnEvictedMemberOpensIt) {
   other.Tell({{4.0, Beats("c"), ""}, {4.1, Evicts({"d"}), ""}});
 }
 
-// It has nothing to do with the ranks that are waited for, and nothing that the
-// former agent still has lets that one in.
+// The agent that has the name now has nothing to do with the ranks that the
+// fence waits for. After the eviction, no credential of the former agent is
+// accepted.
 TEST(Fence, AFormerAgentIsEvictedAndNotTheOneThatHasItsNameNow) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -229,14 +234,14 @@ TEST(Fence, AFormerAgentIsEvictedAndNotTheOneThatHasItsNameNow) {
   EXPECT_TRUE(story.job().node_epochs().WasRaisedPast("a", epoch));
   HelloOptions former = Holds(0, 1);
   EXPECT_FALSE(story.job().CredentialStands(HelloOf("a", 1, former)));
-  // Nobody waits any more: it is the agent that attends now.
+  // The fence is open, so now the eviction is for the agent that attends.
   story.Tell({{5.2, PreparesAll({"a", "b"}, 2), "run g2"},
               {5.3, Evicts({"a"}),
                "refuse a EVICTED; abort g2 EVICTED; "
                "form g3 c,b"}});
 }
 
-// The former one may train on all the same.
+// The former agent may still train.
 TEST(Fence, AnotherAgentOfAMembersNameThatIsEvictedDoesNotOpenIt) {
   JobStory story("2");
   story.Tell({
@@ -252,11 +257,12 @@ TEST(Fence, AnotherAgentOfAMembersNameThatIsEvictedDoesNotOpenIt) {
       {3.5, Attends("d"), ""},
   });
   EXPECT_NE(FenceOf(story), "");
-  // It is named, and nobody has the name.
+  // The fence reason names a, and no agent has that name.
   story.Tell({{3.6, Evicts({"a"}), "form g2 c,d"}});
 }
 
-// So it is where a token is revoked: whoever came by it.
+// A revoked token also evicts the agent that has the name now, if that came by
+// the token.
 TEST(Fence, ARevokedTokenEvictsTheAgentThatHasTheNameNow) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -267,7 +273,8 @@ TEST(Fence, ARevokedTokenEvictsTheAgentThatHasTheNameNow) {
   EXPECT_NE(FenceOf(story), "");
 }
 
-// Clearer than one whose name another agent has by now.
+// To name a member without an agent is clearer than one whose name another
+// agent has now.
 TEST(Fence, WhomToEvictIsOneThatIsNotHere) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -278,7 +285,7 @@ TEST(Fence, WhomToEvictIsOneThatIsNotHere) {
   EXPECT_TRUE(story.journal().contains(Journal::Kind::kFenceOpen));
 }
 
-// The agent that the launcher has started since stays, and so does the job.
+// The agent that the launcher has started since stays, and the job goes on.
 TEST(Fence, TheFormerAgentOfTheLaunchersNodeIsEvictedAlone) {
   HelloOptions own;
   own.launcher = true;
@@ -293,7 +300,7 @@ TEST(Fence, TheFormerAgentOfTheLaunchersNodeIsEvictedAlone) {
   story.Tell({{3.3, Evicts({"a"}), "form g2 a"}});
 }
 
-// An incarnation is no secret: status and the world commit have it.
+// An incarnation is no secret, because status and the world commit show it.
 TEST(Fence, AnIncarnationWithoutItsCredentialDoesNotOpenIt) {
   JobStory before("1:2");
   before.Tell(BothBreak());
@@ -305,8 +312,9 @@ TEST(Fence, AnIncarnationWithoutItsCredentialDoesNotOpenIt) {
   EXPECT_NE(FenceOf(story), "");
 }
 
-// Nor does one that says by a token whose next life it is: it would have the
-// member's own incarnation, after a credential has led on from that.
+// The same holds for an agent that names, by a token, the life that it follows.
+// It would use the member's own incarnation, which a credential has since
+// replaced.
 TEST(Fence, ATokenThatNamesAnEarlierLifeDoesNotOpenIt) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -321,7 +329,7 @@ TEST(Fence, ATokenThatNamesAnEarlierLifeDoesNotOpenIt) {
   EXPECT_NE(FenceOf(story), "");
 }
 
-// Its ranks were gone before it was prepared for the next world.
+// The member's ranks were gone before it was prepared for the next world.
 TEST(Fence, AMemberThatWasPreparedForTheNextWorldOpensIt) {
   JobStory story("1:2");
   story.Tell(BothBreak());
@@ -334,7 +342,7 @@ TEST(Fence, AMemberThatWasPreparedForTheNextWorldOpensIt) {
 }
 
 TEST(Fence, AMemberWhoseRanksHaveFinishedDoesNotOpenIt) {
-  // b trains on without it.
+  // b still trains without a.
   JobStory story("1:2");
   story.Tell({
       {0.0, Attends("a"), ""},
@@ -350,8 +358,8 @@ TEST(Fence, AMemberWhoseRanksHaveFinishedDoesNotOpenIt) {
   EXPECT_NE(FenceOf(story), "");
 }
 
-// --once: the command runs on a alone. The world says so, so nothing of it has
-// to be heard of b.
+// With --once the command runs only on a. The world says so, so the daemon
+// needs no report of b.
 std::vector<Row> OneRuns() {
   return {
       {0.0, Attends("a", 1, {.once = true}), ""},
@@ -377,7 +385,7 @@ TEST(Fence, AMemberThatRunsNothingDoesNotOpenIt) {
   });
   EXPECT_TRUE(absl::StrContains(FenceOf(story), "may still train on a, "))
       << FenceOf(story);
-  // Nor does it in the eyes of the next daemon, or where it is evicted.
+  // The same holds for the next daemon, and if the member is evicted.
   JobStory next(Job::Restore("j", Ended(story), Limits{}, absl::UnixEpoch()),
                 story);
   next.Tell({{0.0, Attends("b", 1, IsBack(0)), ""},
@@ -395,7 +403,7 @@ TEST(Fence, AMemberThatRunsNothingDoesNotOpenIt) {
   story.Tell({{3.3, Attends("a", 2, of_a), "form g2 a,b"}});
 }
 
-// A daemon that is started again while the world runs.
+// The daemon is restarted while the world runs.
 TEST(Fence, AMemberThatRunsNothingAndIsBackAloneDoesNotOpenIt) {
   JobStory before("1:2");
   before.Tell(OneRuns());
@@ -405,7 +413,7 @@ TEST(Fence, AMemberThatRunsNothingAndIsBackAloneDoesNotOpenIt) {
   story.Tell(
       {{60.1, Ticks(), "abort g1 LOST_STREAM"}, {60.2, Stops("b", 1), ""}});
   EXPECT_NE(FenceOf(story), "");
-  // a was heard last before the restart, at the latest.
+  // The daemon's restart counts as the last message of a.
   TellBeats(story, {"b"}, kUnheard, 62);
   story.Tell({{kUnheard + 0.1, Ticks(), "form g2 b"}});
 }
@@ -418,14 +426,14 @@ TEST(Fence, ADaemonThatIsStartedAgainKeepsIt) {
     return JobStory(Job::Restore("j", state, Limits{}, absl::UnixEpoch()),
                     before);
   };
-  // Last heard is the restart.
+  // The restart counts as the last message.
   JobStory story = restarted();
   story.Tell(
       {{0.0, Attends("c", 1, {.run = "run1", .by_credential = true}), ""}});
   TellBeats(story, {"c"}, kUnheard, 1.5);
   EXPECT_NE(FenceOf(story), "");
   story.Tell({{kUnheard + 0.1, Ticks(), "form g2 c"}});
-  // A member that comes back.
+  // Here a member comes back.
   JobStory back = restarted();
   back.Tell({{0.0, Attends("c", 1, {.run = "run1", .by_credential = true}), ""},
              {0.5, Attends("a", 1, {.run = "run1", .by_credential = true}),

@@ -24,7 +24,8 @@ TEST(Forming, AFullWorldIsFormedAtOnceInTwoPhases) {
   });
 }
 
-// What `status` shows of it: only while it forms, and each change once.
+// `status` shows who has prepared only while a world forms, and counts each
+// change once.
 TEST(Forming, StatusTellsWhoHasPrepared) {
   JobStory story("2");
   const auto prepared = [&] {
@@ -105,7 +106,7 @@ TEST(Forming, WhoIsLateIsASpareUntilItIsPrepared) {
       {0.1, PreparesAll({"a", "b"}, 1), ""},
       {10.0, BeatsAll({"a", "b", "c"}), ""},
       {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
-      // Too late for generation 1, but the next world may have it.
+      // This is too late for generation 1, but c may be in the next world.
       {30.1, Prepares("c", 1), ""},
       {30.2, PreparesAll({"a", "b"}, 2), "run g2; notice 1 GROW"},
   });
@@ -256,7 +257,7 @@ TEST(Unattended, AJobThatHasRunWaitsForItsNodes) {
       {0.5, Breaks("a"), ""},
       {1.5, Ticks(), ""},
       {599.0, Ticks(), ""},
-      {601.5, Ticks(), "forget"},  // By join_timeout.
+      {601.5, Ticks(), "forget"},  // join_timeout is over.
   });
 }
 
@@ -296,7 +297,7 @@ TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasTooFew) {
   story.Tell({{0.0, Attends("a"), ""},
               {0.1, Attends("b", 1, {.no_address = true}), ""},
               {0.2, Attends("c"), "form g1 a,c"}});
-  // No other node attends, and the end says why b was not enough.
+  // No other node attends. The reason of the end says why b was not enough.
   JobStory late("2");
   late.Tell({{0.0, Attends("a"), ""},
              {0.1, Attends("b", 1, {.no_address = true}), ""}});
@@ -309,7 +310,7 @@ TEST(Addresses, ANodeWithoutOneEndsNoJobThatHasTooFew) {
       << late.job().end()->reason();
 }
 
-// The launcher's own agent always has a seat, so nothing can be formed.
+// The launcher's own agent always has a seat, so no world can be formed.
 TEST(Addresses, AJobWhoseLauncherHasNoneEnds) {
   JobStory story("2");
   story.Tell({{0.0, Attends("a"), ""},

@@ -78,7 +78,7 @@ TEST(Grow, StepsAreTakenWhereTheNodeOfRankZeroIsForgotten) {
   story.Tell({{1.2, Exits("a", 1, 0), ""},
               {1.3, Breaks("a"), ""},
               {2.4, Ticks(), ""}});
-  // Names of lost nodes are kept up to a limit.
+  // A limited number of names of lost nodes is kept.
   for (size_t i = 0; i <= Limits::lost_names_max; ++i) {
     const std::string name = absl::StrCat("d", i);
     story.Tell(
@@ -90,7 +90,7 @@ TEST(Grow, StepsAreTakenWhereTheNodeOfRankZeroIsForgotten) {
   EXPECT_EQ(story.job().Status(story.now()).step(), 5u);
 }
 
-// Why the newcomer d has no seat.
+// The reason that the newcomer d gets for having no seat.
 std::string WhyNoSeat(JobStory& story, double at) {
   story.TakeWaitingTold();
   story.Tell({{at, Attends("d"), ""}});
@@ -150,8 +150,8 @@ TEST(Grow, WhoCameWhileAWorldWasFormedIsNotForgotten) {
               {2.2, Ticks(), "notice 1 GROW"}});
 }
 
-// A worker's token can attend with a whole world of nodes that run another
-// command.
+// With a worker's token, someone can attend with a whole world of nodes that
+// run another command.
 TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
   const HelloOptions theirs{.command = 't'};
   const HelloOptions ours{.command = 'o'};
@@ -166,8 +166,8 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
               {0.4, Exits("y", 1, 0), "end 0 FINISHED; end 69 OTHER_COMMAND"},
               {0.5, Attends("b", 1, ours), "end 69 OTHER_COMMAND"},
               {0.5, Attends("c"), "end 0 FINISHED"}});
-  // The launcher's own node has run the job's command, or no two nodes had the
-  // same one.
+  // The command of the launcher's own node has run, or no two nodes had the
+  // same command.
   HelloOptions launcher = theirs;
   launcher.launcher = true;
   for (const HelloOptions& first : {launcher, HelloOptions{.command = 'x'}}) {
@@ -181,8 +181,8 @@ TEST(Grow, ASpareIsToldThatItsCommandNeverRan) {
   }
 }
 
-// The commit holds the digest of the command. At the end, other agents may have
-// the names of members, or the daemon may know only their rows.
+// The commit has the digest of the command. At the end, other agents may have
+// the members' names, or the daemon may know only the members' rows.
 TEST(Grow, TheCommandIsThatOfTheWorldThatRan) {
   const HelloOptions theirs{.command = 't'};
   const HelloOptions ours{.command = 'o'};

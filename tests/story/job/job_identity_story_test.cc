@@ -1,4 +1,4 @@
-// Which agent may have a name: names, incarnations, runs.
+// Which agent may have a name, by its incarnation and its run.
 #include <gtest/gtest.h>
 
 #include "tests/story/job/job_story.h"
@@ -23,8 +23,8 @@ TEST(Identity, ALivingNameIsTakenAndALostOneIsNot) {
   });
 }
 
-// Otherwise any worker's token could take the name when a stream breaks. The
-// name's own agent comes back with a credential.
+// Otherwise an agent with any worker's token could take the name when a stream
+// breaks. The name's own agent comes back with a credential.
 TEST(Identity, ATokenTakesNoNameWhoseAgentMayComeBack) {
   JobStory story = ThreeRunning("2:3");
   story.Tell({
@@ -58,7 +58,8 @@ TEST(Identity, TheLaunchersAgentWaitsForNoGrace) {
   });
 }
 
-// A worker's token cannot keep the launcher from the name of its own node.
+// An agent with a worker's token cannot keep the launcher from its own node's
+// name.
 TEST(Identity, TheLaunchersAgentTakesItsNameFromAWorkers) {
   HelloOptions launcher;
   launcher.launcher = true;

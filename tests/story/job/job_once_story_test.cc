@@ -1,4 +1,4 @@
-// Jobs of --once: only node rank 0 runs the command.
+// Jobs with --once: only node rank 0 runs the command.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace rollcall {
 namespace {
 
-// Of three nodes; b and c start nothing.
+// Of three nodes, a runs the command; b and c start nothing.
 std::vector<JobStory::Row> OneRuns() {
   return {
       {0.0, Attends("a", 1, {.once = true}), ""},
@@ -40,8 +40,8 @@ TEST(Once, TheEndWaitsForWhoRunsTheCommand) {
               {0.6, Exits("b", 1, 0), "end 0 FINISHED"}});
 }
 
-// The world says which nodes run no rank, so a restarted daemon need not hear
-// it from them.
+// The world says which nodes run no rank, so a restarted daemon needs no report
+// from them.
 TEST(Once, AfterARestartOfTheDaemonTheEndWaitsForNoOther) {
   JobStory before("2:3");
   before.Tell(OneRuns());

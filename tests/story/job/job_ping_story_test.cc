@@ -59,9 +59,8 @@ TEST(ProbeStory, ANewcomerThatCannotBeReachedEndsNoWorld) {
       << ReasonOf(story, "c");
   TellBeats(story, {"a", "b", "c"}, 32);
   story.Tell({
-      // Probed again 30 s after the failure. What a and b found of each other
-      // is
-      // kept.
+      // c is probed again 30 s after the failure. What a and b found of each
+      // other is kept.
       {32.2, Ticks(), "a probes c; b probes c; c probes a,b"},
       {32.3, Reaches("a"), ""},
       {32.3, Reaches("b"), ""},
@@ -131,7 +130,7 @@ TEST(ProbeStory, ASilentNewcomerEndsNoWorld) {
       {4.0, Ticks(), ""},
   });
   EXPECT_EQ(ReasonOf(story, "c"), "it has not answered a probe of addresses");
-  // It answers late, and is probed again.
+  // c answers late, and is probed again.
   story.Tell({
       {4.5, Reaches("c"), ""},
       {5.6, Ticks(), "a probes c; b probes c; c probes a,b"},
@@ -183,7 +182,8 @@ TEST(ProbeStory, MembersThatDidNotReachEachOtherAreProbedAgainForANewcomer) {
   });
 }
 
-// A stream that breaks again and again does not cause round after round.
+// A stream that breaks again and again does not cause one round after the
+// other.
 TEST(ProbeStory, ANewcomerThatRedialsKeepsNobodyOut) {
   JobStory story("2:8");
   HelloOptions again = Probable();
@@ -205,7 +205,7 @@ TEST(ProbeStory, ANewcomerThatRedialsKeepsNobodyOut) {
   });
 }
 
-// The latest round says nothing of nodes that were not part of it.
+// The latest round says nothing about nodes that were not part of it.
 TEST(ProbeStory, AWorldThatEndsFindsOutWhatARoundHasNot) {
   JobStory story("2:3");
   story.Tell(TwoRunProbed());
@@ -216,7 +216,7 @@ TEST(ProbeStory, AWorldThatEndsFindsOutWhatARoundHasNot) {
        "abort g1 RANK_EXIT; a probes c; b probes c; c probes a,b"},
       {2.2, Reaches("a", {"c"}), ""},
       {2.2, Reaches("b", {"c"}), ""},
-      // One try, while the ranks of a and b wait.
+      // There is only one try, because the ranks of a and b wait.
       {2.3, Reaches("c"), "form g2 a,b"},
   });
 }
@@ -254,7 +254,7 @@ TEST(ProbeStory, MembersProbeEachOtherAgain) {
   });
 }
 
-// With three nodes, so that the world without b would have two.
+// There are three nodes, so that the world without b would have two.
 TEST(ProbeStory, AMemberThatNeverAnswersPingsKeepsItsSeat) {
   JobStory story("3", absl::Seconds(5));
   story.Tell({
@@ -282,7 +282,7 @@ TEST(ProbeStory, AMemberThatNeverAnswersPingsKeepsItsSeat) {
 TEST(ProbeStory, NoWorldWaitsForARoundOfPings) {
   JobStory story("2", absl::Seconds(10));
   TellUntilPinged(story);
-  // For members that have not answered, the round before counts.
+  // For members that have not answered, the results of the round before count.
   story.Tell({{11.1, Reaches("a"), ""},
               {11.2, Exits("b", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"}});
 }

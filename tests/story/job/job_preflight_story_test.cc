@@ -1,4 +1,4 @@
-// Nodes whose facts differ: named, or left out.
+// Nodes whose facts differ are named, or left out.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -61,7 +61,7 @@ TEST(Preflight, StrictGivesNoSeatUntilItIsMended) {
   EXPECT_EQ(NodeOf(story, "c").state(), v1::NODE_STATE_SPARE);
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
   EXPECT_EQ(story.job().Status(story.now()).differences_size(), 1);
-  // Its agent is started again, with another library.
+  // The agent of c is started again, with another library.
   story.Tell({
       {2.0, Breaks("c"), ""},
       {3.0, Ticks(), ""},
@@ -69,7 +69,7 @@ TEST(Preflight, StrictGivesNoSeatUntilItIsMended) {
   });
 }
 
-// Two nodes cannot outvote the launcher's own, which always has a seat.
+// Two nodes cannot outvote the launcher's own node, which always has a seat.
 TEST(Preflight, TheLaunchersSideCounts) {
   JobStory story("1:3", v1::PREFLIGHT_STRICT);
   HelloOptions launcher = Nccl("2.21.5");
@@ -80,7 +80,7 @@ TEST(Preflight, TheLaunchersSideCounts) {
       {0.0, Attends("z", 1, launcher), ""},
       {1.0, Ticks(), "form g1 z"},
   });
-  // Also where others came first and have their seats.
+  // The same holds if others came first and have their seats.
   JobStory late("1:3", v1::PREFLIGHT_STRICT);
   late.Tell({
       {0.0, Attends("b", 1, Nccl("2.28.9")), ""},
@@ -98,7 +98,7 @@ TEST(Preflight, NodesThatAgreeAreFormedAndEqualSidesToo) {
       {0.0, Attends("b", 1, Nccl("2.28.9")), "form g1 a,b"},
       {0.1, PreparesAll({"a", "b"}, 1), "run g1"},
   });
-  // Two of which nobody can say which is right.
+  // With two nodes that differ, no one can say which is right.
   JobStory even("2", v1::PREFLIGHT_STRICT);
   even.Tell({
       {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
@@ -117,7 +117,7 @@ TEST(Preflight, ANewcomerThatDiffersEndsNoWorld) {
       {2.5, Beats("a"), ""},
       {2.6, Beats("c"), ""},
       {4.0, Ticks(), ""},
-      // The same agent again is no other one.
+      // The same agent attends again, which is no reason to end the world.
       {4.1, Attends("c", 1, Nccl("2.21.5")), "refuse c REDIALED"},
       {5.5, Beats("a"), ""},
       {5.6, Ticks(), ""},
@@ -125,7 +125,8 @@ TEST(Preflight, ANewcomerThatDiffersEndsNoWorld) {
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
 }
 
-// Also where the member that is first by name does not know the value.
+// The comparison also works if the member that is first by name does not know
+// the value.
 TEST(Preflight, ANewcomerIsComparedWithTheValueThatMembersAgreeOn) {
   JobStory story("3:5", v1::PREFLIGHT_STRICT);
   story.Tell({
@@ -140,7 +141,7 @@ TEST(Preflight, ANewcomerIsComparedWithTheValueThatMembersAgreeOn) {
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "e").reason(),
                                 "NCCL version: 2.28.9 on b, c; 2.21.5 on e"))
       << NodeOf(story, "e").reason();
-  // What was found when the world was formed is still shown.
+  // The difference that was found when the world was formed is still shown.
   const v1::JobStatus status = story.job().Status(story.now());
   ASSERT_EQ(status.differences_size(), 1);
   EXPECT_EQ(DifferenceText(status.differences(0)),

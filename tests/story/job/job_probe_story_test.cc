@@ -24,7 +24,7 @@ TEST(ProbeStory, AWorldIsFormedOnceAllHaveAnswered) {
   story.Tell(TwoAttend());
   story.Tell({
       {0.1, Reaches("a"), ""},
-      // No world is formed meanwhile.
+      // No world is formed during the probes.
       {0.2, Beats("a"), ""},
       {0.3, Reaches("b"), "form g1 a,b"},
       {0.4, PreparesAll({"a", "b"}, 1), "run g1"},
@@ -82,7 +82,7 @@ TEST(ProbeStory, ANodeThatDoesNotAnswerGetsNoSeatUntilItDoes) {
       {1.9, Ticks(), ""},
       {2.0, Ticks(), "form g1 a,b"},
       {2.1, PreparesAll({"a", "b"}, 1), "run g1"},
-      // It answers late, and what the others found is out of date.
+      // c answers late, and what the others found is out of date.
       {2.2, Reaches("c"), ""},
       {3.3, Ticks(), "a probes c; b probes c; c probes a,b"},
       {3.4, Reaches("a"), ""},
@@ -109,7 +109,7 @@ TEST(ProbeStory, TooFewWithoutTheSilentOneWaitForIt) {
   });
 }
 
-// Neither if it says nothing, nor if it dials again and again.
+// This holds if the node is silent, and if it dials again and again.
 TEST(ProbeStory, ASilentNodeDoesNotKeepOutTheOneThatTakesItsSeat) {
   for (const bool redials : {false, true}) {
     JobStory story("3");
@@ -195,7 +195,7 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
     if (last) break;
     story.Tell({{at + 1, Ticks(), "a probes c; b probes c; c probes a,b"}});
   }
-  // It is probed again later, since the network may work again.
+  // c is probed again later, because the network may work again.
   story.Tell({{2.4, PreparesAll({"a", "b"}, 1), "run g1"}});
   TellBeats(story, {"a", "b", "c"}, 32);
   story.Tell({
@@ -206,7 +206,7 @@ TEST(ProbeStory, ANodeThatCannotBeReachedIsLeftOut) {
   });
 }
 
-// It was left out for the other one's sake, which has gone.
+// c was left out only because it could not reach b, and b has gone.
 TEST(ProbeStory, ANodeIsTakenInOnceTheOneThatItCouldNotReachIsLost) {
   JobStory story("2:3");
   story.Tell({
@@ -256,7 +256,7 @@ TEST(ProbeStory, TooFewWithoutTheUnreachedTryAgain) {
   });
 }
 
-// A node with a worker's token says that it has the address of another node.
+// A node with a worker's token claims the address of another node.
 TEST(ProbeStory, AnAddressThatSomebodyElseAnswersAtIsNotGivenOut) {
   JobStory story("3");
   HelloOptions liar = Probable();

@@ -11,7 +11,7 @@ TEST(Restart, ACommittedGenerationRunsOn) {
   after.Tell({
       {0.1, Attends("a", 1, Holds(0, 1)), ""},
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
-      // c had not heard of the commit.
+      // c had not been told of the commit.
       {0.1, Attends("c", 1, Holds(1, 0)), "run g1"},
       {0.2, Exits("a", 1, 0), ""},
       {0.2, Exits("b", 1, 0), ""},
@@ -43,7 +43,7 @@ TEST(Restart, WhoHadFinishedIsNotMissed) {
   }
   after.Tell(
       {{61, Exits("a", 1, 0), ""}, {61, Exits("c", 1, 0), "end 0 FINISHED"}});
-  // It may come back, and report again what is known.
+  // The agent of b may come back, and report again what is known.
   JobStory back = RestartOf(before);
   back.Tell({{0.1, Attends("b", 1, Holds(0, 1)), ""},
              {0.1, Exits("b", 1, 0), ""},
@@ -53,8 +53,9 @@ TEST(Restart, WhoHadFinishedIsNotMissed) {
              {0.1, Exits("c", 1, 0), "end 0 FINISHED"}});
 }
 
-// A worker's token lets in one node of its own. It takes no member's place in a
-// world that a restarted daemon waits for, so it ends no job with success.
+// A worker's token lets in one node of its own. That node takes no member's
+// place in a world that a restarted daemon waits for, so it cannot end the job
+// with success.
 TEST(Restart, ATokenIsNoMember) {
   JobStory after = RestartOf(ThreeRunning("2:3"));
   HelloOptions token = Holds(0, 1);
@@ -64,8 +65,8 @@ TEST(Restart, ATokenIsNoMember) {
       {0.1, Attends("b", 1, Holds(0, 1)), ""},
       {0.1, Exits("a", 1, 0), ""},
       {0.1, Exits("b", 1, 0), ""},
-      // Its name, incarnation and world are those of c, but it has no
-      // credential: it waits until c is lost.
+      // This Hello has the name, incarnation and world of c, but no credential.
+      // It has to wait until c is lost.
       {0.2, Attends("c", 1, token), "refuse c UNSPECIFIED"},
       {0.2, Attends("c", 2, token), "refuse c UNSPECIFIED"},
       {0.3, Attends("c", 1, Holds(0, 1)), ""},

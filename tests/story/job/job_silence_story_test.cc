@@ -1,4 +1,4 @@
-// Nodes that fall silent, or whose streams break, many at once.
+// Nodes that fall silent, or whose streams break, many at the same time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST(Silence, OverHalfOfTheWorldIsTheDaemonsOwn) {
       {30.0, Ticks(), ""},
       {31.0, Beats("b"), ""},
   });
-  // Two of four, so half are back.
+  // With c, two of four are heard, so half are back.
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
   story.Tell({
       {31.5, Beats("c"), ""},
@@ -76,7 +76,8 @@ TEST(Silence, AStalledLoopIsolatesNobodyForLess) {
     story.Tell({{t, Beats("a"), ""}, {t, Ticks(), ""}});
   }
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_ISOLATED);
-  // The loop was late by 17 s of daemon_grace, and could hear no agent then.
+  // The loop was 17 s late, in which it could not receive from agents.
+  // daemon_grace is extended by that.
   story.Tell({
       {618.0, Ticks(17), ""},
       {618.0, Beats("a"), ""},
@@ -154,7 +155,7 @@ TEST(Silence, ManyStreamsThatBreakAtOnceAreLeftToTheLeases) {
       {1.0, Breaks("a"), ""},
       {1.1, Breaks("b"), ""},
       {1.2, Breaks("c"), ""},
-      {2.5, Ticks(), ""},  // Beyond reconnect_grace.
+      {2.5, Ticks(), ""},  // After reconnect_grace.
       {3.0, Attends("a", 1, resumed), ""},
       {3.0, Attends("b", 1, resumed), ""},
       {3.0, Attends("c", 1, resumed), ""},

@@ -1,5 +1,5 @@
-// Where ranks are expected to start, that is to link or to publish a step, and
-// how long they may take.
+// On which nodes ranks are expected to start, that is to link or to publish a
+// step, and how long they may take.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,8 @@
 namespace rollcall {
 namespace {
 
-// A rank of generation 1 stands still: linked or not, after that step.
+// A rank of generation 1 is stalled. `linked`: whether it has linked; `step`:
+// its last step.
 Told Stalls(const std::string& node, bool linked, uint64_t step) {
   v1::AgentMessage message;
   v1::RankStalled& stalled = *message.mutable_rank_stalled();
@@ -34,13 +35,13 @@ using Names = std::vector<std::string>;
 TEST(Start, ThatRanksLinkIsToldOnceAStream) {
   JobStory story = ThreeRunning("3");
   story.Tell({{0.5, Attends("d"), ""},
-              // It has been in no world: no rank of it can have linked.
+              // d has been in no world, so no rank of it can have linked.
               {0.6, BeatsLinked("d"), ""},
               {0.7, Stalls("a", false, 0), ""},
               {0.8, GoesOn("a"), ""},
               {1.0, Beats("a"), ""}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names());
-  // One of three is not most of them, however often it says it.
+  // One of three nodes is not most of them, however often it reports.
   story.Tell({{2.0, BeatsLinked("b"), ""}, {2.1, BeatsLinked("b"), ""}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names());
   story.Tell({{2.1, BeatsLinked("c"), ""}});
@@ -51,7 +52,7 @@ TEST(Start, ThatRanksLinkIsToldOnceAStream) {
               {2.5, Attends("c", 1, Holds(0, 1)), ""},
               {2.6, Attends("e"), ""}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names({"c"}));
-  // And of each world.
+  // It is told once more in each new world.
   story.Tell({{2.7, Exits("a", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
               {2.8, PreparesAll({"a", "b", "c"}, 2), "run g2"}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c"}));
@@ -97,7 +98,8 @@ TEST(Start, RanksLinkWhereMostHavePublishedAStepOrAnswer) {
   }
 }
 
-// Else it would have the commands of all others stopped, restart by restart.
+// Otherwise one node could have the commands of all others stopped, restart by
+// restart.
 TEST(Start, OneNodeMakesNoOthersExpected) {
   JobStory story("4");
   story.Tell({{0.0, Attends("a"), ""},
@@ -107,12 +109,12 @@ TEST(Start, OneNodeMakesNoOthersExpected) {
               {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
               {0.2, BeatsLinked("a"), ""},
               {0.3, Beats("a", 9), ""},
-              {0.4, Beats("b", 9), ""},  // Half of them: not most.
+              {0.4, Beats("b", 9), ""},  // Half of the nodes: not most.
               {1.0, Exits("c", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c,d"},
               {1.1, PreparesAll({"a", "b", "c", "d"}, 2), "run g2"},
               {1.2, Beats("a", 9), ""}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names());
-  // Nor where it was alone before they came.
+  // The same holds if a was alone before the others came.
   JobStory grows("1:3");
   grows.Tell({{0.0, Attends("a"), ""},
               {1.0, Ticks(), "form g1 a"},
@@ -127,11 +129,11 @@ TEST(Start, OneNodeMakesNoOthersExpected) {
   EXPECT_EQ(grows.TakeRanksLinkTold(), Names());
 }
 
-// Starts that take longer than the timeout, which is ten minutes, succeed in
-// the first world, and so they may in all later ones.
+// In the first world, starts succeed that take longer than the timeout of ten
+// minutes. They must be allowed to in all later worlds.
 TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
   JobStory story = ThreeRunning("3");
-  // No node alone says how long that is.
+  // A single node cannot set how long starts take.
   story.Tell({{0.2, BeatsLinked("a", 0.0625), ""},
               {0.3, BeatsLinked("b", 100000), ""},
               {0.4, BeatsLinked("c", 0.03125), ""},
@@ -139,8 +141,8 @@ TEST(Start, LaterWorldsGetWhatStartsHaveTaken) {
               {1.1, PreparesAll({"a", "b", "c"}, 2), "run g2"}});
   EXPECT_EQ(story.TakeRanksLinkTold(), Names({"a", "b", "c", "a", "b", "c"}));
   EXPECT_EQ(story.start_timeout_s(), 600 + 0.0625);
-  // A daemon that is started again hears it from the agents, and so does one
-  // that has lost them and taken them back.
+  // A restarted daemon learns this from the agents, and so does a daemon that
+  // has lost them and taken them back.
   JobStory after = RestartOf(story);
   HelloOptions back = Holds(0, 2);
   back.generation_seen = 2;

@@ -1,4 +1,4 @@
-// Whose state a world goes on from, and what its ranks exchange.
+// From which rank's state a world goes on, and what its ranks exchange.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,8 +31,8 @@ v1::WorldCommit WorldCommitOf(const JobStory& story) {
   return world_commit;
 }
 
-// Generation 1 runs with these nodes and z, whose stream breaks: generation 2
-// is proposed to these nodes.
+// Generation 1 runs with these nodes and z. The stream of z breaks, so
+// generation 2 is proposed to these nodes.
 std::vector<Row> RunsAndReforms(const std::vector<std::string>& nodes) {
   std::vector<Row> rows;
   for (const std::string& node : nodes)

@@ -1,4 +1,4 @@
-// What status and logs say.
+// What status and logs show.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,7 +29,7 @@ TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
   const uint64_t revision = status.revision();
   story.Tell({
       {2.0, BeatsWith("a", 5, 1.5), ""},
-      {2.0, BeatsWith("b", 5, 9.5), ""},  // Not of rank 0.
+      {2.0, BeatsWith("b", 5, 9.5), ""},  // Not from rank 0.
   });
   EXPECT_EQ(story.job().Status(story.now()).revision(), revision);
   story.Tell({{3.0, BeatsWith("a", 6, 1.25), ""}});

@@ -25,7 +25,7 @@ TEST(StoreStory, BelongsToTheGenerationThatRuns) {
       {0.2, AsksStore("b", 1, kCheck, "n", 0, 0), ""},
   });
   EXPECT_EQ(story.TakeStoreTold(), Words{"a: keep n 1=1"});
-  // a has it now, so b may see it.
+  // a has the record now, so b may see it.
   story.Tell({{0.3, AsksStore("a", 2, kCheck, "n", 0, 1), ""}});
   EXPECT_EQ(story.TakeStoreTold(), (Words{"a: 2=1", "b: 1=1"}));
   story.Tell({
@@ -44,7 +44,8 @@ TEST(StoreStory, ANewStreamAsksAgain) {
   story.TakeStoreTold();
   story.Tell({{0.4, Attends("a", 1, Holds(0, 1)), ""}});
   EXPECT_EQ(story.TakeStoreTold(), Words{"a: open 1 keep n"});
-  // Done once; what was asked before the store opened is ignored.
+  // The operation is done once. What was asked before the store opened is
+  // ignored.
   story.Tell({
       {0.5, AsksStore("a", 1, kAdd, "n", 0, 0), ""},
       {0.6, AsksStore("a", 1, kAdd, "n", 1, 1), ""},
@@ -60,7 +61,7 @@ TEST(StoreStory, ARestartedDaemonAnswersOnceAllMembersHaveTold) {
       {0.2, AsksStore("a", 7, kAdd, "n", 0, 0), ""},
   });
   EXPECT_EQ(after.TakeStoreTold(), Words{"a: tell"});
-  // b had not heard of the commit, and gets it first.
+  // b had not been told of the commit, and gets it first.
   after.Tell({
       {0.3, Attends("b", 1, Holds(1, 0)), "run g1"},
       {0.4, TellsStore("b"), ""},

@@ -235,7 +235,7 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         for (const SessionId to : send->to) {
           ranks_link_told_.push_back(names_[to]);
         }
-        if (generation_ != 0) {  // Not known of a restored job.
+        if (generation_ != 0) {  // Unknown for a restored job.
           EXPECT_EQ(m.ranks_link().generation(), generation_);
         }
         start_timeout_s_ =
@@ -255,7 +255,7 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         probes_[node] = m.probe();
         text = absl::StrCat(node, " probes ", text);
       }
-      // Checks that JobStory answers itself are left out.
+      // Requests for checks that JobStory answers itself are left out.
       if (m.has_check_request() && checks_are_fine_) continue;
       if (!text.empty() && !send->to.empty()) told.push_back(text);
     }

@@ -1,5 +1,5 @@
-// How long a job waits for nodes: for one that is late again and again, for
-// the agents of a run after a restart of the daemon, and for those that bring
+// How long a job waits for nodes: for a node that is late again and again, for
+// the agents of a run after a restart of the daemon, and for agents that bring
 // a run along.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,8 @@ namespace {
 
 // --- Nodes that are late -----------------------------------------------------
 
-// c prepares neither generation 1, 3 nor 5 in time, and says so afterwards.
+// c is late for generations 1, 3 and 5, and reports afterwards that it is
+// prepared.
 TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
   JobStory story("2:3");
   story.Tell({
@@ -22,14 +23,14 @@ TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
       {0.1, PreparesAll({"a", "b"}, 1), ""},
       {30.0, Ticks(28), "abort g1 PREPARE_TIMEOUT; form g2 a,b"},
       {30.1, PreparesAll({"a", "b"}, 2), "run g2"},
-      // The first time it waits for nothing.
+      // The first time c does not have to wait.
       {30.2, Prepares("c", 1), "notice 1 GROW"},
       {30.3, Sees("a", 1, 2), ""},
       {30.3, Sees("b", 1, 2), "abort g2 GROW; form g3 a,b,c"},
       {30.4, PreparesAll({"a", "b"}, 3), ""},
       {60.3, Ticks(28), "abort g3 PREPARE_TIMEOUT; form g4 a,b"},
       {60.4, PreparesAll({"a", "b"}, 4), "run g4"},
-      // The second time: 1 s from when it was set aside.
+      // The second time c waits 1 s from when it was set aside.
       {60.5, Prepares("c", 3), ""},
       {61.2, Ticks(), ""},
       {61.3, Ticks(), "notice 2 GROW"},
@@ -38,7 +39,7 @@ TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
       {61.5, PreparesAll({"a", "b"}, 5), ""},
       {91.4, Ticks(28), "abort g5 PREPARE_TIMEOUT; form g6 a,b"},
       {91.5, PreparesAll({"a", "b"}, 6), "run g6"},
-      // The third time: 2 s.
+      // The third time c waits 2 s.
       {91.6, Prepares("c", 5), ""},
       {93.3, Ticks(), ""},
       {93.4, Ticks(), "notice 3 GROW"},
@@ -57,7 +58,8 @@ TEST(TakenUp, AWorldThatRanWaitsForTheDaemonsGraceAndForJoinTimeout) {
   JobStory before = ThreeRunning("2:3");
   JobStory after = TakenUp(StateOf(before, true), before);
   after.Tell({{0.0, Ticks(), ""}, {59.9, Ticks(), ""}, {60.0, Ticks(), ""}});
-  // That nobody of it is heard may be the daemon's own silence.
+  // No agent of the run is heard, which may be a fault of the daemon's own
+  // network.
   EXPECT_EQ(after.job().state(), v1::JOB_STATE_ISOLATED);
   after.Tell({{659.9, Ticks(), ""}});
   EXPECT_EQ(after.job().state(), v1::JOB_STATE_ISOLATED);
@@ -98,7 +100,7 @@ TEST(TakenUp, AJobThatHasFormedNoWorldWaitsForTheReattachGrace) {
 
 // --- Agents that bring a run along -------------------------------------------
 
-// The loop, or the clock, was held up for 100 s: agents that could not be heard
+// The loop, or the clock, stood still for 100 s. Agents that could not be heard
 // meanwhile have the time that is left of reattach_grace.
 TEST(Claims, ALateLoopPutsOffTheEndOfAdoption) {
   JobStory before = ThreeRunning("2:3");

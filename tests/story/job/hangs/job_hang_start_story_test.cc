@@ -14,7 +14,8 @@ namespace {
 
 // A rank that has neither linked nor published a step.
 const Seen kStarts{.linked = false, .step = 0};
-// A rank that has linked, and waits in its first collective, or counts none.
+// Ranks that have linked: the first waits in its first collective, the second
+// counts no collectives.
 const Seen kWaitsInFirst{.entered = 1, .left = 0, .step = 0};
 const Seen kWaitsUncounted{.step = 0};
 
@@ -22,7 +23,7 @@ TEST(Start, WhoIsToBlame) {
   struct Row {
     const char* what;
     Seen a, b, c;
-    std::string expect;  // Node; empty: none.
+    std::string expect;  // The blamed node; empty: none.
     std::string words;
   };
   const Row kRows[] = {
@@ -65,7 +66,7 @@ TEST(Start, WhoIsToBlame) {
   }
 }
 
-// The agent was declared lost, attends again with a new incarnation, and its
+// The agent was declared lost and attends again with a new incarnation. Its
 // heartbeats still say that its ranks had linked.
 TEST(Start, AnAgentThatAttendsAgainKeepsItsTimeToStart) {
   for (const bool beats : {false, true}) {
@@ -126,7 +127,8 @@ TEST(Start, ManyThatHaveNotBegunAreNotAllNamed) {
             std::string::npos);
 }
 
-// One that is not elastic and has published nothing is never said to stand.
+// A rank that is not elastic and has published nothing is never reported as
+// stalled.
 TEST(Start, NotAllAreWaitedFor) {
   JobStory story = ThreeRunning("3");
   story.Tell({{2.0, Stands("b", 1, kStarts), ""}});
@@ -167,7 +169,8 @@ TEST(Start, RanksThatMakeStepsWaitForNobody) {
 TEST(Start, ItCostsARestartAndTheLastOneIsTheEnd) {
   JobStory story = TwoRunning("2", /*max_restarts=*/1);
   story.Tell({
-      // After the time that counts as progress of a plain command.
+      // This is later than the ten minutes that count as progress of a plain
+      // command.
       {700.0, Stands("a", 1, kStarts), ""},
       {700.0, Stands("b", 1, kStarts), "abort g1 HANG; form g2 a,b"},
       {700.1, PreparesAll({"a", "b"}, 2), "run g2"},

@@ -17,7 +17,7 @@ TEST(Hang, WhoIsToBlame) {
   struct Row {
     const char* what;
     Seen a, b, c;
-    std::string expect;  // Node; empty: none.
+    std::string expect;  // The blamed node; empty: none.
     std::string words;
   };
   const Row kRows[] = {
@@ -121,7 +121,7 @@ TEST(Hang, WhoIsToBlame) {
   }
 }
 
-// A false report of one member costs its own seat, and no other.
+// A false report of a member costs its own seat, and no other.
 TEST(Hang, AFalseClaimQuarantinesWhoMakesIt) {
   JobStory story = ThreeRunning("2:3");
   const Seen far{int64_t{1} << 40, int64_t{1} << 40};
@@ -164,7 +164,7 @@ TEST(Hang, OnlyOfTheGenerationThatRuns) {
       {0.2, Stands("b", 1, kWaits), ""},
       {0.3, Exits("c", 1, 3), "abort g1 RANK_EXIT; form g2 a,b,c"},
       {0.4, PreparesAll({"a", "b", "c"}, 2), "run g2"},
-      {0.5, Stands("a", 1, kWaits), ""},  // Late.
+      {0.5, Stands("a", 1, kWaits), ""},  // Too late.
       {0.5, Stands("c", 1, kWaits), ""},
       {0.6, Stands("b", 2, kWaits), ""},
       {0.7, Stands("c", 2, {8, 8}), ""},

@@ -26,7 +26,7 @@ TEST(Hang, NotAllAreWaitedForWithoutEnd) {
   });
 }
 
-// b never reports a rank that is stalled, and the others wait for it.
+// b never reports its stalled rank, for which the others wait.
 std::vector<JobStory::Row> OnlyAAndC(const Seen& seen) {
   std::vector<JobStory::Row> rows = {
       {1.0, Stands("a", 1, seen), ""},
@@ -40,7 +40,8 @@ std::vector<JobStory::Row> OnlyAAndC(const Seen& seen) {
   return rows;
 }
 
-// Reports that ranks go on arrive at the same moment.
+// The reports that ranks go on arrive when the late loop runs, after the
+// deadline.
 TEST(Hang, ADaemonThatIsLateHearsOutTheOthers) {
   JobStory story = ThreeRunning("3");
   story.Tell({
@@ -138,7 +139,7 @@ TEST(Hang, AMemberThatTellsNothingAgainIsNotWaitedForWithoutEnd) {
   });
 }
 
-// It may have reported on a broken stream that its rank goes on.
+// The member may have reported on a broken stream that its rank goes on.
 TEST(Hang, AMemberThatComesBackAgainAndAgainIsNotWaitedForWithoutEnd) {
   JobStory story = ThreeRunning("2:3");
   story.Tell(
@@ -150,7 +151,7 @@ TEST(Hang, AMemberThatComesBackAgainAndAgainIsNotWaitedForWithoutEnd) {
     rows.push_back({at, Beats("b"), ""});
     rows.push_back({at, Attends("c", 1, Holds(0, 1)), "refuse c REDIALED"});
   }
-  // The first report was at 10: 10 s later, and two leases of 5 s.
+  // The first report was at 10. The end comes 10 s and two leases of 5 s later.
   rows.push_back({30.0, Ticks(), "abort g1 HANG; form g2 a,b,c"});
   story.Tell(rows);
 }
@@ -183,7 +184,7 @@ TEST(Hang, ADaemonThatIsCutOffJudgesNobody) {
       {8.0, Beats("a"), ""},
       {11.5, Ticks(), ""},
       {11.6, Beats("a"), ""},
-      // When they are back, the daemon waits for their reports first.
+      // Once they are back, the daemon waits for their reports first.
       {12.0, BeatsAll({"b", "c"}), ""},
       {12.1, GoesOn("a", 1), ""},
       {16.0, BeatsAll({"a", "b", "c"}), ""},
@@ -193,8 +194,8 @@ TEST(Hang, ADaemonThatIsCutOffJudgesNobody) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// Nor at once when it is no longer cut off, though all ranks are reported as
-// stalled: some of the reports are old.
+// When the daemon is no longer cut off, it does not judge at once either,
+// though all ranks are reported as stalled: some of these reports are old.
 TEST(Hang, ADaemonThatWasCutOffHearsFirstWhatHasBecomeOfThem) {
   JobStory story = ThreeRunning("3");
   story.Tell({
@@ -214,7 +215,7 @@ TEST(Hang, ADaemonThatWasCutOffHearsFirstWhatHasBecomeOfThem) {
   EXPECT_EQ(story.job().state(), v1::JOB_STATE_RUNNING);
 }
 
-// The same at the end of daemon_grace: the nodes that are lost then had
+// The same at the end of daemon_grace. The nodes that are lost then had
 // finished.
 TEST(Hang, ADaemonWhosePatienceIsOverHearsFirstWhatHasBecomeOfThem) {
   JobStory story = ThreeRunning("1:3");
@@ -242,7 +243,7 @@ TEST(Hang, WhoDialsAgainTellsItAgain) {
       {1.0, Stands("b", 1, {8, 8}), ""},
       {1.1, Breaks("b"), ""},
       {1.2, Attends("b", 1, Holds(0, 1)), ""},
-      {1.3, Stands("c", 1, kWaits), ""},  // Where b waits is not known now.
+      {1.3, Stands("c", 1, kWaits), ""},  // b may have gone on meanwhile.
       {1.4, Stands("b", 1, {8, 8}), "abort g1 HANG b/0; form g2 a,b,c"},
   });
 }
