@@ -107,7 +107,9 @@ TEST_F(RankSocketTest, AnAbortOvertakesAnswersOfTheStore) {
     } else if (!aborted) {
       ++before;
     }
-    if (reply.has_stored()) EXPECT_EQ(reply.stored().request(), ++last);
+    if (reply.has_stored()) {
+      EXPECT_EQ(reply.stored().request(), ++last);
+    }
   }
   EXPECT_TRUE(aborted);
   EXPECT_LT(before, kStored);
