@@ -386,7 +386,8 @@ TEST_F(StoreTest, BoundsNameWhatIsFull) {
   size_t taken = 0;
   std::string last;
   do {
-    last = Ask(0, ++operation, Set(absl::StrCat("k", operation), large));
+    ++operation;
+    last = Ask(0, operation, Set(absl::StrCat("k", operation), large));
     ++taken;
     Confirm(0);
   } while (last.find('!') == std::string::npos);
