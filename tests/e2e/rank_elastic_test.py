@@ -158,10 +158,8 @@ class Sampler(WithTorch):
         self.assertEqual(tried.out(), ["said"], tried.text())
 
 
-class Elastic(E2E):
-    # Limits for the launcher's agent and for its rank, in which PyTorch makes a
-    # process group for each world.
-    growth_kib_max = {"agent": 4096, "rank": 32768}
+class ElasticTest(E2E):
+    """A test with elastic ranks of the current torch."""
 
     def setUp(self):
         super().setUp()
@@ -175,14 +173,6 @@ class Elastic(E2E):
                     "OMP_NUM_THREADS": "1"}
         self.ends_now = self.stage.path("ends")
 
-    def command(self, epochs=1000, stop="until", before=""):
-        return self.apart([self.python, "-c", before + TRAINS, str(epochs),
-                           stop, self.ends_now])
-
-    def apart(self, command):
-        """A subclass makes each rank seem to be on its own machine here."""
-        return command
-
     def begin(self, flags, names, command):
         launcher = self.launch(["--job", "el", "--name", "w0", *flags], command,
                                self.env)
@@ -190,6 +180,20 @@ class Elastic(E2E):
         return launcher, join, {
             name: self.join(join, ["--name", name], command, self.env)
             for name in names}
+
+
+class Elastic(ElasticTest):
+    # Limits for the launcher's agent and for its rank, in which PyTorch makes a
+    # process group for each world.
+    growth_kib_max = {"agent": 4096, "rank": 32768}
+
+    def command(self, epochs=1000, stop="until", before=""):
+        return self.apart([self.python, "-c", before + TRAINS, str(epochs),
+                           stop, self.ends_now])
+
+    def apart(self, command):
+        """A subclass makes each rank seem to be on its own machine here."""
+        return command
 
     def end(self, *nodes):
         """Lets the training end; checks that all results are the same."""

@@ -23,7 +23,7 @@ by all ranks or by none.
 At the step where all ranks stop for a notice, `commit` does not return, so code
 after it is skipped. Ask `state.rank` and `state.size` who this is: once a world has
 ended, torch.distributed says rank 0 of 1 until `train` is entered again. Catch no
-bare `except` in `train`. Not for models whose ranks hold different parts. Make
+BaseException in `train`. Not for models whose ranks hold different parts. Make
 subgroups and device meshes inside of `train`, over NCCL only: where Gloo's group is
 re-formed in place, PyTorch numbers groups in each process by itself, and a
 newcomer's numbers differ.
@@ -64,8 +64,17 @@ _RETURNED_S = 30.0
 _Result = TypeVar("_Result")
 
 
-class _AtBoundary(BaseException):
-    """All ranks stop after this step, for a notice."""
+class _EndOfWorld(BaseException):
+    """Leaves the training function: all ranks stop after this step, for a notice,
+    or the world has ended. Not an Exception, since programs catch those."""
+
+
+class _NoticeFailed(BaseException):
+    """What `on_notice` raised, which says nothing about the world."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -80,8 +89,8 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     Returns what `function` returned, once it has returned on all ranks. What it
     raises ends the process, but for what a world that has ended raises: then it
     is entered again. rollcall.Lost, Refused: there is no next world for this
-    process. SystemExit: it was asked to end. ValueError: the process has run an
-    elastic function before.
+    process. SystemExit: it was asked to end. ValueError: torch.distributed has a
+    default group already; a process can run one elastic function.
     """
 
     @functools.wraps(function)
@@ -97,19 +106,6 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     return enter
 
 
-_was_run = False
-
-
-def _take_only_turn() -> None:
-    """The first function's ranks have agreed that all is done."""
-    global _was_run  # pylint: disable=global-statement
-    if _was_run:
-        raise ValueError("elastic: this process has run an elastic function "
-                         "before, and a process runs one: do all that it trains "
-                         "in one function")
-    _was_run = True
-
-
 class _Driver:
     """One run of a training function. The training thread steps; the watcher
     hears that a world is over, or that there is a notice, while the other one is
@@ -119,9 +115,12 @@ class _Driver:
                  on_notice: Optional[Callable[[Any], None]]) -> None:
         self._backend = backend or default_backend(state.model)
         kind = groups_over(self._backend)
+        if dist.is_initialized():
+            raise ValueError(
+                "elastic: torch.distributed has a default group already, and this "
+                "makes it itself: leave init_process_group out; a process can run "
+                "one elastic function, so do all that it trains in one")
         self._rank: Rank = attach(elastic=True)
-        if not self._rank.alone:
-            _take_only_turn()
         self._state = state
         self._on_notice = on_notice
         self._groups: Groups = kind(self._rank)
@@ -151,13 +150,20 @@ class _Driver:
         self._state._driver = self
         if not self._rank.alone:
             self._watcher.start()
+        try:
+            return self._run_in_worlds(function)
+        except _NoticeFailed as failed:
+            error = failed.error
+        raise error
+
+    def _run_in_worlds(self, function: Callable[[], _Result]) -> _Result:
         while True:
             try:
                 self._join()
                 result = function()
                 self._await_all()
                 return result
-            except (_AtBoundary, errors.Aborted):
+            except (_EndOfWorld, errors.Aborted):
                 pass
             except Exception as error:  # pylint: disable=broad-except
                 if not self._has_ended(error):
@@ -171,9 +177,9 @@ class _Driver:
         was told."""
         if self._backend != "gloo":
             torch.cuda.current_stream().synchronize()
+        if self._cut or self._rank.aborted is not None:
+            raise _EndOfWorld()
         self._rank.check()
-        if self._cut:
-            raise _AtBoundary()
 
     def committed(self, loss: Optional[float],
                   tokens_per_second: Optional[float]) -> None:
@@ -192,7 +198,7 @@ class _Driver:
                 if boundary.is_reached():
                     self._report()
                     self._save_and_answer()
-                    raise _AtBoundary()
+                    raise _EndOfWorld()
         finally:
             with self._news.lock:
                 boundary.is_busy = False
@@ -218,14 +224,14 @@ class _Driver:
             pass  # The program's own error is of more use.
         for patience, said in ((_SOON_S, False), (_PATIENCE_S, True)):
             if said:
-                print(f"rollcall: rank {self._rank.world.rank}: {error}; waiting "
+                print(f"rollcall: rank {rank.world.rank}: {error}; waiting "
                       f"{_PATIENCE_S:g} s for the daemon to say that the world "
                       "has ended", file=sys.stderr, flush=True)
-            try:
-                self._rank.await_abort(patience)
-                return True
-            except errors.Error:
-                pass
+            # Cut: the peer has left for a notice that this rank hears of later.
+            if self._news.await_true(
+                    lambda: self._cut or rank.aborted is not None
+                    or rank.lost is not None, patience):
+                return rank.lost is None
         return False
 
     def _await_all(self) -> None:
@@ -277,6 +283,10 @@ class _Driver:
             self._saving = True
             try:
                 self._on_notice(notice)
+            except errors.Aborted:
+                raise
+            except Exception as error:  # pylint: disable=broad-except
+                raise _NoticeFailed(error) from None
             finally:
                 self._saving = False
         self._answer(notice.number)
@@ -376,7 +386,9 @@ class _Driver:
         with self._news.lock:
             over, due = self._is_over(), self._due()
             notice = self._rank.notice
-            self._cut = self._cut or over or due == Due.FREE
+            if over or due == Due.FREE:
+                self._cut = True
+                self._news.notify_all()
         if over or due == Due.FREE:
             self._free()
         elif due == Due.NAME:
