@@ -309,6 +309,23 @@ class Torchrun(WithTorch):
             self.assertNotIn(self.secret, tried.text())
             self.assert_clean(1)
 
+    def test_an_agent_that_is_always_killed_ends_it(self):
+        self.begin(1)
+        starts = self.stage.path("starts")
+        folder = self.stage.path("kills")
+        os.mkdir(folder)
+        program = os.path.join(folder, "rollcall")
+        with open(program, "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\necho >>{starts}\nkill -KILL $$\n")
+        os.chmod(program, 0o700)
+        tried = self.torchrun(1, "--nnodes=2", "--rdzv_conf=is_host=0",
+                              path=f"{folder}:{os.environ['PATH']}")
+        self.assertNotEqual(tried.wait(), 0)
+        self.assertRegex(tried.text(), "RendezvousClosedError: rollcall: "
+                         "`rollcall` was ended by signal 9")
+        # A pause of half a second between them, for seven seconds.
+        self.assertLess(os.path.getsize(starts), 20)
+
 
 if __name__ == "__main__":
     unittest.main()
