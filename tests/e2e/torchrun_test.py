@@ -100,6 +100,20 @@ for endpoint, environment, config, said in (
 print("settled")
 """
 
+# Ctrl-C where a torchrun waits for its launcher.
+INTERRUPTED = """
+import os
+from rollcall import _processes
+
+def interrupted(process):
+    raise KeyboardInterrupt
+
+_processes._Process.await_ready = interrupted
+try:
+    _processes.Launcher(["--nodes", "2", "--listen", "127.0.0.1:0"], os.environ)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 
 SLOW = unittest.skipUnless(
     os.environ.get("ROLLCALL_TEST_PROGRAMS") == "1",
@@ -267,6 +281,15 @@ class Torchrun(WithTorch):
         for host in (1, 2):
             self.assertNotEqual(self.torchruns[host].wait(), 0)
         self.assert_clean(1, 2)
+
+    def test_an_interrupted_start_leaves_no_launcher(self):
+        self.begin(1)
+        tried = self.lab.start(1, [
+            "/usr/bin/env", f"PATH={harness.BIN}:{os.environ['PATH']}", PYTHON,
+            "-c", INTERRUPTED], ENVIRONMENT)
+        tried.await_line("interrupted")
+        self.assert_code(tried, 0)
+        self.assert_clean(1)
 
     def test_a_killed_agent_is_replaced(self):
         self.begin(2)

@@ -200,8 +200,13 @@ class Launcher:
         self._copies = threading.Event()
         reader = threading.Thread(target=self._copy, daemon=True,
                                   name="rollcall-stderr")
-        reader.start()
-        self.failed = not self._process.await_ready()
+        try:
+            reader.start()
+            self.failed = not self._process.await_ready()
+        except BaseException:
+            # It would keep port and state until its join timeout.
+            self.end()
+            raise
         if self.failed:
             reader.join()
         else:
