@@ -40,7 +40,8 @@ STORES = """
 import threading
 from datetime import timedelta
 import torch.distributed as dist
-from rollcall.torch import Store
+from rollcall._store import LocalStore
+from rollcall.torch import KeyValueStore, Store
 store = Store(timeout=timedelta(seconds=30))
 prefix = dist.PrefixStore("p", store)
 prefix.set("k", "v")
@@ -66,6 +67,14 @@ for call in ("append", "check", "multi_get", "multi_set", "has_extended_api"):
     else:
         assert which.has_extended_api()
 assert store.clone().get("p/a") == b"1"
+# A clone is of the same class, and uses the same store.
+class Other(Store):
+    pass
+other = Other()
+other.use(KeyValueStore(LocalStore()))
+other.set("only", "there")
+clone = other.clone()
+assert type(clone) is Other and clone.check(["only"])
 try:
     prefix.wait(["never"], timedelta(milliseconds=50))
     raise SystemExit("waited for nothing")

@@ -111,7 +111,9 @@ class Store(dist.Store):
         return self._store.num_keys()
 
     def clone(self) -> "Store":
-        return Store(self._rank, self.timeout)
+        clone = type(self)(self._rank, self.timeout)
+        clone.use(self._store)
+        return clone
 
     def has_extended_api(self) -> bool:
         """`append`, `multi_get` and `multi_set`."""
