@@ -2,8 +2,11 @@
 
 Exits 0 if it passed, 1 if it failed, and 77 if it was skipped, with the reason
 on stdout: `python3 -m unittest` exits 0 for a skipped test, and ctest would
-count it as passed. CMakeLists.txt tells ctest what 77 means.
+count it as passed. CMakeLists.txt tells ctest what 77 means. Of a class or a
+module, all must be skipped for that, unless ROLLCALL_TEST_NO_SKIPS=1: then one
+skipped test is a failure.
 """
+import os
 import sys
 import unittest
 
@@ -19,6 +22,8 @@ def main():
         sys.exit(1)
     for test, reason in result.skipped:
         print(f"SKIPPED {test}: {reason}")
+    if result.skipped and os.environ.get("ROLLCALL_TEST_NO_SKIPS") == "1":
+        sys.exit(1)
     # A subTest that is skipped leaves the rest of its test to be judged.
     if len(result.skipped) >= result.testsRun:
         sys.exit(SKIPPED)
