@@ -1,10 +1,10 @@
-"""A test that needs PyTorch: of Debian, the only one that is tried."""
+"""A test that needs PyTorch: that of Debian, unless another one is given."""
 import os
 import unittest
 
 from harness import E2E
 
-# Another version, for a try by hand.
+# With another version; the nightly run gives that of `packages.sh pytorch`.
 PYTHON = os.environ.get("ROLLCALL_TEST_TORCH_PYTHON", "/usr/bin/python3")
 
 
