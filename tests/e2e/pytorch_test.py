@@ -1,6 +1,6 @@
-"""specs/pytorch: elastic_ddp.py, a script of PyTorch alone, over changes of world;
-and elastic_gpt.py, in the virtual environment that `scripts/packages.sh pytorch`
-makes; without it that test is skipped.
+"""specs/pytorch: elastic_ddp.py, a script of PyTorch alone, over changes of
+world; and elastic_gpt.py, in the virtual environment that `scripts/packages.sh
+pytorch` makes; without it that test is skipped.
 """
 import os
 import re

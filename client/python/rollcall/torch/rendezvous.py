@@ -222,8 +222,8 @@ class Handler(api.RendezvousHandler):
             return False
         if until is None or now > until:
             return False
-        # There is nothing to await: it is another machine's daemon, or what kills
-        # the agent is not known.
+        # There is nothing to await: it is another machine's daemon, or what
+        # kills the agent is not known.
         threading.Event().wait(_PAUSE_S)
         return True
 
