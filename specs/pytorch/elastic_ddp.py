@@ -43,10 +43,11 @@ def batch(step, rank, size):
 
 
 def main():
-    # SIGTERM also means a notice; the file is enough, and this step must
-    # finish.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     notice = os.environ.get("ROLLCALL_NOTICE", "")
+    if notice:
+        # SIGTERM also means a notice; the file is enough, and this step must
+        # finish. Of torchrun it means the end.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

@@ -6,7 +6,9 @@ TEXT is any text file that every node has; it learns its characters. Lines that
 are rollcall's end in "# elastic". When a node is lost, or one joins or leaves, the
 other processes re-form their group and train on from the last step: nothing is
 loaded from a disk, and no batch is lost or trained on twice. Rank 0 writes
-gpt.pt where all stop for a preemption, and at the end, and begins with it.
+gpt.pt at each notice (a newcomer, a drain, a preemption) and at the end, to the
+folder that OUT in the environment names (default: the current one). A run begins
+with the one that a rank finds there.
 Needs torch 2.14 (on GPUs 2.5) and the package rollcalld. Works without rollcall, on
 one GPU or CPU.
 """
@@ -14,6 +16,7 @@ import math
 import os
 import sys
 
+import rollcall                                                      # elastic
 import torch
 import torch.nn.functional as F
 from rollcall.torch import elastic                                   # elastic
@@ -105,4 +108,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with rollcall.attach(elastic=True):                              # elastic
+        main()

@@ -265,7 +265,7 @@ def measure_torchrun(nodes):
         with open(script, "w", encoding="ascii") as f:
             f.write(TORCHRUN_TRAINS)
         agents = [stage.start(
-            [os.path.join(PYTORCH_VENV, "bin", "torchrun"),
+            [PYTHON, "-m", "torch.distributed.run",
              "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
              f"--nnodes={nodes - 1}:{nodes}", "--max-restarts=100", script],
             ENV) for _ in range(nodes)]

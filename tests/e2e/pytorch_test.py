@@ -1,12 +1,19 @@
-"""specs/pytorch/elastic_ddp.py, a pure PyTorch script, in changing worlds."""
+"""specs/pytorch: elastic_ddp.py, a pure PyTorch script, in changing worlds; and
+elastic_gpt.py, in the virtual environment that `scripts/packages.sh pytorch`
+makes; without it that test is skipped.
+"""
 import os
 import re
 import signal
 
 import harness
+from harness import E2E, ROLLCALL
+from paths import PYTORCH_VENV
+from rank_python_test import ENVIRONMENT
 from with_torch import PYTHON, WithTorch
 
-SCRIPT = os.path.join(harness.PROJECT, "specs", "pytorch", "elastic_ddp.py")
+SPECS = os.path.join(harness.PROJECT, "specs", "pytorch")
+SCRIPT = os.path.join(SPECS, "elastic_ddp.py")
 STEP = re.compile(r"step (\d+) loss (\d+\.\d+) world (\d+)$")
 STEPS = 1_000_000
 
@@ -77,3 +84,39 @@ class ElasticDdp(WithTorch):
                           "a step of its rank")
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
+
+    def test_sigterm_ends_it_under_torchrun(self):
+        torchrun = self.stage.start(
+            [PYTHON, "-m", "torch.distributed.run", "--standalone",
+             # Debian's release fails on its own enum without these.
+             "--redirects=2", "--tee=1", "--log_dir", self.stage.path("logs"),
+             *self.command()[1:]], {"OMP_NUM_THREADS": "1"})
+        torchrun.await_line(r"step \d+ .* world 1")
+        (worker,) = [pid for pid in harness.descendants(torchrun.pid)
+                     if harness.command_line(pid)[-1:] == [str(STEPS)]]
+        os.kill(worker, signal.SIGTERM)
+        self.assert_code(torchrun, 1)
+        self.assertRegex(torchrun.text(), r"exitcode *: -15")
+
+
+class ElasticGpt(E2E):
+    def test_its_ranks_end_well(self):
+        python = os.path.join(PYTORCH_VENV, "bin", "python3")
+        if not os.access(python, os.X_OK):
+            self.skipTest(f"NOT TESTED: there is no torch in {PYTORCH_VENV}; "
+                          "`scripts/packages.sh pytorch` makes it")
+        command = [python, os.path.join(SPECS, "elastic_gpt.py"), __file__, "5"]
+        env = {**ENVIRONMENT, "OUT": self.stage.folder, "OMP_NUM_THREADS": "1",
+               "CUDA_VISIBLE_DEVICES": ""}
+        # One whose agent did not start it, and one whose agent did.
+        launcher = self.stage.start(
+            [ROLLCALL, "launch", "--hosts-file", self._hosts, "--attach",
+             "--nodes", "2", "--max-restarts", "0"])
+        socket = launcher.await_line(r"ROLLCALL_SOCKET=(\S+)", "err")[1]
+        attached = self.stage.start(
+            command, {**env, "ROLLCALL_SOCKET": socket, "LOCAL_RANK": "0"})
+        worker = self.join(self.join_string(launcher), ["--name", "w"], command,
+                           env)
+        for process in (attached, launcher, worker):
+            self.assert_code(process, 0)
+        self.assertTrue(os.path.exists(self.stage.path("gpt.pt")))

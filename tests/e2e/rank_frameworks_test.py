@@ -104,6 +104,11 @@ while state.global_step < state.max_steps and not control.should_training_stop:
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
         print("hangs", flush=True)
         threading.Event().wait()
+    if rank == "1" and os.path.exists(path + ".leave"):
+        # The other ranks wait for this one; the notice is a newcomer's.
+        print("waits", flush=True)
+        print(callback._rank.await_notice().kind.name, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
     if control.should_save:
         if rank == "0":
             with open(path, "w") as f:
@@ -142,6 +147,22 @@ class Transformers(E2E):
 
     def test_a_rank_that_is_told_to_end_asks_to_leave(self):
         self.leaves(self.rank_of)
+
+    def test_a_rank_that_is_told_to_end_as_a_node_joins(self):
+        launcher, worker, join = self.start("--nodes", "1:3", "--join-timeout",
+                                            "60s", "--max-restarts", "0")
+        launcher.await_line("begins 0 2 0")
+        leave = self.saved + ".leave"
+        with open(leave, "w", encoding="ascii"):
+            pass
+        worker.await_line("waits")
+        os.remove(leave)
+        newcomer = self.join(join, ["--name", "n"],
+                             [PYTHON, "-c", TRAINS, self.saved], self.env)
+        worker.await_line("GROW")
+        for node in (worker, launcher, newcomer):
+            self.assert_code(node, 0)
+        self.assertIsNotNone(launcher.find("ends 0 2 "))
 
     def leaves(self, told):
         launcher, worker, join = self.start("--nodes", "1:2", "--join-timeout",

@@ -40,7 +40,8 @@ STORES = """
 import threading
 from datetime import timedelta
 import torch.distributed as dist
-from rollcall.torch import Store
+from rollcall._store import LocalStore
+from rollcall.torch import KeyValueStore, Store
 store = Store(timeout=timedelta(seconds=30))
 prefix = dist.PrefixStore("p", store)
 prefix.set("k", "v")
@@ -66,6 +67,14 @@ for call in ("append", "check", "multi_get", "multi_set", "has_extended_api"):
     else:
         assert which.has_extended_api()
 assert store.clone().get("p/a") == b"1"
+# A clone is of the same class, and uses the same store.
+class Other(Store):
+    pass
+other = Other()
+other.use(KeyValueStore(LocalStore()))
+other.set("only", "there")
+clone = other.clone()
+assert type(clone) is Other and clone.check(["only"])
 try:
     prefix.wait(["never"], timedelta(milliseconds=50))
     raise SystemExit("waited for nothing")
@@ -105,6 +114,22 @@ print("gets", store.gets, flush=True)
 dist.barrier()
 dist.destroy_process_group()
 store.rank.finish()
+"""
+
+# How long a collective of the group may take, beside PyTorch's default.
+LIMITS = """
+import sys, torch
+from datetime import timedelta
+import torch.distributed as dist
+from rollcall.torch import init_process_group
+given = {"timeout": timedelta(seconds=77)} if sys.argv[1:] else {}
+init_process_group("gloo", **given)
+group = dist.distributed_c10d._get_default_group()
+if hasattr(group, "_get_backend"):  # torch 2
+    group = group._get_backend(torch.device("cpu"))
+limit = group.options._timeout
+assert limit == given.get("timeout", dist.distributed_c10d.default_pg_timeout)
+print("limited", flush=True)
 """
 
 RECORDS = """
@@ -182,6 +207,11 @@ class Torch(WithTorch):
         for script, said in ((STORES, "stored"), (TRAINS, "trained 0 1")):
             tried = self.stage.run([PYTHON, "-c", script], ENVIRONMENT)
             self.assertEqual(tried.out(), [said], tried.text())
+
+    def test_the_time_limit_is_that_of_pytorch_unless_it_is_given(self):
+        for given in ([], ["given"]):
+            tried = self.stage.run([PYTHON, "-c", LIMITS, *given], ENVIRONMENT)
+            self.assertEqual(tried.out(), ["limited"], tried.text())
 
     def test_what_comes_from_the_world_is_refused(self):
         tried = self.stage.run(

@@ -2,8 +2,11 @@
 
 Exits 0 if the test passed, 1 if it failed, and 77 if it was skipped, with the
 reason on stdout. `python3 -m unittest` exits 0 for a skipped test, so ctest
-would count it as passed. CMakeLists.txt tells ctest what 77 means.
+would count it as passed. CMakeLists.txt tells ctest what 77 means. A class or a
+module exits with 77 only if all its tests were skipped; with
+ROLLCALL_TEST_NO_SKIPS=1 one skipped test makes it exit with 1.
 """
+import os
 import sys
 import unittest
 
@@ -19,6 +22,8 @@ def main():
         sys.exit(1)
     for test, reason in result.skipped:
         print(f"SKIPPED {test}: {reason}")
+    if result.skipped and os.environ.get("ROLLCALL_TEST_NO_SKIPS") == "1":
+        sys.exit(1)
     # If only a subTest is skipped, the rest of its test still counts.
     if len(result.skipped) >= result.testsRun:
         sys.exit(SKIPPED)

@@ -100,6 +100,20 @@ for endpoint, environment, config, said in (
 print("settled")
 """
 
+# Ctrl-C where a torchrun waits for its launcher.
+INTERRUPTED = """
+import os
+from rollcall import _processes
+
+def interrupted(process):
+    raise KeyboardInterrupt
+
+_processes._Process.await_ready = interrupted
+try:
+    _processes.Launcher(["--nodes", "2", "--listen", "127.0.0.1:0"], os.environ)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 
 SLOW = unittest.skipUnless(
     os.environ.get("ROLLCALL_TEST_PROGRAMS") == "1",
@@ -268,6 +282,15 @@ class Torchrun(WithTorch):
             self.assertNotEqual(self.torchruns[host].wait(), 0)
         self.assert_clean(1, 2)
 
+    def test_an_interrupted_start_leaves_no_launcher(self):
+        self.begin(1)
+        tried = self.lab.start(1, [
+            "/usr/bin/env", f"PATH={harness.BIN}:{os.environ['PATH']}", PYTHON,
+            "-c", INTERRUPTED], ENVIRONMENT)
+        tried.await_line("interrupted")
+        self.assert_code(tried, 0)
+        self.assert_clean(1)
+
     def test_a_killed_agent_is_replaced(self):
         self.begin(2)
         for host in (1, 2):
@@ -308,6 +331,23 @@ class Torchrun(WithTorch):
             self.assertRegex(tried.text(), said)
             self.assertNotIn(self.secret, tried.text())
             self.assert_clean(1)
+
+    def test_an_agent_that_is_always_killed_ends_it(self):
+        self.begin(1)
+        starts = self.stage.path("starts")
+        folder = self.stage.path("kills")
+        os.mkdir(folder)
+        program = os.path.join(folder, "rollcall")
+        with open(program, "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\necho >>{starts}\nkill -KILL $$\n")
+        os.chmod(program, 0o700)
+        tried = self.torchrun(1, "--nnodes=2", "--rdzv_conf=is_host=0",
+                              path=f"{folder}:{os.environ['PATH']}")
+        self.assertNotEqual(tried.wait(), 0)
+        self.assertRegex(tried.text(), "RendezvousClosedError: rollcall: "
+                         "`rollcall` was ended by signal 9")
+        # A pause of half a second between them, for seven seconds.
+        self.assertLess(os.path.getsize(starts), 20)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A test that needs PyTorch; by default Debian's."""
+"""A test that needs PyTorch: Debian's, unless another one is given."""
 import os
 import unittest
 
 from harness import E2E
 
-# A developer may set another Python.
+# The nightly run gives the one that `packages.sh pytorch` installs.
 PYTHON = os.environ.get("ROLLCALL_TEST_TORCH_PYTHON", "/usr/bin/python3")
 
 

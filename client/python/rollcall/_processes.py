@@ -110,11 +110,14 @@ class _Process:
 
     @property
     def reason(self) -> str:
-        """Why it has ended, as it said, or with which code."""
+        """Why it has ended, as it said, or with which code or signal. Requires
+        that it has ended."""
         with self._changed:
             reason = self._end.get("reason")
-        return str(reason or "`rollcall` ended with code "
-                   f"{self.process.returncode}; see its message above")
+        if not reason and self.code < 0:
+            return f"`rollcall` was ended by signal {-self.code}"
+        return str(reason or f"`rollcall` ended with code {self.code}; see its "
+                   "message above")
 
 
 def _die_with(parent: int) -> None:
@@ -197,8 +200,13 @@ class Launcher:
         self._copies = threading.Event()
         reader = threading.Thread(target=self._copy, daemon=True,
                                   name="rollcall-stderr")
-        reader.start()
-        self.failed = not self._process.await_ready()
+        try:
+            reader.start()
+            self.failed = not self._process.await_ready()
+        except BaseException:
+            # It would keep port and state until its join timeout.
+            self.end()
+            raise
         if self.failed:
             reader.join()
         else:

@@ -25,6 +25,7 @@ from transformers import TrainerCallback
 
 from ._rank import Rank, attach, current
 from .errors import Aborted, Error
+from .world import NoticeKind
 
 # What a script ends with that has saved for a notice and wants to go on.
 REQUEUE = 75
@@ -156,7 +157,9 @@ class Callback(TrainerCallback):
             return  # It saves; the agent bounds the time.
         if self._rank.aborted is not None or self._rank.lost is not None:
             raise SystemExit(128 + signal.SIGTERM)
-        if self._rank.notice is None:
+        notice = self._rank.notice
+        # After a notice for newcomers this node would go on.
+        if notice is None or notice.kind == NoticeKind.GROW:
             self._rank.leave()
 
     def _when_over(self) -> None:

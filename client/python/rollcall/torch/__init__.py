@@ -111,7 +111,9 @@ class Store(dist.Store):
         return self._store.num_keys()
 
     def clone(self) -> "Store":
-        return Store(self._rank, self.timeout)
+        clone = type(self)(self._rank, self.timeout)
+        clone.use(self._store)
+        return clone
 
     def has_extended_api(self) -> bool:
         """`append`, `multi_get` and `multi_set`."""
@@ -130,11 +132,12 @@ def _bytes(value: Any) -> bytes:
 
 
 def init_process_group(backend: Optional[str] = None,
-                       timeout: timedelta = _TIMEOUT,
+                       timeout: Optional[timedelta] = None,
                        **options: Any) -> Rank:
     """torch.distributed.init_process_group with all ranks of the world that this
     process is in. `backend`: None is PyTorch's default (torch 1 has none).
-    `options` go to it as they are; not `init_method`, `store`,
+    `timeout`: of collectives and of the store; None is PyTorch's default for
+    collectives. `options` go to it as they are; not `init_method`, `store`,
     `rank` and `world_size`, which come from the world. In the next world, call
     it again. Returns the rank.
     """
@@ -144,8 +147,10 @@ def init_process_group(backend: Optional[str] = None,
                              "leave it out")
     if backend is not None:
         options["backend"] = backend
+    if timeout is not None:
+        options["timeout"] = timeout
     rank = current() or attach()
     dist.init_process_group(
-        store=Store(rank, timeout), rank=rank.world.rank,
-        world_size=rank.world.size, timeout=timeout, **options)
+        store=Store(rank, _TIMEOUT if timeout is None else timeout),
+        rank=rank.world.rank, world_size=rank.world.size, **options)
     return rank

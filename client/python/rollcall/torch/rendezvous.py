@@ -81,6 +81,9 @@ class Handler(api.RendezvousHandler):
         # Until when an agent that ends before its first world has met a job that
         # is over; None: there was a world.
         self._former_until: Optional[float] = time.monotonic() + _FORMER_JOB_S
+        # Until when agents that are killed are replaced; None: none was killed
+        # since the latest world.
+        self._killed_until: Optional[float] = None
         atexit.register(self._leave)
 
     def get_backend(self) -> str:
@@ -127,7 +130,7 @@ class Handler(api.RendezvousHandler):
                 raise api.RendezvousClosedError(self._closed)
             try:
                 rank = self._next_rank(over)
-                self._former_until = None
+                self._former_until = self._killed_until = None
                 if rank.world.size != len(rank.world.nodes):
                     raise errors.Error(
                         "an agent for torchrun has one rank, which is torchrun "
@@ -209,12 +212,18 @@ class Handler(api.RendezvousHandler):
         return agent
 
     def _may_start_another(self, ended: _processes.Agent) -> bool:
+        now, until = time.monotonic(), self._former_until
         if ended.was_killed:
-            return True
-        if ended.error().code != "ABORTED" or self._former_until is None or (
-                time.monotonic() > self._former_until):
+            if self._killed_until is None:
+                self._killed_until = now + _FORMER_JOB_S
+                return True
+            until = self._killed_until
+        elif ended.error().code != "ABORTED":
             return False
-        # There is nothing to await: it is another machine's daemon.
+        if until is None or now > until:
+            return False
+        # There is nothing to await: it is another machine's daemon, or what
+        # kills the agent is not known.
         threading.Event().wait(_PAUSE_S)
         return True
 

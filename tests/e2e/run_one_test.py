@@ -1,0 +1,49 @@
+"""run_one.py: what it makes of skipped tests."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = """
+import unittest
+class Some(unittest.TestCase):
+    def test_good(self):
+        pass
+    def test_bad(self):
+        self.fail()
+    def test_skipped(self):
+        self.skipTest("why")
+class Good(Some):
+    test_bad = None
+class Skipped(Good):
+    test_good = None
+"""
+
+
+class RunOne(unittest.TestCase):
+    def test_exit_codes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "cases.py"), "w",
+                      encoding="ascii") as f:
+                f.write(CASES)
+            for name, strict, code in (
+                    ("Some.test_good", "", 0), ("Some.test_good", "1", 0),
+                    ("Some.test_bad", "", 1),
+                    ("Some.test_skipped", "", 77),
+                    ("Some.test_skipped", "1", 1),
+                    ("Some", "", 1), ("Good", "", 0), ("Good", "1", 1),
+                    ("Skipped", "", 77), ("Skipped", "1", 1)):
+                run = subprocess.run(
+                    [sys.executable, "-B", os.path.join(HERE, "run_one.py"),
+                     f"cases.{name}"], check=False, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, text=True,
+                    env={**os.environ, "PYTHONPATH": folder,
+                         "ROLLCALL_TEST_NO_SKIPS": strict})
+                self.assertEqual(run.returncode, code,
+                                 f"{name} {strict}: {run.stdout}")
+
+
+if __name__ == "__main__":
+    unittest.main()
