@@ -87,6 +87,44 @@ except RuntimeError as error:
     print("said")
 """
 
+# A world that ends in `commit`, where its check raises.
+SCALES = """
+import torch
+from rollcall.torch import elastic
+class Driver:
+    over = False
+    def check(self):
+        if self.over:
+            raise RuntimeError("over")
+    def committed(self, *_):
+        pass
+driver = Driver()
+def trained(*worlds_end_at):
+    torch.manual_seed(1)
+    model = torch.nn.Linear(4, 1)
+    optimizers = [torch.optim.SGD([one], lr=0.1) for one in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu", growth_interval=3)
+    state = elastic.State(model, optimizers, scaler=scaler)
+    state._driver = driver
+    state.undo()  # The world ends before anything was scaled.
+    ended = set()
+    while state.step < 10:
+        scaler.scale(model(torch.ones(2, 4)).square().sum()).backward()
+        for one in optimizers:
+            scaler.unscale_(one)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        driver.over = state.step in worlds_end_at and state.step not in ended
+        try:
+            state.commit()
+        except RuntimeError as error:
+            assert str(error) == "over", error
+            ended.add(state.step)
+            state.undo()
+    return [one.tolist() for one in model.parameters()], scaler.state_dict()
+assert trained(0, 5) == trained()
+print("scaled")
+"""
+
 # The way of NCCL's groups, over Gloo. That frees a rank which waits for another
 # only where the other one's connections end: in a world of two.
 ANEW = """
@@ -370,6 +408,10 @@ class Elastic(E2E):
         tried = self.stage.run(self.command(1, "whole"), self.env)
         self.assertEqual(tried.code, 0, tried.text())
         self.assertIsNotNone(tried.find("ends 32 "))
+
+    def test_a_world_that_ends_in_a_commit_leaves_the_scaler_usable(self):
+        tried = self.stage.run([self.python, "-c", SCALES], self.env)
+        self.assertEqual(tried.out(), ["scaled"], tried.text())
 
 
 if __name__ == "__main__":

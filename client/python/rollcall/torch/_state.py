@@ -172,6 +172,12 @@ class State:
                 buffer.copy_(kept)
         for one in self.optimizers:
             one.zero_grad(set_to_none=True)
+        if self.scaler is not None:
+            # It forgets that it has unscaled gradients which are given up now.
+            try:
+                self.scaler.update(self.scaler.get_scale())
+            except AssertionError:
+                pass  # It has scaled nothing yet.
 
 
 def _list_of(one: Any) -> List[Any]:
