@@ -281,12 +281,14 @@ class Elastic(E2E):
                                       self.env)
         launcher.await_line(r"step \d+ of 4")
         # One is lost, one is drained.
+        four = launcher.mark()
         workers["w1"].signal(signal.SIGKILL)
-        launcher.await_line(r"step \d+ of 3")
+        launcher.await_line(r"step \d+ of 3", after=four)
+        three = launcher.mark()
         workers["w2"].signal(signal.SIGTERM)
-        launcher.await_line(r"saves \d+ DRAIN")
+        launcher.await_line(r"saves \d+ DRAIN", after=three)
         self.assert_code(workers["w2"], 0)
-        launcher.await_line(r"enters \d 2 after \d+ pid \d+")
+        launcher.await_line(r"enters \d 2 after \d+ pid \d+", after=three)
         self.end(launcher, workers["w3"])
         self.assertEqual(len(self.pids(launcher)), 1)
         self.assertEqual(len(self.pids(workers["w3"])), 1)
@@ -298,9 +300,10 @@ class Elastic(E2E):
         launcher.await_line(r"step \d+ of 3")
         # Its connections stay: nothing tells the others that it is gone.
         silent = [workers["w2"].pid, *harness.descendants(workers["w2"].pid)]
+        three = launcher.mark()
         for pid in silent:
             os.kill(pid, signal.SIGSTOP)
-        launcher.await_line(r"step \d+ of 2")
+        launcher.await_line(r"step \d+ of 2", after=three)
         for pid in silent:
             os.kill(pid, signal.SIGKILL)
         self.end(launcher, workers["w1"])
@@ -313,20 +316,21 @@ class Elastic(E2E):
             ["--nodes", "1:8", "--join-timeout", "60s"], ["w1"],
             self.command())
         launcher.await_line(r"step \d+ of 2")
-        worlds = 0
         for names, leave, left in ((range(2, 8), 5, 3), (range(8, 13), 7, 1)):
+            few = launcher.mark()
             for name in names:
                 workers[f"w{name}"] = self.join(
                     join, ["--name", f"w{name}"], self.command(), self.env)
-            worlds += 1
-            launcher.await_lines(r"enters \d 8 after \d+", worlds, 120)
+            launcher.await_line(r"enters \d 8 after \d+", deadline_s=120,
+                                after=few)
+            eight = launcher.mark()
             going = sorted(workers)[:leave]
             for name in going:
                 workers[name].signal(signal.SIGTERM)
             for name in going:
                 self.assert_code(workers.pop(name), 0)
             launcher.await_line(rf"enters \d {left} after \d+",
-                                deadline_s=120)
+                                deadline_s=120, after=eight)
         self.end(launcher)
         self.assertEqual(len(self.pids(launcher)), 1)
 
