@@ -125,6 +125,60 @@ assert trained(0, 5) == trained()
 print("scaled")
 """
 
+# Another thread opens epoll descriptors while the group is made; and Gloo's number
+# is another one's later on.
+SPARES = """
+import os, select, socket
+import torch.distributed as dist
+import rollcall
+from rollcall.torch import _groups
+kept = []
+def watching(*watched):
+    epoll = select.epoll()
+    for one in watched:
+        epoll.register(one, select.EPOLLIN)
+    kept.append((epoll, watched))
+    return epoll
+def goes_through(one, other):
+    one.send(b"x")
+    return other.recv(1) == b"x"
+make = dist.init_process_group
+theirs = socket.socketpair()
+server = socket.create_server(("127.0.0.1", 0))
+def slow(*arguments, **options):
+    make(*arguments, **options)
+    watching(theirs[0])
+dist.init_process_group = slow
+with rollcall.attach(elastic=True) as rank:
+    groups = _groups.InPlace(rank)
+    assert len(groups._epolls) == 1, groups._epolls
+    groups.free()
+    assert goes_through(*theirs)
+    (_, listening), = groups._epolls
+    closed = watching(theirs[0])
+    number = closed.fileno()
+    # It is Gloo's no more: closed, of another epoll, of another file.
+    groups._epolls = [(str(number), listening)]
+    closed.close()
+    groups.free()
+    again = watching(theirs[0], server)
+    assert again.fileno() == number
+    groups.free()
+    again.close()
+    assert os.dup(theirs[0].fileno()) == number
+    groups.free()
+    os.close(number)
+    assert goes_through(*theirs)
+    # What it watches itself ends.
+    ours = socket.socketpair()
+    groups._epolls = [(str(watching(ours[0], server).fileno()),
+                       os.fstat(server.fileno()).st_ino)]
+    groups.free()
+    assert ours[1].recv(1) == b""
+    socket.create_connection(server.getsockname()).close()
+print("spared")
+"""
+
 # The way of NCCL's groups, over Gloo. That frees a rank which waits for another
 # only where the other one's connections end: in a world of two.
 ANEW = """
@@ -416,6 +470,10 @@ class Elastic(E2E):
     def test_a_world_that_ends_in_a_commit_leaves_the_scaler_usable(self):
         tried = self.stage.run([self.python, "-c", SCALES], self.env)
         self.assertEqual(tried.out(), ["scaled"], tried.text())
+
+    def test_connections_of_others_than_gloo_stay(self):
+        tried = self.stage.run([self.python, "-c", SPARES], self.env)
+        self.assertEqual(tried.out(), ["spared"], tried.text())
 
 
 if __name__ == "__main__":
