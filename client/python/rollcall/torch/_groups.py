@@ -69,6 +69,7 @@ class InPlace(Groups):
         # peer whose machine is gone, or stands still, would wait on.
         for epoll, listening in self._epolls:
             _end_connections(epoll, listening)
+        # Gloo takes no uuid twice, and those of worlds are small numbers.
         dist._reconfigure(
             uuid=random.getrandbits(62) | 1 << 62,
             handles=[dist._get_reconfigure_handle()]).wait()
