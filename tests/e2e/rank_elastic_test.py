@@ -74,6 +74,42 @@ for wrong in ((0, 1), (5, 0), (5, 6), (5, 1, -1)):
 print("sampled")
 """
 
+# A checkpoint of a state is taken by another one, and all that follows is the same.
+LOADS = """
+import copy
+import torch
+from rollcall.torch import elastic
+def made():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    optimizers = [torch.optim.AdamW(model[0].parameters(), lr=0.1),
+                  torch.optim.SGD(model[1].parameters(), lr=0.1, momentum=0.5)]
+    schedulers = [torch.optim.lr_scheduler.StepLR(one, 2) for one in optimizers]
+    return elastic.State(model, optimizers, elastic.Sampler(64, 8),
+                         schedulers, best=[0.0])
+data = torch.rand(64, 4)
+def trained(state, until):
+    for indices in state.sampler:
+        loss = (state.model(data[indices]) - 1).square().mean()
+        loss.backward()
+        state.best.append(loss.item())
+        state.commit()
+        if state.step == until:
+            break
+    rates = [one.param_groups[0]["lr"] for one in state.optimizers]
+    return (state.step, state.best, rates, [
+        one.tolist() for one in state.model.state_dict().values()])
+first, second = made(), made()
+trained(first, 3)
+saved = copy.deepcopy(first.state_dict())
+plain = first.state_dict()["values"]["best"]
+whole = trained(first, 7)
+assert len(plain) == 4  # A copy.
+second.load_state_dict(saved)
+assert trained(second, 7) == whole
+assert max(whole[2]) < 0.0002, whole[2]
+print("loaded")
+"""
+
 NEEDS = """
 import torch
 from rollcall.torch import elastic
@@ -242,6 +278,10 @@ class Sampler(WithTorch):
     def test_no_sample_is_lost_or_doubled(self):
         tried = self.stage.run([PYTHON, "-c", SAMPLES], ENVIRONMENT)
         self.assertEqual(tried.out(), ["sampled"], tried.text())
+
+    def test_a_checkpoint_holds_the_whole_state(self):
+        tried = self.stage.run([PYTHON, "-c", LOADS], ENVIRONMENT)
+        self.assertEqual(tried.out(), ["loaded"], tried.text())
 
     def test_an_older_torch_is_named(self):
         tried = self.stage.run([PYTHON, "-c", NEEDS], ENVIRONMENT)

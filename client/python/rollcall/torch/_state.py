@@ -109,10 +109,17 @@ class State:
 
     def state_dict(self) -> Dict[str, Any]:
         return {
-            "step": self.step,
+            **self._parts(),
             "values": copy.deepcopy(self._values),
-            "sampler": self.sampler.state() if self.sampler else None,
             "model": self.model.state_dict() if self.model is not None else None,
+        }
+
+    def _parts(self) -> Dict[str, Any]:
+        """All but the model, not copied."""
+        return {
+            "step": self.step,
+            "values": self._values,
+            "sampler": self.sampler.state() if self.sampler else None,
             "optimizers": [one.state_dict() for one in self.optimizers],
             "others": [one.state_dict() for one in self._others()],
         }
@@ -196,7 +203,7 @@ class _Slot:
 
 
 def send_state(state: State, source: int, sends: bool, device: Any,
-                alike: bool, check: Callable[[], None]) -> None:
+               alike: bool, check: Callable[[], None]) -> None:
     """All ranks call it: those whose state does not count take that of `source`.
     `alike`: this rank's is the same. Nothing is taken before `check` has said
     that all of it came from the source: a group of one's own receives nothing,
@@ -204,12 +211,7 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     tensors: List[Any] = []
     apart: List[Any] = [None]
     if sends:
-        apart[0] = _take_apart({
-            "step": state.step, "values": state._values,
-            "sampler": state.sampler.state() if state.sampler else None,
-            "optimizers": [one.state_dict() for one in state.optimizers],
-            "others": [one.state_dict() for one in state._others()],
-        }, tensors)
+        apart[0] = _take_apart(state._parts(), tensors)
     dist.broadcast_object_list(apart, src=source)
     model = _model_tensors(state.model)
     received = []
