@@ -107,6 +107,12 @@ assert len(plain) == 4  # A copy.
 second.load_state_dict(saved)
 assert trained(second, 7) == whole
 assert max(whole[2]) < 0.0002, whole[2]
+for use in (lambda: first.optimizer, lambda: setattr(first, "scheduler", None)):
+    try:
+        use()
+        raise SystemExit("has it")
+    except AttributeError as error:
+        assert "s, a list" in str(error), error
 print("loaded")
 """
 
@@ -217,9 +223,9 @@ print("spared")
 
 # The way of NCCL's groups, over Gloo. That frees a rank which waits for another
 # only where the other one's connections end: in a world of two.
-ANEW = """
+REPLACED = """
 from rollcall.torch import _groups, elastic
-class OverGloo(_groups.Anew):
+class OverGloo(_groups.Replaced):
     _BACKEND = "gloo"
 elastic.groups_over = lambda backend: OverGloo
 """
@@ -362,8 +368,8 @@ class Elastic(E2E):
             ends.append(self.ended(launcher, workers["w1"]))
         self.assertEqual(ends[0], ends[1])
 
-    def test_a_group_that_is_made_anew_costs_no_step_and_no_bit(self):
-        self.test_a_killed_rank_costs_no_step_and_no_bit(ANEW)
+    def test_a_group_that_is_replaced_costs_no_step_and_no_bit(self):
+        self.test_a_killed_rank_costs_no_step_and_no_bit(REPLACED)
 
     def test_nodes_come_and_go(self):
         launcher, join, workers = self.begin(

@@ -24,12 +24,12 @@ class Groups:
     def __init__(self, rank: Rank) -> None:
         self._store = Store(rank)
 
-    def card(self) -> str:
+    def handle(self) -> str:
         """What the other ranks need from this one to connect to it."""
         return ""
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
-        """Connects the ranks of the world. `cards`: of all of them, by rank.
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
+        """Connects the ranks of the world. `handles`: of all of them, by rank.
         The training thread calls it."""
         raise NotImplementedError
 
@@ -55,12 +55,12 @@ class InPlace(Groups):
                         if epoll not in before
                         for listening in _listening(epoll)]
 
-    def card(self) -> str:
+    def handle(self) -> str:
         return str(dist._get_reconfigure_handle())
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
         self._store.use(rank.store)
-        dist._reconfigure(uuid=rank.world.generation, handles=cards,
+        dist._reconfigure(uuid=rank.world.generation, handles=handles,
                           timeout=timeout).wait()
 
     def free(self) -> None:
@@ -153,7 +153,7 @@ _NCCL_VARIABLES = {
 }
 
 
-class Anew(Groups):
+class Replaced(Groups):
     """PyTorch 2.5 and newer can abort an NCCL group. A new one takes its place."""
     _BACKEND = "nccl"
 
@@ -162,7 +162,7 @@ class Anew(Groups):
         for name, value in _NCCL_VARIABLES.items():
             os.environ.setdefault(name, value)
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
         self._store.use(rank.store)
@@ -184,8 +184,8 @@ def groups_over(backend: str) -> Type[Groups]:
     RuntimeError if this PyTorch is too old for it."""
     kinds: Dict[str, Tuple[Type[Groups], str, bool]] = {
         "gloo": (InPlace, "2.14", hasattr(dist, "_reconfigure")),
-        "nccl": (Anew, "2.5", hasattr(dist.distributed_c10d,
-                                      "_abort_process_group"))}
+        "nccl": (Replaced, "2.5", hasattr(dist.distributed_c10d,
+                                          "_abort_process_group"))}
     if backend not in kinds:
         raise ValueError('rollcall.torch.elastic: expected backend "gloo" or '
                          f'"nccl", got "{backend}"')

@@ -35,6 +35,8 @@ class State:
     _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
             "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
             "_applied", "_committing", "_driver")
+    # The names of arguments whose attributes are lists.
+    _LISTS = {"optimizer": "optimizers", "scheduler": "schedulers"}
 
     def __init__(self, model: Any = None, optimizer: Any = None,
                  sampler: Optional[Sampler] = None, scheduler: Any = None,
@@ -63,6 +65,8 @@ class State:
         self.enter()
 
     def __getattr__(self, name: str) -> Any:
+        if name in State._LISTS:
+            raise AttributeError(_no_attribute(name))
         try:
             return self.__dict__["_values"][name]
         except KeyError:
@@ -70,6 +74,8 @@ class State:
                                  f"State(..., {name}=...)") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in State._LISTS:
+            raise AttributeError(_no_attribute(name))
         if name in State._OWN:
             object.__setattr__(self, name, value)
         else:
@@ -185,6 +191,11 @@ class State:
                 self.scaler.update(self.scaler.get_scale())
             except AssertionError:
                 pass  # It has scaled nothing yet.
+
+
+def _no_attribute(name: str) -> str:
+    return (f"State has no {name}; use state.{State._LISTS[name]}, a list of all "
+            "that were given to it")
 
 
 def _list_of(one: Any) -> List[Any]:
