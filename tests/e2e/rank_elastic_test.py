@@ -129,8 +129,8 @@ except RuntimeError as error:
     print("said")
 """
 
-# A world that ends in `commit`, where its check raises.
-SCALES = """
+# What a state asks, and a test answers.
+DRIVER = """
 import torch
 from rollcall.torch import elastic
 class Driver:
@@ -141,6 +141,35 @@ class Driver:
     def committed(self, *_):
         pass
 driver = Driver()
+"""
+
+# The function steps one of two optimizers itself.
+STEPS = DRIVER + """
+weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+optimizers = [torch.optim.SGD([one], lr=1.0) for one in weights]
+state = elastic.State(optimizer=optimizers)
+state._driver = driver
+def values():
+    return [one.item() for one in weights]
+for step in range(2):
+    sum(weights).backward()
+    assert state.whole
+    optimizers[0].step()
+    assert not state.whole and values() == [-step - 1.0, -step]
+    state.commit()
+    assert state.whole and values() == [-step - 1.0] * 2
+sum(weights).backward()
+driver.over = True
+try:
+    optimizers[0].step()
+    raise SystemExit("stepped after the end")
+except RuntimeError:
+    assert state.whole and values() == [-2.0] * 2 and state.step == 2
+print("stepped")
+"""
+
+# A world that ends in `commit`, where its check raises.
+SCALES = DRIVER + """
 def trained(*worlds_end_at):
     torch.manual_seed(1)
     model = torch.nn.Linear(4, 1)
@@ -245,9 +274,13 @@ target = data.sum(1, keepdim=True).sin()
 model = torch.nn.Sequential(
     torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(),
     torch.nn.Dropout(0.0), torch.nn.Linear(16, 1)).to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-state = elastic.State(model, optimizer, sampler=elastic.Sampler(
-    1024, 32, epochs=END), taken=[])
+optimizers = [torch.optim.AdamW(model[:2].parameters(), lr=1e-3),
+              torch.optim.SGD(model[2:].parameters(), lr=1e-3, momentum=0.9)]
+schedulers = [torch.optim.lr_scheduler.LambdaLR(one, lambda step: 0.999 ** step)
+              for one in optimizers]
+scaler = torch.amp.GradScaler(device.type)
+state = elastic.State(model, optimizers, elastic.Sampler(1024, 32, epochs=END),
+                      schedulers, scaler, taken=[])
 
 @elastic.run
 def train(state):
@@ -258,7 +291,10 @@ def train(state):
     subgroup = dist.new_group() if device.type == "cuda" else None
     for indices in state.sampler:
         loss = ((ddp(data[indices]) - target[indices]) ** 2).mean()
-        (loss * state.sampler.weight).backward()
+        scaler.scale(loss * state.sampler.weight).backward()
+        for one in optimizers:
+            scaler.unscale_(one)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         state.taken = state.taken + [state.step]
         if STOP == "fails" and state.step == 20 and rank == 1:
             raise ValueError("a mistake")
@@ -276,7 +312,8 @@ steps = train(state, on_notice=lambda notice: print(
     "saves", state.step, notice.kind.name, flush=True))
 assert state.taken == list(range(steps)), state.taken
 weights = [p.double().sum().item() for p in model.parameters()]
-print("ends", steps, *map(repr, weights), flush=True)
+weights += [one.param_groups[0]["lr"] for one in optimizers]
+print("ends", steps, *map(repr, weights), scaler.state_dict(), flush=True)
 """
 
 
@@ -512,6 +549,10 @@ class Elastic(E2E):
         tried = self.stage.run(self.command(1, "whole"), self.env)
         self.assertEqual(tried.code, 0, tried.text())
         self.assertIsNotNone(tried.find("ends 32 "))
+
+    def test_a_program_may_step_its_optimizer_itself(self):
+        tried = self.stage.run([self.python, "-c", STEPS], self.env)
+        self.assertEqual(tried.out(), ["stepped"], tried.text())
 
     def test_a_world_that_ends_in_a_commit_leaves_the_scaler_usable(self):
         tried = self.stage.run([self.python, "-c", SCALES], self.env)
