@@ -550,6 +550,29 @@ class Elastic(E2E):
         self.assertEqual(tried.code, 0, tried.text())
         self.assertIsNotNone(tried.find("ends 32 "))
 
+    def test_the_example(self):
+        script = os.path.join(harness.PROJECT, "specs", "pytorch",
+                              "elastic_gpt.py")
+        command = [self.python, script, __file__, "200"]
+        self.env["OUT"] = self.stage.folder
+        launcher, _, workers = self.begin(["--nodes", "2"], ["w1"], command)
+        nodes = {launcher, workers["w1"]}
+        first = self.stage.pump(
+            lambda: {node for node in nodes if node.find("step 100 ")},
+            "100 steps", 120)
+        victim, = nodes - first  # Rank 0 says how far they are.
+        for pid in harness.descendants(victim.pid):
+            if harness.command_line(pid)[:1] == [self.python]:
+                os.kill(pid, signal.SIGKILL)
+        for node in nodes:
+            self.assertEqual(node.wait(120), 0, node)
+        said = [m[1] for node in nodes for line in node.out()
+                for m in [re.search(r"step (\d+) loss .* world 2", line)] if m]
+        self.assertEqual(said, ["100", "200"])
+        # It begins with what was saved: no step is left.
+        tried = self.stage.run(command, self.env)
+        self.assertEqual((tried.code, tried.out()), (0, []), tried.text())
+
     def test_a_program_may_step_its_optimizer_itself(self):
         tried = self.stage.run([self.python, "-c", STEPS], self.env)
         self.assertEqual(tried.out(), ["stepped"], tried.text())
