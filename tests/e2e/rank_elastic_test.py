@@ -74,6 +74,48 @@ for wrong in ((0, 1), (5, 0), (5, 6), (5, 1, -1)):
 print("sampled")
 """
 
+# A checkpoint of a state is taken by another one, and all that follows is the same.
+LOADS = """
+import copy
+import torch
+from rollcall.torch import elastic
+def made():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    optimizers = [torch.optim.AdamW(model[0].parameters(), lr=0.1),
+                  torch.optim.SGD(model[1].parameters(), lr=0.1, momentum=0.5)]
+    schedulers = [torch.optim.lr_scheduler.StepLR(one, 2) for one in optimizers]
+    return elastic.State(model, optimizers, elastic.Sampler(64, 8),
+                         schedulers, best=[0.0])
+data = torch.rand(64, 4)
+def trained(state, until):
+    for indices in state.sampler:
+        loss = (state.model(data[indices]) - 1).square().mean()
+        loss.backward()
+        state.best.append(loss.item())
+        state.commit()
+        if state.step == until:
+            break
+    rates = [one.param_groups[0]["lr"] for one in state.optimizers]
+    return (state.step, state.best, rates, [
+        one.tolist() for one in state.model.state_dict().values()])
+first, second = made(), made()
+trained(first, 3)
+saved = copy.deepcopy(first.state_dict())
+plain = first.state_dict()["values"]["best"]
+whole = trained(first, 7)
+assert len(plain) == 4  # A copy.
+second.load_state_dict(saved)
+assert trained(second, 7) == whole
+assert max(whole[2]) < 0.0002, whole[2]
+for use in (lambda: first.optimizer, lambda: setattr(first, "scheduler", None)):
+    try:
+        use()
+        raise SystemExit("has it")
+    except AttributeError as error:
+        assert "s, a list" in str(error), error
+print("loaded")
+"""
+
 NEEDS = """
 import torch
 from rollcall.torch import elastic
@@ -87,12 +129,133 @@ except RuntimeError as error:
     print("said")
 """
 
+# What a state asks, and a test answers.
+DRIVER = """
+import torch
+from rollcall.torch import elastic
+class Driver:
+    over = False
+    def check(self):
+        if self.over:
+            raise RuntimeError("over")
+    def committed(self, *_):
+        pass
+driver = Driver()
+"""
+
+# The function steps one of two optimizers itself.
+STEPS = DRIVER + """
+weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+optimizers = [torch.optim.SGD([one], lr=1.0) for one in weights]
+state = elastic.State(optimizer=optimizers)
+state._driver = driver
+def values():
+    return [one.item() for one in weights]
+for step in range(2):
+    sum(weights).backward()
+    assert state.whole
+    optimizers[0].step()
+    assert not state.whole and values() == [-step - 1.0, -step]
+    state.commit()
+    assert state.whole and values() == [-step - 1.0] * 2
+sum(weights).backward()
+driver.over = True
+try:
+    optimizers[0].step()
+    raise SystemExit("stepped after the end")
+except RuntimeError:
+    assert state.whole and values() == [-2.0] * 2 and state.step == 2
+print("stepped")
+"""
+
+# A world that ends in `commit`, where its check raises.
+SCALES = DRIVER + """
+def trained(*worlds_end_at):
+    torch.manual_seed(1)
+    model = torch.nn.Linear(4, 1)
+    optimizers = [torch.optim.SGD([one], lr=0.1) for one in model.parameters()]
+    scaler = torch.amp.GradScaler("cpu", growth_interval=3)
+    state = elastic.State(model, optimizers, scaler=scaler)
+    state._driver = driver
+    state.undo()  # The world ends before anything was scaled.
+    ended = set()
+    while state.step < 10:
+        scaler.scale(model(torch.ones(2, 4)).square().sum()).backward()
+        for one in optimizers:
+            scaler.unscale_(one)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        driver.over = state.step in worlds_end_at and state.step not in ended
+        try:
+            state.commit()
+        except RuntimeError as error:
+            assert str(error) == "over", error
+            ended.add(state.step)
+            state.undo()
+    return [one.tolist() for one in model.parameters()], scaler.state_dict()
+assert trained(0, 5) == trained()
+print("scaled")
+"""
+
+# Another thread opens epoll descriptors while the group is made; and Gloo's number
+# is another one's later on.
+SPARES = """
+import os, select, socket
+import torch.distributed as dist
+import rollcall
+from rollcall.torch import _groups
+kept = []
+def watching(*watched):
+    epoll = select.epoll()
+    for one in watched:
+        epoll.register(one, select.EPOLLIN)
+    kept.append((epoll, watched))
+    return epoll
+def goes_through(one, other):
+    one.send(b"x")
+    return other.recv(1) == b"x"
+make = dist.init_process_group
+theirs = socket.socketpair()
+server = socket.create_server(("127.0.0.1", 0))
+def slow(*arguments, **options):
+    make(*arguments, **options)
+    watching(theirs[0])
+dist.init_process_group = slow
+with rollcall.attach(elastic=True) as rank:
+    groups = _groups.InPlace(rank)
+    assert len(groups._epolls) == 1, groups._epolls
+    groups.free()
+    assert goes_through(*theirs)
+    (_, listening), = groups._epolls
+    closed = watching(theirs[0])
+    number = closed.fileno()
+    # It is Gloo's no more: closed, of another epoll, of another file.
+    groups._epolls = [(str(number), listening)]
+    closed.close()
+    groups.free()
+    again = watching(theirs[0], server)
+    assert again.fileno() == number
+    groups.free()
+    again.close()
+    assert os.dup(theirs[0].fileno()) == number
+    groups.free()
+    os.close(number)
+    assert goes_through(*theirs)
+    # What it watches itself ends.
+    ours = socket.socketpair()
+    groups._epolls = [(str(watching(ours[0], server).fileno()),
+                       os.fstat(server.fileno()).st_ino)]
+    groups.free()
+    assert ours[1].recv(1) == b""
+    socket.create_connection(server.getsockname()).close()
+print("spared")
+"""
+
 # Uses the class for NCCL's groups over Gloo. Over Gloo it frees a rank that
 # waits for another rank only if the other's connections end, that is in a world
 # of two.
-ANEW = """
+REPLACED = """
 from rollcall.torch import _groups, elastic
-class OverGloo(_groups.Anew):
+class OverGloo(_groups.Replaced):
     _BACKEND = "gloo"
 elastic.groups_over = lambda backend: OverGloo
 """
@@ -113,9 +276,13 @@ target = data.sum(1, keepdim=True).sin()
 model = torch.nn.Sequential(
     torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(),
     torch.nn.Dropout(0.0), torch.nn.Linear(16, 1)).to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-state = elastic.State(model, optimizer, sampler=elastic.Sampler(
-    1024, 32, epochs=END), taken=[])
+optimizers = [torch.optim.AdamW(model[:2].parameters(), lr=1e-3),
+              torch.optim.SGD(model[2:].parameters(), lr=1e-3, momentum=0.9)]
+schedulers = [torch.optim.lr_scheduler.LambdaLR(one, lambda step: 0.999 ** step)
+              for one in optimizers]
+scaler = torch.amp.GradScaler(device.type)
+state = elastic.State(model, optimizers, elastic.Sampler(1024, 32, epochs=END),
+                      schedulers, scaler, taken=[])
 
 @elastic.run
 def train(state):
@@ -126,7 +293,10 @@ def train(state):
     subgroup = dist.new_group() if device.type == "cuda" else None
     for indices in state.sampler:
         loss = ((ddp(data[indices]) - target[indices]) ** 2).mean()
-        (loss * state.sampler.weight).backward()
+        scaler.scale(loss * state.sampler.weight).backward()
+        for one in optimizers:
+            scaler.unscale_(one)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         state.taken = state.taken + [state.step]
         if STOP == "fails" and state.step == 20 and rank == 1:
             raise ValueError("a mistake")
@@ -144,7 +314,8 @@ steps = train(state, on_notice=lambda notice: print(
     "saves", state.step, notice.kind.name, flush=True))
 assert state.taken == list(range(steps)), state.taken
 weights = [p.double().sum().item() for p in model.parameters()]
-print("ends", steps, *map(repr, weights), flush=True)
+weights += [one.param_groups[0]["lr"] for one in optimizers]
+print("ends", steps, *map(repr, weights), scaler.state_dict(), flush=True)
 """
 
 
@@ -152,6 +323,10 @@ class Sampler(WithTorch):
     def test_no_sample_is_lost_or_doubled(self):
         tried = self.stage.run([PYTHON, "-c", SAMPLES], ENVIRONMENT)
         self.assertEqual(tried.out(), ["sampled"], tried.text())
+
+    def test_a_checkpoint_holds_the_whole_state(self):
+        tried = self.stage.run([PYTHON, "-c", LOADS], ENVIRONMENT)
+        self.assertEqual(tried.out(), ["loaded"], tried.text())
 
     def test_an_older_torch_is_named(self):
         tried = self.stage.run([PYTHON, "-c", NEEDS], ENVIRONMENT)
@@ -236,8 +411,8 @@ class Elastic(ElasticTest):
             ends.append(self.ended(launcher, workers["w1"]))
         self.assertEqual(ends[0], ends[1])
 
-    def test_a_group_that_is_made_anew_costs_no_step_and_no_bit(self):
-        self.test_a_killed_rank_costs_no_step_and_no_bit(ANEW)
+    def test_a_group_that_is_replaced_costs_no_step_and_no_bit(self):
+        self.test_a_killed_rank_costs_no_step_and_no_bit(REPLACED)
 
     def test_nodes_come_and_go(self):
         launcher, join, workers = self.begin(
@@ -249,12 +424,14 @@ class Elastic(ElasticTest):
                                       self.env)
         launcher.await_line(r"step \d+ of 4")
         # One node is lost, another one is drained.
+        four = launcher.mark()
         workers["w1"].signal(signal.SIGKILL)
-        launcher.await_line(r"step \d+ of 3")
+        launcher.await_line(r"step \d+ of 3", after=four)
+        three = launcher.mark()
         workers["w2"].signal(signal.SIGTERM)
-        launcher.await_line(r"saves \d+ DRAIN")
+        launcher.await_line(r"saves \d+ DRAIN", after=three)
         self.assert_code(workers["w2"], 0)
-        launcher.await_line(r"enters \d 2 after \d+ pid \d+")
+        launcher.await_line(r"enters \d 2 after \d+ pid \d+", after=three)
         self.end(launcher, workers["w3"])
         self.assertEqual(len(self.pids(launcher)), 1)
         self.assertEqual(len(self.pids(workers["w3"])), 1)
@@ -266,9 +443,10 @@ class Elastic(ElasticTest):
         launcher.await_line(r"step \d+ of 3")
         # The node's connections stay open, so nothing tells that it is gone.
         silent = [workers["w2"].pid, *harness.descendants(workers["w2"].pid)]
+        three = launcher.mark()
         for pid in silent:
             os.kill(pid, signal.SIGSTOP)
-        launcher.await_line(r"step \d+ of 2")
+        launcher.await_line(r"step \d+ of 2", after=three)
         for pid in silent:
             os.kill(pid, signal.SIGKILL)
         self.end(launcher, workers["w1"])
@@ -281,20 +459,21 @@ class Elastic(ElasticTest):
             ["--nodes", "1:8", "--join-timeout", "60s"], ["w1"],
             self.command())
         launcher.await_line(r"step \d+ of 2")
-        worlds = 0
         for names, leave, left in ((range(2, 8), 5, 3), (range(8, 13), 7, 1)):
+            few = launcher.mark()
             for name in names:
                 workers[f"w{name}"] = self.join(
                     join, ["--name", f"w{name}"], self.command(), self.env)
-            worlds += 1
-            launcher.await_lines(r"enters \d 8 after \d+", worlds, 120)
+            launcher.await_line(r"enters \d 8 after \d+", deadline_s=120,
+                                after=few)
+            eight = launcher.mark()
             going = sorted(workers)[:leave]
             for name in going:
                 workers[name].signal(signal.SIGTERM)
             for name in going:
                 self.assert_code(workers.pop(name), 0)
             launcher.await_line(rf"enters \d {left} after \d+",
-                                deadline_s=120)
+                                deadline_s=120, after=eight)
         self.end(launcher)
         self.assertEqual(len(self.pids(launcher)), 1)
 
@@ -377,6 +556,41 @@ class Elastic(ElasticTest):
         tried = self.stage.run(self.command(1, "whole"), self.env)
         self.assertEqual(tried.code, 0, tried.text())
         self.assertIsNotNone(tried.find("ends 32 "))
+
+    def test_the_example(self):
+        script = os.path.join(harness.PROJECT, "specs", "pytorch",
+                              "elastic_gpt.py")
+        command = [self.python, script, __file__, "200"]
+        self.env["OUT"] = self.stage.folder
+        launcher, _, workers = self.begin(["--nodes", "2"], ["w1"], command)
+        nodes = {launcher, workers["w1"]}
+        first = self.stage.pump(
+            lambda: {node for node in nodes if node.find("step 100 ")},
+            "100 steps", 120)
+        victim, = nodes - first  # Rank 0 says how far they are.
+        for pid in harness.descendants(victim.pid):
+            if harness.command_line(pid)[:1] == [self.python]:
+                os.kill(pid, signal.SIGKILL)
+        for node in nodes:
+            self.assertEqual(node.wait(120), 0, node)
+        said = [m[1] for node in nodes for line in node.out()
+                for m in [re.search(r"step (\d+) loss .* world 2", line)] if m]
+        self.assertEqual(said, ["100", "200"])
+        # It begins with what was saved: no step is left.
+        tried = self.stage.run(command, self.env)
+        self.assertEqual((tried.code, tried.out()), (0, []), tried.text())
+
+    def test_a_program_may_step_its_optimizer_itself(self):
+        tried = self.stage.run([self.python, "-c", STEPS], self.env)
+        self.assertEqual(tried.out(), ["stepped"], tried.text())
+
+    def test_a_world_that_ends_in_a_commit_leaves_the_scaler_usable(self):
+        tried = self.stage.run([self.python, "-c", SCALES], self.env)
+        self.assertEqual(tried.out(), ["scaled"], tried.text())
+
+    def test_connections_of_others_than_gloo_stay(self):
+        tried = self.stage.run([self.python, "-c", SPARES], self.env)
+        self.assertEqual(tried.out(), ["spared"], tried.text())
 
 
 if __name__ == "__main__":

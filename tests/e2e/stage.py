@@ -78,21 +78,27 @@ class Process:
     def text(self):
         return "\n".join(text for _, _, text in self.lines)
 
-    def find(self, pattern, stream=None):
+    def mark(self):
+        """Returns what `after` is for lines that come after those read so far."""
+        return len(self.lines)
+
+    def find(self, pattern, stream=None, after=0):
         """Returns the match of the first line so far that matches, or None."""
-        for _, which, text in self.lines:
+        for _, which, text in self.lines[after:]:
             match = (stream in (None, which)) and re.search(pattern, text)
             if match:
                 return match
         return None
 
-    def await_line(self, pattern, stream=None, deadline_s=DEADLINE_S):
+    def await_line(self, pattern, stream=None, deadline_s=DEADLINE_S, after=0):
         """Returns the match of the first matching line, printed or to come;
-        fails if the process ends without one."""
+        fails if the process ends without one. `after`: a `mark`, taken before
+        what the line is to follow from."""
         found = self.stage.pump(
-            lambda: self.find(pattern, stream) or (self.done() and "ended"),
+            lambda: self.find(pattern, stream, after) or (
+                self.done() and "ended"),
             f"a line /{pattern}/ of {self}", deadline_s)
-        match = self.find(pattern, stream)
+        match = self.find(pattern, stream, after)
         if match is None:
             self.stage.fail(f"{self} ended with {self.code} ({found}) and "
                             f"never printed /{pattern}/")

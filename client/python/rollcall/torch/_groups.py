@@ -1,13 +1,14 @@
 """How the default group of torch.distributed is made again in the next world,
 and how a thread that waits in one of its collectives is freed."""
 
+import contextlib
 import os
 import random
 import re
 import socket
 import stat
 from datetime import timedelta
-from typing import Any, Dict, List, Set, Tuple, Type
+from typing import Any, Dict, Iterator, List, Tuple, Type
 
 import torch
 
@@ -23,12 +24,12 @@ class Groups:
     def __init__(self, rank: Rank) -> None:
         self._store = Store(rank)
 
-    def card(self) -> str:
+    def handle(self) -> str:
         """What the other ranks need from this one to connect to it."""
         return ""
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
-        """Connects the ranks of the world. `cards`: of all of them, by rank.
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
+        """Connects the ranks of the world. `handles`: of all of them, by rank.
         The training thread calls it."""
         raise NotImplementedError
 
@@ -44,65 +45,99 @@ class InPlace(Groups):
 
     def __init__(self, rank: Rank) -> None:
         super().__init__(rank)
-        before = _epolls()
+        before = set(_epolls())
         dist.init_process_group(
             "gloo", store=self._store, rank=rank.world.rank,
             world_size=rank.world.size, enable_reconfigure=True)
-        # By which Gloo waits for its connections.
-        self._epolls = _epolls() - before
+        # By which Gloo waits for its connections, and for new ones. Another
+        # thread may have opened an epoll descriptor meanwhile.
+        self._epolls = [(epoll, listening) for epoll in _epolls()
+                        if epoll not in before
+                        for listening in _listening(epoll)]
 
-    def card(self) -> str:
+    def handle(self) -> str:
         return str(dist._get_reconfigure_handle())
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
         self._store.use(rank.store)
-        dist._reconfigure(uuid=rank.world.generation, handles=cards,
+        dist._reconfigure(uuid=rank.world.generation, handles=handles,
                           timeout=timeout).wait()
 
     def free(self) -> None:
         self._store.use(KeyValueStore(LocalStore()))
         # To form the group again is not enough: a collective that waits for a
         # peer whose machine is gone, or stands still, would wait on.
-        for epoll in self._epolls:
-            _end_connections(epoll)
+        for epoll, listening in self._epolls:
+            _end_connections(epoll, listening)
+        # Gloo takes no uuid twice, and those of worlds are small numbers.
         dist._reconfigure(
             uuid=random.getrandbits(62) | 1 << 62,
             handles=[dist._get_reconfigure_handle()]).wait()
 
 
-def _epolls() -> Set[str]:
+def _epolls() -> List[str]:
     """The epoll descriptors of this process."""
-    found = set()
+    found = []
     for number in os.listdir("/proc/self/fd"):
         try:
             if os.readlink(f"/proc/self/fd/{number}") == "anon_inode:[eventpoll]":
-                found.add(number)
+                found.append(number)
         except OSError:
             pass  # It was the one of this listing.
     return found
 
 
-def _end_connections(epoll: str) -> None:
+def _listening(epoll: str) -> List[int]:
+    """The inodes of the sockets that listen, of those that this descriptor
+    watches."""
+    found = []
+    with _watched(epoll) as watched:
+        found += [inode for inode, one in watched.items() if _listens(one)]
+    return found
+
+
+def _end_connections(epoll: str, listening: int) -> None:
     """Shuts down the sockets that this epoll descriptor watches, other than those
-    that listen: their owner sees the end of each, as if the peer had closed it."""
-    with open(f"/proc/self/fdinfo/{epoll}", encoding="ascii") as f:
-        watched = re.findall(r"^tfd:\s*(\d+).*\bino:(\w+)", f.read(), re.M)
-    for number, inode in watched:
-        try:
-            copy = os.dup(int(number))
-        except OSError:
-            continue  # Closed meanwhile.
-        found = os.fstat(copy)
-        # The number may be another file's by now.
-        if found.st_ino != int(inode, 16) or not stat.S_ISSOCK(found.st_mode):
-            os.close(copy)
-            continue
-        with socket.socket(fileno=copy) as one:
+    that listen: their owner sees the end of each, as if the peer had closed it.
+    Does nothing if the number is another descriptor's by now: one that does not
+    watch the socket with the inode `listening`."""
+    with _watched(epoll) as watched:
+        for one in watched.values() if listening in watched else ():
             try:
-                if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                if not _listens(one):
                     one.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # Not connected any more.
+
+
+def _listens(one: socket.socket) -> bool:
+    return one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
+
+
+@contextlib.contextmanager
+def _watched(epoll: str) -> Iterator[Dict[int, socket.socket]]:
+    """Copies of the sockets that this epoll descriptor watches, by their inodes;
+    none if it is closed, or no such descriptor any more."""
+    try:
+        with open(f"/proc/self/fdinfo/{epoll}", encoding="ascii") as f:
+            numbers = re.findall(r"^tfd:\s*(\d+).*\bino:(\w+)", f.read(), re.M)
+    except OSError:
+        numbers = []
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for number, inode in numbers:
+            try:
+                copy = os.dup(int(number))
+            except OSError:
+                continue  # Closed meanwhile.
+            status = os.fstat(copy)
+            # The number may be another file's by now.
+            if status.st_ino == int(inode, 16) and stat.S_ISSOCK(status.st_mode):
+                found[status.st_ino] = stack.enter_context(
+                    socket.socket(fileno=copy))
+            else:
+                os.close(copy)
+        yield found
 
 
 # Read where an NCCL group is made; a user's own values stay.
@@ -118,7 +153,7 @@ _NCCL_VARIABLES = {
 }
 
 
-class Anew(Groups):
+class Replaced(Groups):
     """PyTorch 2.5 and newer can abort an NCCL group. A new one takes its place."""
     _BACKEND = "nccl"
 
@@ -127,7 +162,7 @@ class Anew(Groups):
         for name, value in _NCCL_VARIABLES.items():
             os.environ.setdefault(name, value)
 
-    def join(self, rank: Rank, cards: List[str], timeout: timedelta) -> None:
+    def join(self, rank: Rank, handles: List[str], timeout: timedelta) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
         self._store.use(rank.store)
@@ -149,8 +184,8 @@ def groups_over(backend: str) -> Type[Groups]:
     RuntimeError if this PyTorch is too old for it."""
     kinds: Dict[str, Tuple[Type[Groups], str, bool]] = {
         "gloo": (InPlace, "2.14", hasattr(dist, "_reconfigure")),
-        "nccl": (Anew, "2.5", hasattr(dist.distributed_c10d,
-                                      "_abort_process_group"))}
+        "nccl": (Replaced, "2.5", hasattr(dist.distributed_c10d,
+                                          "_abort_process_group"))}
     if backend not in kinds:
         raise ValueError('rollcall.torch.elastic: expected backend "gloo" or '
                          f'"nccl", got "{backend}"')

@@ -35,6 +35,8 @@ class State:
     _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
             "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
             "_applied", "_committing", "_driver")
+    # The names of arguments whose attributes are lists.
+    _LISTS = {"optimizer": "optimizers", "scheduler": "schedulers"}
 
     def __init__(self, model: Any = None, optimizer: Any = None,
                  sampler: Optional[Sampler] = None, scheduler: Any = None,
@@ -63,6 +65,8 @@ class State:
         self.enter()
 
     def __getattr__(self, name: str) -> Any:
+        if name in State._LISTS:
+            raise AttributeError(_no_attribute(name))
         try:
             return self.__dict__["_values"][name]
         except KeyError:
@@ -70,6 +74,8 @@ class State:
                                  f"State(..., {name}=...)") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in State._LISTS:
+            raise AttributeError(_no_attribute(name))
         if name in State._OWN:
             object.__setattr__(self, name, value)
         else:
@@ -109,10 +115,17 @@ class State:
 
     def state_dict(self) -> Dict[str, Any]:
         return {
-            "step": self.step,
+            **self._parts(),
             "values": copy.deepcopy(self._values),
-            "sampler": self.sampler.state() if self.sampler else None,
             "model": self.model.state_dict() if self.model is not None else None,
+        }
+
+    def _parts(self) -> Dict[str, Any]:
+        """All but the model, not copied."""
+        return {
+            "step": self.step,
+            "values": self._values,
+            "sampler": self.sampler.state() if self.sampler else None,
             "optimizers": [one.state_dict() for one in self.optimizers],
             "others": [one.state_dict() for one in self._others()],
         }
@@ -172,6 +185,17 @@ class State:
                 buffer.copy_(kept)
         for one in self.optimizers:
             one.zero_grad(set_to_none=True)
+        if self.scaler is not None:
+            # It forgets that it has unscaled gradients which are given up now.
+            try:
+                self.scaler.update(self.scaler.get_scale())
+            except AssertionError:
+                pass  # It has scaled nothing yet.
+
+
+def _no_attribute(name: str) -> str:
+    return (f"State has no {name}; use state.{State._LISTS[name]}, a list of all "
+            "that were given to it")
 
 
 def _list_of(one: Any) -> List[Any]:
@@ -190,7 +214,7 @@ class _Slot:
 
 
 def send_state(state: State, source: int, sends: bool, device: Any,
-                alike: bool, check: Callable[[], None]) -> None:
+               alike: bool, check: Callable[[], None]) -> None:
     """All ranks call it: those whose state does not count take that of `source`.
     `alike`: this rank's is the same. Nothing is taken before `check` has said
     that all of it came from the source: a group of one's own receives nothing,
@@ -198,12 +222,7 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     tensors: List[Any] = []
     apart: List[Any] = [None]
     if sends:
-        apart[0] = _take_apart({
-            "step": state.step, "values": state._values,
-            "sampler": state.sampler.state() if state.sampler else None,
-            "optimizers": [one.state_dict() for one in state.optimizers],
-            "others": [one.state_dict() for one in state._others()],
-        }, tensors)
+        apart[0] = _take_apart(state._parts(), tensors)
     dist.broadcast_object_list(apart, src=source)
     model = _model_tensors(state.model)
     received = []

@@ -295,12 +295,12 @@ class _Driver:
         """Connects all ranks of this world, and gives them one state."""
         rank, state, world = self._rank, self._state, self._rank.world
         self._freed = self._cut = False
-        mine = {"card": self._groups.card(),
+        mine = {"handle": self._groups.handle(),
                 "step": state.step, "fresh": self._fresh, "whole": state.whole}
         all_of = [json.loads(one) for one in rank.exchange(
             "elastic/join", json.dumps(mine))]
         self._groups.join(
-            rank, [one["card"] for one in all_of],
+            rank, [one["handle"] for one in all_of],
             # Below the time that a rank has to answer an abort (15 s).
             timedelta(seconds=min(8 + world.size / 50, 12)))
         with self._news.lock:
