@@ -90,8 +90,8 @@ do_step() {
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
       e2e rank_frameworks_test.InTransformers ;;
-    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic && e2e rank_notice_test &&
-      e2e frameworks_test && e2e pytorch_test.ElasticGpt && (
+    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic &&
+      e2e rank_notice_test && e2e frameworks_test && e2e pytorch_test.ElasticGpt && (
         export ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3
         e2e rank_torch_test && ROLLCALL_TEST_PROGRAMS=1 e2e torchrun_test) ;;
     programs) scripts/packages.sh programs &&

@@ -32,8 +32,7 @@ def train(state):
             ends = torch.tensor([float(os.path.exists(sys.argv[1]))])
             dist.all_reduce(ends)
             state.commit()
-        except Exception as error:
-            open(f"{sys.argv[1]}.{os.environ['ROLLCALL_NODE']}", "w").close()
+        except Exception:
             state.model.zero_grad()
             CAUGHT
         if state.step % 20 == 0:
@@ -63,17 +62,15 @@ class Notices(ElasticTest):
         launcher, _, workers = self.begin(
             ["--nodes", "2:4"], ["w1", "w2", "w3"], self.script())
         launcher.await_line(r"step \d+ of 4")
-        late = [workers["w3"], workers["w2"]]
+        late = [workers["w2"], workers["w3"]]
         for node in late:
             node.signal(signal.SIGSTOP)
         workers["w1"].signal(signal.SIGTERM)
         launcher.await_line(r"saves \d+ DRAIN")
-        late[0].signal(signal.SIGCONT)
-        # It leaves the group, where the other one waits for it.
-        self.stage.pump(lambda: os.path.exists(f"{self.ends_now}.w2"),
-                        "an error on w2")
-        late[1].signal(signal.SIGCONT)
         for node in late:
+            # The first one leaves the group, in which the other one may wait for
+            # it and get an error. That depends on Gloo.
+            node.signal(signal.SIGCONT)
             node.await_line(r"saves \d+ DRAIN")
         self.assert_code(workers["w1"], 0)
         launcher.await_line(r"enters \d 3 after")
