@@ -1,8 +1,8 @@
 // BareServer: the lower bound that rollcall is compared with. It does the
 // minimum of a roll call: it takes one message from each of N streams, then
 // sends the same bytes to all of them and, with `tells_loss`, an Abort once a
-// stream has broken. It parses nothing, authenticates nobody and stores
-// nothing.
+// stream has broken. It parses nothing, authenticates no client and
+// stores nothing.
 //
 // It has the same service and kind of certificate as the daemon, gRPC's
 // callback API, and one shared slice for all streams. Thread rule: any thread.

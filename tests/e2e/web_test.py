@@ -257,7 +257,7 @@ class Web(E2E):
                 if i % 2:
                     raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: local")
                 slow.append(raw)
-            # The slow clients delay nobody else, however many there are.
+            # The slow clients delay no other client, however many they are.
             self.assertEqual(ask(url, "/healthz", timeout_s=5)[0], 200)
             # There is room for 128 connections; the oldest ones are closed.
             closed = 0

@@ -2,7 +2,7 @@
 // durations, node counts.
 //
 // Oracle: nothing throws. The arguments after `--` are passed on unchanged.
-// What is accepted is within its bounds. Join strings are removed from argv.
+// Accepted values are within their bounds. Join strings are removed from argv.
 #include <string>
 #include <variant>
 #include <vector>

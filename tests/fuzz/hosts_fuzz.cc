@@ -43,8 +43,8 @@ v1::World ReadWorld(Feed& feed) {
   return world;
 }
 
-// What is known of the world's names: two bits for each name, so that the
-// script stays aligned.
+// Which of the world's names are known. Takes two bits for each name, so that
+// the script stays aligned.
 HostsNames NamesOf(const v1::World& world, uint8_t bits) {
   HostsNames names;
   for (const std::string& name : NamesToAsk(world, {})) {

@@ -45,8 +45,8 @@
 namespace rollcall::sim {
 namespace {
 
-// What is printed when a core aborts, prepared here because a signal handler
-// may only call write.
+// The text that is printed when a core aborts. It is prepared here because a
+// signal handler may only call write.
 char replay[256];
 constexpr uint64_t kSeedsOfAJournal = 1000;
 

@@ -48,7 +48,7 @@ enum Way : uint32_t { kUp = 0, kDown = 1 };  // Up: to the daemon.
 class Ends {
  public:
   virtual ~Ends() = default;
-  // Both return false if nobody listens there.
+  // Both return false if no process listens there.
   virtual bool ToDaemon(StreamId stream, uint32_t node, Parcel& parcel) = 0;
   virtual bool ToNode(StreamId stream, uint32_t node, Parcel& parcel) = 0;
 };

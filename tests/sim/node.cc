@@ -401,7 +401,7 @@ void Node::MaybeRenumber(uint32_t one_in) {
   world_.Trace(settings_.name, " has ", Address(), " now");
 }
 
-// As client/agent/session does, reports facts that nobody asked for.
+// As client/agent/session does, reports facts without a request.
 void Node::TellNewFacts() {
   if (!agent_.has_value()) return;
   ChecksDone changed;
