@@ -116,6 +116,9 @@ class Agent {
     bool ended = false;
     bool linked = false;
     bool elastic = false;
+    // It has closed its connection: it has finished, and its process is about
+    // to end.
+    bool unlinked = false;
     bool stopping = false;
     absl::Time kill_at = absl::InfiniteFuture();
     absl::Time started_at;

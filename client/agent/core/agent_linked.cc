@@ -22,6 +22,7 @@ void Agent::On(const RankAttended& attended) {
   if (rank == nullptr) return;  // It is being stopped as a plain rank.
   NoteBegun(attended.local_rank, *rank);
   rank->linked = true;
+  rank->unlinked = false;
   rank->elastic = attended.elastic;
   if (attach_) {
     Tell(Report::Kind::kState,
@@ -36,6 +37,7 @@ void Agent::On(const RankUnlinked& unlinked) {
   if (at == rank_processes_.end()) return;
   RankProcess& rank = at->second;
   rank.linked = rank.elastic = false;
+  rank.unlinked = true;
   // The rank may need a long time after its last step.
   Unwatch(unlinked.local_rank, rank);
   if (running_.has_value() || rank.ended || rank.stopping) return;
@@ -146,14 +148,17 @@ void Agent::OnNotice(const v1::Notice& notice) {
        absl::StrCat("notice ", notice.notice(), ": ", notice.reason()));
   actions_.push_back(std::move(tell));
 
-  // Ranks that were signalled for an earlier notice are already stopping.
+  // Ranks that were signalled for an earlier notice are already stopping. A
+  // rank that has closed its connection has finished: after a signal, its exit
+  // 0 would count as the notice's and the job would begin again.
   std::vector<RankIncarnation> signalled;
   for (auto& [local_rank, rank] : rank_processes_) {
     // With --attach, a rank that attaches later in this generation is told
     // then.
     if (rank.ended || rank.elastic || attach_) continue;
     notice_->kill_at = now_ + deadline;
-    if (rank.linked || std::exchange(rank.signalled, true)) continue;
+    if (rank.linked || rank.unlinked) continue;
+    if (std::exchange(rank.signalled, true)) continue;
     signalled.push_back({rank.born, local_rank});
   }
   if (!signalled.empty()) {

@@ -385,6 +385,20 @@ TEST(AgentNotice, WhoHadItsTimeGetsNoSecondGrace) {
   });
 }
 
+// Its exit 0 is its own, so the daemon does not begin the job again.
+TEST(AgentNotice, ARankThatHasFinishedIsNotSignalled) {
+  AgentStory story;
+  story.Tell(Linked(1));
+  story.Tell({
+      {1.0, RankUnlinked{0}, ""},
+      {1.1, NoticeOf(1, 1), "NOTICE 1 15s"},
+      {1.2, RankEnded{1, 0, 0}, "exited 0=0/0"},
+      // One that does not end is killed at the deadline like any other.
+      {1.3, RankUnlinked{1}, ""},
+      {16.1, AgentTick{}, "beat 0; STOP 1 0"},
+  });
+}
+
 TEST(AgentNotice, WithPlainAndLinkedRanksEachIsToldItsWay) {
   AgentStory story;
   story.Tell(Running(1));
