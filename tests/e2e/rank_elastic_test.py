@@ -165,7 +165,68 @@ try:
     raise SystemExit("stepped after the end")
 except RuntimeError:
     assert state.whole and values() == [-2.0] * 2 and state.step == 2
+# The world ends after the function has stepped both: the step is done.
+state.undo()
+driver.over = False
+sum(weights).backward()
+for one in optimizers:
+    one.step()
+driver.over = True
+state.commit()
+assert state.whole and values() == [-3.0] * 2 and state.step == 3
+for needs, argument in ((dict(optimizer=torch.optim.LBFGS(weights)), "closure"),
+                        (dict(scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau(
+                            optimizers[0])), "metrics")):
+    try:
+        elastic.State(**needs)
+        raise SystemExit(f"takes {needs}")
+    except ValueError as error:
+        assert f"`{argument}`" in str(error), error
 print("stepped")
+"""
+
+# Rank 0 takes what rank 1 has, of types that no backend sends and of classes that
+# are their own.
+SENDS = """
+import collections, os, sys, tempfile
+import torch, torch.distributed as dist
+from rollcall.torch import elastic
+from rollcall.torch._state import send_state
+class Module(torch.nn.Linear):
+    def __init__(self, value):
+        super().__init__(2, 2, bias=False)
+        torch.nn.init.constant_(self.weight, value)
+        self.register_buffer("short", torch.full((3,), value, dtype=torch.int16))
+        self.register_buffer("bit", torch.tensor(value > 1))
+        self.register_buffer("none", torch.zeros(0, dtype=torch.int16))
+        self.extra = {"t": torch.tensor(value, dtype=torch.int16), "n": value}
+    def get_extra_state(self):
+        return self.extra
+    def set_extra_state(self, extra):
+        self.extra = extra
+def state_of(value):
+    return elastic.State(
+        torch.nn.Sequential(Module(value)),
+        ordered=collections.OrderedDict(b=torch.tensor(value), a=(value,)),
+        counts=collections.Counter("a" * value))
+folder = tempfile.mkdtemp()
+child = os.fork()
+rank = 0 if child else 1
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
+                        world_size=2)
+state = state_of(1 + rank)
+if rank == 1:
+    state.step = 7
+send_state(state, 1, rank == 1, torch.device("cpu"), rank == 1, lambda: None)
+def shown(state):
+    return repr((state.step, state.model.state_dict(), state._values))
+wanted = state_of(2)
+wanted.step = 7
+assert shown(state) == shown(wanted), (shown(state), shown(wanted))
+dist.barrier()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+    print("sent")
 """
 
 # A world that ends in `commit`, where its check raises.
@@ -327,6 +388,10 @@ class Sampler(WithTorch):
     def test_a_checkpoint_holds_the_whole_state(self):
         tried = self.stage.run([PYTHON, "-c", LOADS], ENVIRONMENT)
         self.assertEqual(tried.out(), ["loaded"], tried.text())
+
+    def test_a_state_is_sent_whole(self):
+        tried = self.stage.run([PYTHON, "-c", SENDS], ENVIRONMENT)
+        self.assertEqual(tried.out(), ["sent"], tried.text())
 
     def test_an_older_torch_is_named(self):
         tried = self.stage.run([PYTHON, "-c", NEEDS], ENVIRONMENT)

@@ -14,6 +14,7 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional
 
 from . import errors
+from ._monitor import Monitor
 
 _FOLDER_BYTES_MAX = 70
 # The exit code of a rendezvous that failed.
@@ -54,8 +55,8 @@ class _Process:
             start_new_session=True,
             preexec_fn=(lambda: _die_with(parent)) if with_parent else None)
         self._ready = ready
-        self._changed = threading.Condition()
-        # Guarded by `_changed`.
+        self._changed = Monitor()
+        # Guarded by its lock.
         self._is_ready = False
         self._end: Dict[str, Any] = {}
         self._over = False
@@ -69,7 +70,7 @@ class _Process:
             for line in lines:
                 self._take(line)
         self.process.wait()
-        with self._changed:
+        with self._changed.lock:
             self._over = True
             self._changed.notify_all()
 
@@ -80,7 +81,7 @@ class _Process:
             return
         if not isinstance(told, dict):
             return
-        with self._changed:
+        with self._changed.lock:
             self._is_ready = self._is_ready or self._ready in told
             if "exit_code" in told:
                 self._end = told
@@ -88,9 +89,8 @@ class _Process:
 
     def await_ready(self) -> bool:
         """False: it has ended instead."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._over or self._is_ready)
-            return self._is_ready
+        self._changed.await_true(lambda: self._over or self._is_ready)
+        return self._is_ready
 
     def signal(self, number: int) -> None:
         """Does nothing if it has ended."""
@@ -105,14 +105,13 @@ class _Process:
 
     def await_end(self, timeout: Optional[float] = None) -> bool:
         """Whether it has ended, within `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._over, timeout)
+        return self._changed.await_true(lambda: self._over, timeout)
 
     @property
     def reason(self) -> str:
         """Why it has ended, as it said, or with which code or signal. Requires
         that it has ended."""
-        with self._changed:
+        with self._changed.lock:
             reason = self._end.get("reason")
         if not reason and self.code < 0:
             return f"`rollcall` was ended by signal {-self.code}"

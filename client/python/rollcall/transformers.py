@@ -23,9 +23,9 @@ from typing import Any, Optional
 
 from transformers import TrainerCallback
 
+from ._leave_signals import LeaveSignals
 from ._rank import Rank, attach, current
 from .errors import Aborted, Error
-from .world import NoticeKind
 
 # What a script ends with that has saved for a notice and wants to go on.
 REQUEUE = 75
@@ -57,7 +57,12 @@ class Callback(TrainerCallback):
         self._tokens_at = 0.0
         self._speed: Optional[float] = None
         if not self._rank.alone:
-            self._take_signals()
+            # They stay until the process ends.
+            LeaveSignals(self._rank, lambda: self._stops_at is not None
+                         and not self._saved)
+            # The end of the world ends the process, also while a collective
+            # waits for a rank that is gone and no Python handler runs.
+            self._rank.when_over(self._when_over)
 
     # --- What the Trainer calls -----------------------------------------------
 
@@ -141,26 +146,6 @@ class Callback(TrainerCallback):
     def _progress(self, state: Any) -> None:
         self._rank.progress(int(state.global_step), self._loss, self._speed,
                             max(int(state.max_steps or 0), 0))
-
-    def _take_signals(self) -> None:
-        # SIGTERM from a scheduler or a user asks to leave: the daemon answers
-        # with a notice. The end of the world ends the process, also while a
-        # collective waits for a rank that is gone and no Python handler runs.
-        try:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-        except ValueError:
-            pass  # Not the main thread: the user's handlers stay.
-        self._rank.when_over(self._when_over)
-
-    def _on_sigterm(self, *_: Any) -> None:
-        if self._stops_at is not None and not self._saved:
-            return  # It saves; the agent bounds the time.
-        if self._rank.aborted is not None or self._rank.lost is not None:
-            raise SystemExit(128 + signal.SIGTERM)
-        notice = self._rank.notice
-        # After a notice for newcomers this node would go on.
-        if notice is None or notice.kind == NoticeKind.GROW:
-            self._rank.leave()
 
     def _when_over(self) -> None:
         if self._stops_at is None:

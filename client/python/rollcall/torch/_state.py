@@ -1,6 +1,7 @@
 """State: what training goes on from, and how a rank takes another one's."""
 
 import copy
+import inspect
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
 import torch
@@ -27,9 +28,12 @@ class State:
     and plain values, which are its attributes (`State(..., best=0.0)`,
     `state.best`).
 
-    `step`: how many are done. `rank`, `size`: of this process in the world. `state_dict` and `load_state_dict` are for
-    checkpoints; load one before `run`'s function is called, on all ranks or on
-    one.
+    `step`: how many are done. `rank`, `size`: of this process in the world.
+    `state_dict` and `load_state_dict` are for checkpoints; load one before
+    `run`'s function is called, on all ranks or on one.
+
+    ValueError: a name is taken, a value is not plain, or `commit` cannot step an
+    optimizer or a scheduler, since its `step` needs arguments.
     """
 
     _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
@@ -59,6 +63,13 @@ class State:
         self._driver: Optional[Driver] = None
         # Optimizers that the training function has called itself.
         self._applied: List[Any] = []
+        for one in self.optimizers + self.schedulers:
+            needed = _needed_by(type(one).step)
+            if needed is not None:
+                raise ValueError(
+                    f"State: commit calls {type(one).__name__}.step() without "
+                    f"arguments, and it needs `{needed}`; step it in the "
+                    "training function, and keep its state_dict() as a value")
         for one in self.optimizers:
             if hasattr(one, "register_step_pre_hook"):  # torch 2
                 one.register_step_pre_hook(self._before_step)
@@ -90,11 +101,13 @@ class State:
         Raises what `run` catches if the world has ended: nothing is applied
         then.
         """
-        if self._driver is not None:
+        left = [one for one in self.optimizers if one not in self._applied]
+        # What the function has applied itself was checked before that. Once it
+        # has applied all, the step is done, whether the world has ended or not.
+        if self._driver is not None and (left or not self.optimizers):
             self._driver.check()
         self._committing = True
         try:
-            left = [one for one in self.optimizers if one not in self._applied]
             self._applied.append(None)  # Torn, until all of it is done.
             for one in left:
                 one.step() if self.scaler is None else self.scaler.step(one)
@@ -204,6 +217,16 @@ def _list_of(one: Any) -> List[Any]:
     return list(one) if isinstance(one, (list, tuple)) else [one]
 
 
+def _needed_by(step: Any) -> Optional[str]:
+    """The first argument that a method needs; None: it can be called without.
+    Asked of the class: a scheduler wraps the method of its optimizer."""
+    for one in list(inspect.signature(step).parameters.values())[1:]:
+        if one.default is one.empty and one.kind not in (
+                one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            return one.name
+    return None
+
+
 class _Slot:
     """Where a tensor stands in what is sent apart from it."""
 
@@ -222,7 +245,8 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     tensors: List[Any] = []
     apart: List[Any] = [None]
     if sends:
-        apart[0] = _take_apart(state._parts(), tensors)
+        apart[0] = _take_apart(
+            {**state._parts(), "extra": _extra_state(state.model)}, tensors)
     dist.broadcast_object_list(apart, src=source)
     model = _model_tensors(state.model)
     received = []
@@ -230,11 +254,11 @@ def send_state(state: State, source: int, sends: bool, device: Any,
         # A copy, where it is taken only once all is there.
         sent = tensor.to(device).contiguous() if sends else torch.empty(
             tensor.shape, dtype=tensor.dtype, device=device)
-        dist.broadcast(sent, src=source)
+        _broadcast(sent, source)
         received.append(sent)
     if sends:
         for tensor in tensors:
-            dist.broadcast(tensor.detach().to(device).contiguous(), src=source)
+            _broadcast(tensor.detach().to(device).contiguous(), source)
     got = None if sends else _put_together(apart[0], source, device)
     check()
     if got is None or alike:
@@ -242,37 +266,63 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     state._applied.append(None)  # Not whole until all of it is taken.
     for tensor, sent in zip(model, received):
         tensor.copy_(sent)
+    if got["extra"]:
+        state.model.load_state_dict(got["extra"], strict=False)
     state._values = got["values"]
     state._load(got)
     state._keep()
 
 
+def _broadcast(tensor: Any, source: int) -> None:
+    """As bytes: the backends lack some types (int16, float8). Requires that the
+    tensor is contiguous."""
+    if tensor.numel() != 0:
+        dist.broadcast(tensor.view(-1).view(torch.uint8), src=source)
+
+
 def _model_tensors(model: Any) -> List[Any]:
+    """All that a module keeps, but for what it makes by `get_extra_state`."""
     if model is None:
         return []
-    return [value.detach() for value in model.state_dict().values()
-            if isinstance(value, torch.Tensor)]
+    return [value.detach() for name, value in model.state_dict().items()
+            if isinstance(value, torch.Tensor) and not _is_extra(name)]
+
+
+def _extra_state(model: Any) -> Dict[str, Any]:
+    if model is None:
+        return {}
+    return {name: value for name, value in model.state_dict().items()
+            if _is_extra(name)}
+
+
+def _is_extra(name: str) -> bool:
+    return name.rpartition(".")[2] == "_extra_state"
 
 
 def _take_apart(value: Any, tensors: List[Any]) -> Any:
+    """A copy of `value` without its tensors, which are appended to `tensors`."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return _Slot(value)
-    if isinstance(value, dict):
-        return {key: _take_apart(one, tensors) for key, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_take_apart(one, tensors) for one in value)
-    return value
+    return _map(value, lambda one: _take_apart(one, tensors))
 
 
 def _put_together(value: Any, source: int, device: Any) -> Any:
     if isinstance(value, _Slot):
         tensor = torch.empty(value.shape, dtype=value.dtype, device=device)
-        dist.broadcast(tensor, src=source)
+        _broadcast(tensor, source)
         return tensor.cpu() if value.on_host else tensor
+    return _map(value, lambda one: _put_together(one, source, device))
+
+
+def _map(value: Any, of: Callable[[Any], Any]) -> Any:
+    """A container of the same class with of(each); `value` itself, if it is no
+    container."""
     if isinstance(value, dict):
-        return {key: _put_together(one, source, device)
-                for key, one in value.items()}
+        result = copy.copy(value)  # Keeps the class and its attributes.
+        for key, one in value.items():
+            result[key] = of(one)
+        return result
     if type(value) in (list, tuple):
-        return type(value)(_put_together(one, source, device) for one in value)
+        return type(value)(of(one) for one in value)
     return value

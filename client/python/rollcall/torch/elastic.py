@@ -13,7 +13,8 @@
             (loss * state.sampler.weight).backward()
             state.commit(loss.item())          # optimizer.step(), and one step more
 
-    train(state)
+    with rollcall.attach(elastic=True):
+        train(state)
 
 When a rank is lost, or a node joins or leaves, `train` is entered again in the
 next world, with the state of the rank that has most steps, which the group itself
@@ -33,19 +34,18 @@ Needs torch 2.14 or newer over Gloo, 2.5 or newer over NCCL.
 
 import functools
 import json
-import signal
 import sys
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 import torch
 
 from .. import errors
 from .._boundary import Boundary, Due
+from .._leave_signals import LeaveSignals
 from .._rank import Rank, attach
-from ..world import NoticeKind
 from . import dist
 from ._groups import Groups, default_backend, groups_over
 from ._sampler import Sampler
@@ -127,7 +127,7 @@ class _Driver:
         self._fresh = True  # Has not been in a world.
         self._saving = False
         self._saved = 0  # In this generation.
-        self._handlers: Dict[int, Any] = {}
+        self._signals: Optional[LeaveSignals] = None
         self._reports_at = 0.0
         self._report: Callable[[], None] = lambda: None
 
@@ -135,9 +135,9 @@ class _Driver:
         # Guarded by the lock of `_news`.
         self._boundary = Boundary()
         # The group is, or is about to be, of this process alone.
-        self._cut = False
+        self._leaving_group = False
         # It is.
-        self._freed = False
+        self._left_group = False
         self._closed = False
 
         self._watcher = threading.Thread(target=self._watch, daemon=True,
@@ -146,9 +146,9 @@ class _Driver:
     # --- The training thread --------------------------------------------------
 
     def run(self, function: Callable[[], _Result]) -> _Result:
-        self._take_signals()
         self._state._driver = self
         if not self._rank.alone:
+            self._signals = LeaveSignals(self._rank, lambda: self._saving)
             self._watcher.start()
         try:
             return self._run_in_worlds(function)
@@ -177,7 +177,7 @@ class _Driver:
         was told."""
         if self._backend != "gloo":
             torch.cuda.current_stream().synchronize()
-        if self._cut or self._rank.aborted is not None:
+        if self._leaving_group or self._rank.aborted is not None:
             raise _EndOfWorld()
         self._rank.check()
 
@@ -208,7 +208,7 @@ class _Driver:
         """Whether this is of the end of the world: what a collective raises whose
         peer is gone, or what follows from one that has lost the others."""
         rank = self._rank
-        if rank.aborted is not None or self._cut:
+        if rank.aborted is not None or self._leaving_group:
             return True
         if rank.lost is not None:
             raise rank.lost from error
@@ -229,7 +229,7 @@ class _Driver:
                       "has ended", file=sys.stderr, flush=True)
             # Cut: the peer has left for a notice that this rank hears of later.
             if self._news.await_true(
-                    lambda: self._cut or rank.aborted is not None
+                    lambda: self._leaving_group or rank.aborted is not None
                     or rank.lost is not None, patience):
                 return rank.lost is None
         return False
@@ -257,20 +257,20 @@ class _Driver:
             self._boundary.leave()
 
     def _next_world(self) -> None:
-        if self._cut and self._rank.aborted is None:
+        if self._leaving_group and self._rank.aborted is None:
             # Too late for a notice, and freed from a collective of the step
             # after its boundary.
-            self._await_freed()
+            self._await_left()
             self._save_and_answer()
         self._rank.await_abort()
         if self._boundary.generation != 0:
-            self._await_freed()
+            self._await_left()
         with self._news.lock:
             self._boundary.leave()
         self._rank.next_world(self._state.step, self._state.whole)
 
-    def _await_freed(self) -> None:
-        self._news.await_true(lambda: self._freed)
+    def _await_left(self) -> None:
+        self._news.await_true(lambda: self._left_group)
 
     def _save_and_answer(self) -> None:
         """At the boundary."""
@@ -294,7 +294,7 @@ class _Driver:
     def _join(self) -> None:
         """Connects all ranks of this world, and gives them one state."""
         rank, state, world = self._rank, self._state, self._rank.world
-        self._freed = self._cut = False
+        self._left_group = self._leaving_group = False
         mine = {"handle": self._groups.handle(),
                 "step": state.step, "fresh": self._fresh, "whole": state.whole}
         all_of = [json.loads(one) for one in rank.exchange(
@@ -387,7 +387,7 @@ class _Driver:
             over, due = self._is_over(), self._due()
             notice = self._rank.notice
             if over or due == Due.FREE:
-                self._cut = True
+                self._leaving_group = True
                 self._news.notify_all()
         if over or due == Due.FREE:
             self._free()
@@ -397,12 +397,12 @@ class _Driver:
             self._answer(notice.number)
 
     def _is_over(self) -> bool:
-        return self._boundary.generation != 0 and not self._freed and (
+        return self._boundary.generation != 0 and not self._left_group and (
             self._rank.aborted is not None or self._rank.lost is not None)
 
     def _due(self) -> Due:
         notice = self._rank.notice
-        if notice is None or self._cut or self._rank.aborted is not None:
+        if notice is None or self._leaving_group or self._rank.aborted is not None:
             return Due.NOTHING
         return self._boundary.due(notice.number)
 
@@ -412,34 +412,10 @@ class _Driver:
             self._groups.free()
         finally:
             with self._news.lock:
-                self._freed = True
+                self._left_group = True
                 self._news.notify_all()
 
     # --- The end --------------------------------------------------------------
-
-    def _take_signals(self) -> None:
-        # A scheduler or a user asks this node to leave: the daemon answers with
-        # a notice.
-        if self._rank.alone:
-            return
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            if number == signal.SIGUSR1 and (
-                    signal.getsignal(number) != signal.SIG_DFL):
-                continue  # The program uses it for something else.
-            try:
-                self._handlers[number] = signal.signal(number, self._on_signal)
-            except ValueError:
-                pass  # Not the main thread: the program's handlers stay.
-
-    def _on_signal(self, number: int, _: Any) -> None:
-        if self._saving:
-            return  # The agent bounds the time.
-        if self._rank.aborted is not None or self._rank.lost is not None:
-            raise SystemExit(128 + number)
-        notice = self._rank.notice
-        # A drain or a preemption says already that ranks are to leave.
-        if notice is None or notice.kind == NoticeKind.GROW:
-            self._rank.leave()
 
     def close(self) -> None:
         with self._news.lock:
@@ -448,5 +424,5 @@ class _Driver:
         if self._watcher.is_alive():
             self._watcher.join(1.0)
         self._state._driver = None
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        if self._signals is not None:
+            self._signals.close()
