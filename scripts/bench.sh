@@ -19,6 +19,8 @@
 #             for
 #   loss      256 nodes, one is killed or falls silent: time until the last
 #             survivor knows, compared with bare gRPC
+#   events    a million events: time of each, of reading them at a start, and of
+#             an answer to `status --events`
 #   web       a daemon with 1,024 nodes: time of /metrics and /status.json,
 #             compared with /healthz, and whether a node is lost meanwhile
 #   store     the ranks' key-value store: operations of one rank, the addresses of
@@ -44,7 +46,7 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start hostfile nccl_id formation facts probing loss web store takeover elastic checkpoint train}; do
+for name in ${*:-start hostfile nccl_id formation facts probing loss web events store takeover elastic checkpoint train}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     hostfile) python3 -B tests/bench/hostfile.py ;;
@@ -56,6 +58,7 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web store t
     probing) python3 -B tests/bench/probing.py ;;
     loss) "$ROLLCALL_BIN/loss" ;;
     web) "$ROLLCALL_BIN/web" ;;
+    events) "$ROLLCALL_BIN/events" ;;
     store) python3 -B tests/bench/store.py ;;
     takeover) python3 -B tests/bench/takeover.py ;;
     elastic) python3 -B tests/bench/elastic.py ;;
@@ -65,7 +68,7 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web store t
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, events, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

@@ -8,6 +8,7 @@
 #include "client/agent/link/call_status.h"
 #include "client/agent/link/channel.h"
 #include "client/agent/link/named_leader.h"
+#include "daemon/base/durations.h"
 #include "daemon/security/token.h"
 
 namespace rollcall {
@@ -102,6 +103,31 @@ absl::StatusOr<v1::JobStatus> AdminClient::Status(absl::Duration timeout,
                    v1::JobStatus& response) {
         return stub.Status(&context, request, &response);
       });
+}
+
+absl::StatusOr<v1::EventsResponse> AdminClient::Events(absl::Duration timeout,
+                                                       absl::Duration within) {
+  v1::EventsRequest request;
+  request.set_job(address_.job);
+  if (within != absl::InfiniteDuration()) {
+    ToProto(within, request.mutable_within());
+  }
+  v1::EventsResponse all;
+  for (bool more = true; more;) {
+    auto part = Try<v1::EventsResponse>(
+        timeout, [&](v1::Admin::Stub& stub, grpc::ClientContext& context,
+                     v1::EventsResponse& response) {
+          return stub.Events(&context, request, &response);
+        });
+    if (!part.ok()) return part.status();
+    all.mutable_lines()->Add(part->lines().begin(), part->lines().end());
+    all.set_last(part->last());
+    all.set_lost(part->lost());
+    // A daemon that sends the same again does not hold this command.
+    more = part->more() && part->last() > request.after();
+    request.set_after(part->last());
+  }
+  return all;
 }
 
 absl::StatusOr<v1::StopResponse> AdminClient::Stop(v1::StopRequest request,

@@ -45,6 +45,9 @@ class AdminClient {
   // nodes' latest probe results.
   absl::StatusOr<v1::JobStatus> Status(absl::Duration timeout,
                                        bool pings = false);
+  // All events that the daemon has, or those of the latest `within`.
+  absl::StatusOr<v1::EventsResponse> Events(absl::Duration timeout,
+                                            absl::Duration within);
   // Safe to retry.
   absl::StatusOr<v1::StopResponse> Stop(v1::StopRequest request,
                                         absl::Duration timeout);

@@ -7,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "client/admin/admin_client.h"
+#include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_lookup.h"
@@ -110,6 +111,23 @@ int Watch(AdminClient& client, const JobAddress& address, bool json) {
   }
 }
 
+int ShowEvents(AdminClient& client, const JobAddress& address,
+               const StatusFlags& flags) {
+  const auto events = client.Events(kCallTimeout, flags.since);
+  if (!events.ok()) return FailAt(address, events.status());
+  for (const std::string& line : events->lines()) {
+    std::printf("%s\n", (flags.json ? line : EventText(line)).c_str());
+  }
+  std::fflush(stdout);
+  if (events->lost() > 0) {
+    std::fprintf(stderr,
+                 "rollcall: %s could not be written to the daemon's "
+                 "events.jsonl; check free space and permissions there\n",
+                 Counted(events->lost(), "event").c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int RunStatusCommand(const StatusFlags& flags) {
@@ -117,6 +135,7 @@ int RunStatusCommand(const StatusFlags& flags) {
   if (!address.ok()) return Fail(address.status());
   PrepareGrpc();
   AdminClient client(*address);
+  if (flags.events) return ShowEvents(client, *address, flags);
   auto status = client.Status(kCallTimeout, flags.pings);
   if (!status.ok()) return FailAt(*address, status.status());
   if (flags.watch && !flags.json && CanWatchOnScreen()) {

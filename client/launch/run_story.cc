@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
 #include "client/admin/run_line.h"
 #include "daemon/base/durations.h"
@@ -217,6 +218,9 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
   } else if (!end->finished() && !told_failure_) {
     line_.Print(FailureText(*end));
   }
+  if (json_ || !status_.has_value()) return;
+  const std::string summary = SummaryText(status_->summary());
+  if (!summary.empty()) line_.Print(summary);
 }
 
 }  // namespace rollcall

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/base/durations.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/admission/admission.h"
@@ -219,10 +220,10 @@ grpc::ServerUnaryReactor* AdminService::Ask(
   return reactor;
 }
 
-// One call of Status. It counts in the caller's quota until the answer has been
-// sent, because the status of the largest job takes megabytes, which stay in
-// memory while the peer does not read.
-class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
+// One call with a large answer. It counts in the caller's quota until the
+// answer has been sent, because the status of the largest job takes megabytes,
+// which stay in memory while the peer does not read.
+class AdminService::HeldCall final : public grpc::ServerUnaryReactor {
  public:
   void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
   void OnDone() override { delete this; }
@@ -231,24 +232,45 @@ class AdminService::StatusCall final : public grpc::ServerUnaryReactor {
   CallQuota::Hold hold_;
 };
 
-grpc::ServerUnaryReactor* AdminService::Status(
-    grpc::CallbackServerContext* context, const v1::StatusRequest* request,
-    v1::JobStatus* response) {
-  auto* const call = new StatusCall();  // Deletes itself in OnDone.
-  if (absl::Status fits = AdmitJobOrNone(request->job()); !fits.ok()) {
-    call->Finish(WireStatus(fits));
+template <typename Input, typename Response, typename Request>
+grpc::ServerUnaryReactor* AdminService::AskLarge(
+    grpc::CallbackServerContext* context, const absl::Status& admitted,
+    Request request, Response* response) {
+  auto* const call = new HeldCall();  // Deletes itself in OnDone.
+  if (!admitted.ok()) {
+    call->Finish(WireStatus(admitted));
     return call;
   }
-  StatusAsked asked;
+  Input asked;
   asked.caller = CallerOf(*context);
-  asked.request = *request;
-  asked.reply = [call, response](const absl::StatusOr<v1::JobStatus>& answer) {
+  asked.request = std::move(request);
+  asked.reply = [call, response](const absl::StatusOr<Response>& answer) {
     if (answer.ok()) *response = *answer;
     call->Finish(WireStatus(answer.status()));
   };
   asked.keep = [call](CallQuota::Hold hold) { call->Keep(std::move(hold)); };
   if (!inbox_.Post(std::move(asked))) call->Finish(WireStatus(InboxFull()));
   return call;
+}
+
+grpc::ServerUnaryReactor* AdminService::Status(
+    grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+    v1::JobStatus* response) {
+  return AskLarge<StatusAsked, v1::JobStatus>(
+      context, AdmitJobOrNone(request->job()), *request, response);
+}
+
+grpc::ServerUnaryReactor* AdminService::Events(
+    grpc::CallbackServerContext* context, const v1::EventsRequest* request,
+    v1::EventsResponse* response) {
+  absl::Status admitted = AdmitJobOrNone(request->job());
+  if (admitted.ok() && request->has_within() &&
+      FromProto(request->within()) < absl::ZeroDuration()) {
+    admitted = absl::InvalidArgumentError(
+        "within: expected a time of 0 or more, got a negative one");
+  }
+  return AskLarge<EventsAsked, v1::EventsResponse>(context, admitted, *request,
+                                                   response);
 }
 
 grpc::ServerWriteReactor<v1::JobStatus>* AdminService::Watch(

@@ -31,6 +31,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerWriteReactor<v1::JobStatus>* Watch(
       grpc::CallbackServerContext* context,
       const v1::StatusRequest* request) override;
+  grpc::ServerUnaryReactor* Events(grpc::CallbackServerContext* context,
+                                   const v1::EventsRequest* request,
+                                   v1::EventsResponse* response) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
@@ -59,7 +62,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
  private:
   class WatchStream;
-  class StatusCall;
+  class HeldCall;
 
   // The caller, with the token from the call's metadata. A malformed token
   // counts as no token.
@@ -70,6 +73,11 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
                                 const absl::Status& admitted, Request request,
                                 Response* response);
+  // As Ask, for a LargeCall.
+  template <typename Input, typename Response, typename Request>
+  grpc::ServerUnaryReactor* AskLarge(grpc::CallbackServerContext* context,
+                                     const absl::Status& admitted,
+                                     Request request, Response* response);
 
   CurrentLoop& inbox_;
   std::atomic<uint64_t> last_watch_ = 0;

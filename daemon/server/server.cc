@@ -267,6 +267,7 @@ class Server::Core {
     if (!journal.ok()) return journal.status();
     journal_ = *std::move(journal);
     spans_ = std::make_unique<SpanObserver>(options_.state_dir + kSpansFile);
+    events_ = std::make_unique<EventLog>(options_.state_dir);
     return absl::OkStatus();
   }
 
@@ -334,6 +335,7 @@ class Server::Core {
           if (options_.journal_changed) options_.journal_changed(written);
         }};
     options.observer = spans_.get();
+    options.events = events_.get();
     return options;
   }
 
@@ -456,6 +458,7 @@ class Server::Core {
   std::unique_ptr<JournalStore> journal_;
   // Null: no state folder.
   std::unique_ptr<SpanObserver> spans_;
+  std::unique_ptr<EventLog> events_ = std::make_unique<EventLog>("");
   // Declared before leader_session_, which uses it.
   std::unique_ptr<EtcdClient> etcd_;
   // After Start, exactly one of the two is set.

@@ -1,4 +1,5 @@
 """State folders that cannot be used, and job names that are used again."""
+import datetime
 import json
 import os
 import signal
@@ -224,6 +225,12 @@ class Spans(E2E):
             ["--state", state, "--local-workers", "1", "--max-restarts", "1"],
             ["sh", "-c", '[ "$ROLLCALL_GENERATION$RANK" != 11 ]'])
         self.assert_code(launcher, 0)
+        launcher.await_line(
+            r"^rollcall: ran \S+ s of \S+ s in 2 worlds; 1 interruption of "
+            r"\S+ s in all:$", "err")
+        launcher.await_line(
+            r"^  generation 1: rank \d on \S+ exited with code 1; \S+ s until "
+            "the next world$", "err")
         with open(os.path.join(state, "spans.jsonl"), encoding="utf-8") as f:
             exports = [json.loads(line) for line in f]
         formations = [e["resourceSpans"][0]["scopeSpans"][0]["spans"]
@@ -247,3 +254,87 @@ class Spans(E2E):
                                      int(span["startTimeUnixNano"]))
                 self.assertLessEqual(int(span["endTimeUnixNano"]),
                                      int(root["endTimeUnixNano"]))
+
+
+# Rank 0 fails, then rank 1, then rank 0: a node that fails twice in a row would
+# be quarantined. The other rank waits meanwhile.
+FAILS_THREE_TIMES = """
+[ "$TORCHELASTIC_RESTART_COUNT" = 3 ] && exit 0
+[ "$RANK" = $((TORCHELASTIC_RESTART_COUNT % 2)) ] && exit 5
+exec tail -f /dev/null
+"""
+
+
+def events_of(lines):
+    events = [json.loads(line) for line in lines]
+    for event in events:
+        event["at"] = datetime.datetime.fromisoformat(
+            event["time"].replace("Z", "+00:00")).timestamp()
+    return events
+
+
+class Events(E2E):
+    def events(self, state):
+        with open(os.path.join(state, "events.jsonl"), encoding="utf-8") as f:
+            return events_of(f)
+
+    def test_the_summary_of_three_failures_is_that_of_the_events(self):
+        state = self.stage.path("kept")
+        launcher = self.launch(
+            ["--state", state, "--local-workers", "1", "--json"],
+            ["sh", "-c", FAILS_THREE_TIMES])
+        self.assert_code(launcher, 0)
+        summary = [json.loads(line) for line in launcher.out()
+                   if line.startswith("{")][-1]["summary"]
+        events = self.events(state)
+        at = {(event["event"], event.get("generation")): event["at"]
+              for event in events}
+        ran = [event["generation"] for event in events
+               if event["event"] == "run"]
+        self.assertEqual(len(ran), 4)
+        ends = [at["abort", g] for g in ran[:3]] + [at["end", None]]
+        begins = [at["run", g] for g in ran]
+        self.assertEqual(summary["worlds"], 4)
+        self.assertEqual(summary["interruption_count"], 3)
+        self.assertEqual(
+            [(str(one["generation"]), one["code"])
+             for one in summary["interruptions"]],
+            [(g, "rank_exit") for g in ran[:3]])
+        stopped = [begin - end for begin, end in zip(begins[1:], ends)]
+        for found, wanted in [
+                (summary["began"], events[0]["at"]),
+                (summary["elapsed_s"], ends[-1] - events[0]["at"]),
+                (summary["running_s"],
+                 sum(end - begin for end, begin in zip(ends, begins))),
+                (summary["stopped_s"], sum(stopped)),
+                *zip([one["stopped_s"] for one in summary["interruptions"]],
+                     stopped)]:
+            self.assertAlmostEqual(found, wanted, places=5)
+
+    def test_people_read_them_and_a_killed_daemon_goes_on(self):
+        state = self.stage.path("kept")
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--state", state, "--local-workers", "1", "--json"],
+            ["sh", "-c", f"cat {gate.path}"])
+        runs = r'("state":"running".*){3}'  # The job and both nodes.
+        launcher.await_line(runs)
+        (daemon,) = [p for p in harness.descendants(launcher.pid)
+                     if harness.command_line(p)[1:2] == ["daemon"]]
+        os.kill(daemon, signal.SIGKILL)
+        where = ["--state", state]
+        launcher.await_line("the daemon was killed by signal 9", "err")
+        launcher.await_line(runs, after=launcher.mark())
+        asked = self.stage.run([harness.ROLLCALL, "status", "--events", *where])
+        self.assertEqual(asked.code, 0, asked.text())
+        names = [line.split()[1] for line in asked.out()]
+        self.assertEqual((names.count("start"), names.count("run")), (2, 1))
+        self.assertIsNotNone(asked.find(r"^\S+Z run generation=1 world_size=2 "))
+        asked = self.stage.run([harness.ROLLCALL, "status", "--events", "--json",
+                                "--since", "1h", *where])
+        ids = [json.loads(line)["id"] for line in asked.out()]
+        self.assertEqual(ids, sorted(set(ids)))
+        self.assertEqual(len(ids), len(names))
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assertEqual(self.events(state)[-1]["event"], "end")

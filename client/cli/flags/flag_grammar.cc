@@ -306,11 +306,25 @@ void AddOthers(CLI::App& app, TypedFlags& to) {
                                         "show the job until it ends: a full "
                                         "screen on a terminal,\nelse each "
                                         "change as a line");
+  CLI::Option* pings =
+      status
+          ->add_flag("--pings", to.status.pings,
+                     "also show how long connecting took between the nodes at "
+                     "the latest probe\n(see --ping-interval of launch)")
+          ->excludes(watch);
+  CLI::Option* events =
+      status
+          ->add_flag("--events", to.status.events,
+                     "the job's latest events instead: worlds, losses, "
+                     "notices, warnings")
+          ->excludes(watch)
+          ->excludes(pings);
   status
-      ->add_flag("--pings", to.status.pings,
-                 "also show how long connecting took between the nodes at "
-                 "the latest probe\n(see --ping-interval of launch)")
-      ->excludes(watch);
+      ->add_option("--since", to.status_since,
+                   "with --events: only those of the latest time of this "
+                   "length, 10m say")
+      ->type_name("TIME")
+      ->needs(events);
 
   CLI::App* stop = app.add_subcommand("stop", "end a job");
   AddWhere(*stop, to.stop.where);

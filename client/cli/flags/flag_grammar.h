@@ -52,6 +52,7 @@ struct TypedFlags {
   StopFlags stop;
   DrainFlags drain;
   std::string drain_deadline;  // As typed.
+  std::string status_since;    // As typed.
   EvictFlags evict;
   DoctorFlags doctor;
   TokenFlags token;

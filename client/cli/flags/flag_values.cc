@@ -354,6 +354,16 @@ absl::StatusOr<Invocation> Drain(TypedFlags& to) {
   return Invocation(std::move(drain));
 }
 
+absl::StatusOr<Invocation> Status(TypedFlags& to) {
+  if (!to.status_since.empty()) {
+    auto since =
+        ParseDurationFlag("--since", to.status_since, absl::Hours(24 * 366));
+    if (!since.ok()) return since.status();
+    to.status.since = *since;
+  }
+  return Invocation(std::move(to.status));
+}
+
 // Checks the numbers and times of `rollcall render`. The platform's code checks
 // the names.
 absl::StatusOr<Invocation> ReadRender(const Argv& args, RenderFlags& render) {
@@ -476,7 +486,7 @@ absl::StatusOr<Invocation> ReadCommand(const std::string& command,
         &to.evict.where.tls, &to.doctor.where.tls}) {
     if (absl::Status good = CheckTls(*tls); !good.ok()) return good;
   }
-  if (command == "status") return Invocation(std::move(to.status));
+  if (command == "status") return Status(to);
   if (command == "stop") return Invocation(std::move(to.stop));
   if (command == "drain") return Drain(to);
   if (command == "evict") return Evict(to);

@@ -215,6 +215,9 @@ struct StatusFlags {
   bool json = false;
   bool watch = false;
   bool pings = false;
+  bool events = false;
+  // With `events`: only those of the latest time of this length.
+  absl::Duration since = absl::InfiniteDuration();
 };
 
 struct StopFlags {

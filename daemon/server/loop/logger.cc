@@ -3,11 +3,10 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/base/printable.h"
+#include "daemon/server/events/log_line.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -27,52 +26,15 @@ spdlog::level::level_enum LevelOf(Log::Level level) {
   return spdlog::level::err;
 }
 
-// Removes the next word from `rest`, up to a space that is not in double
-// quotes. `value` is the word without quotes and their backslashes, after the
-// first `=` outside of quotes; `key` is the text before that `=`; empty: there
-// is no `=`.
-void TakeWord(absl::string_view& rest, std::string& key, std::string& value) {
-  key.clear();
-  value.clear();
-  bool quoted = false;
-  bool has_key = false;
-  size_t at = 0;
-  for (; at < rest.size() && (quoted || rest[at] != ' '); ++at) {
-    const char c = rest[at];
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == '\\' && quoted && at + 1 < rest.size()) {
-      value.push_back(rest[++at]);
-    } else if (c == '=' && !quoted && !has_key) {
-      has_key = true;
-      key.swap(value);
-    } else {
-      value.push_back(c);
-    }
-  }
-  rest.remove_prefix(std::min(rest.size(), at + 1));
-}
-
 }  // namespace
 
 std::string JsonLogLine(absl::Time time, Log::Level level,
                         const std::string& line) {
-  nlohmann::ordered_json json = {
-      {"time",
-       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone())},
-      {"level", spdlog::level::to_string_view(LevelOf(level)).data()}};
-  std::string text;
-  std::string key;
-  std::string value;
-  for (absl::string_view rest = line; !rest.empty();) {
-    TakeWord(rest, key, value);
-    if (key.empty()) {
-      absl::StrAppend(&text, text.empty() ? "" : " ", value);
-    } else if (!json.contains(key)) {
-      json[key] = value;
-    }
+  nlohmann::ordered_json json = {{"time", LogTime(time)},
+                                 {"level", LevelName(level)}};
+  for (auto& [key, value] : LogFields(line)) {
+    if (!json.contains(key)) json[key] = value;
   }
-  if (!text.empty()) json["text"] = text;
   return json.dump(-1, ' ', /*ensure_ascii=*/false,
                    nlohmann::ordered_json::error_handler_t::replace);
 }

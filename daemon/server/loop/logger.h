@@ -16,8 +16,7 @@ namespace rollcall {
 enum class LogFormat { kText, kJson };
 
 // Returns `line` ("event=lost node=a reason=\"its stream broke\"") as one JSON
-// object of strings, with time and level. Words that are not `key=value` are
-// joined and become "text".
+// object of strings: time, level and LogFields.
 std::string JsonLogLine(absl::Time time, Log::Level level,
                         const std::string& line);
 

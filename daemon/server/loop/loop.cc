@@ -378,11 +378,16 @@ void Loop::CarryOut(const std::string&, const CloseStream& close) {
   sessions_.Close(*session, close.code, close.refusal);
 }
 
-void Loop::CarryOut(const std::string&, const Log& log) {
+void Loop::CarryOut(const std::string& job, const Log& log) {
   const bool written =
       log.address.empty() ||
       log_quota_.Take(log.node, NetworkOf(log.address), log.address, Now());
-  if (written) logger_.Write(log.level, log.text);
+  if (!written) return;
+  logger_.Write(log.level, log.text);
+  if (options_.events == nullptr) return;
+  const LiveJob* const live = jobs_.Find(job);
+  options_.events->Add(job, live == nullptr ? "" : live->job.run(), log.level,
+                       log.text, WallNow());
 }
 
 void Loop::TellSuppressed(absl::Time now) {

@@ -32,6 +32,7 @@
 #include "daemon/journal/journal.h"
 #include "daemon/security/digest.h"
 #include "daemon/security/token_table.h"
+#include "daemon/server/events/event_log.h"
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/agent_stream.h"
 #include "daemon/server/loop/batch.h"
@@ -96,6 +97,8 @@ class Loop {
     Machine* machine = &RealMachine();
     // May be null; must outlive the loop.
     LoopObserver* observer = nullptr;
+    // Receives what the jobs log. May be null; must outlive the loop.
+    EventLog* events = nullptr;
   };
   static constexpr absl::Duration kBeatEvery = absl::Seconds(2);
 
@@ -125,6 +128,7 @@ class Loop {
   void On(MessageCame& came);
   void On(StreamGone& gone);
   void On(StatusAsked& asked);
+  void On(EventsAsked& asked);
   void On(SnapshotAsked& asked);
   void On(HealthAsked& asked);
   void On(StopCame& came);
@@ -151,6 +155,8 @@ class Loop {
   // Otherwise the call is answered, now or later.
   template <typename AdminCall>
   bool Permit(AdminCall& call, TokenTable::For purpose, const char* doing);
+  template <typename LargeCall>
+  bool TakePlace(LargeCall& call);
   void Known(const Caller& caller);
   // The number of connections that ended before they authenticated.
   uint64_t FailedConnections() const;
@@ -166,7 +172,7 @@ class Loop {
   // The status of a job, with the counts of refusals.
   absl::StatusOr<v1::JobStatus> FullStatus(const std::string& job,
                                            bool pings) const;
-  // Adds the counts of refusals and the wall clock.
+  // Adds the counts of refusals, the wall clock and the run's summary.
   v1::JobStatus WithCounters(v1::JobStatus status) const;
   // The right with which an authenticated Hello attends. `live`: its job; may
   // be null.

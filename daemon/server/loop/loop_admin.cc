@@ -67,22 +67,50 @@ v1::JobStatus Loop::WithCounters(v1::JobStatus status) const {
   }
   if (options_.unauthenticated)
     *status.mutable_unauthenticated() = options_.unauthenticated();
+  if (options_.events != nullptr && !status.job().empty()) {
+    auto summary =
+        options_.events->Summary(status.job(), status.run(), WallNow());
+    if (summary.has_value()) *status.mutable_summary() = *std::move(summary);
+  }
   ToProto(WallNow(), status.mutable_written_at());
   return status;
 }
 
+// Whether there is a place for one more call of this caller; otherwise the call
+// is answered.
+template <typename LargeCall>
+bool Loop::TakePlace(LargeCall& call) {
+  if (call.caller.admin) return true;
+  CallQuota::Hold hold = status_calls_.Take(call.caller.token.id());
+  if (hold == nullptr) {
+    call.reply(absl::ResourceExhaustedError(absl::StrCat(
+        "token ", call.caller.token.id(), " has ",
+        Limits::status_calls_per_viewer_max,
+        " status calls under way, the most there can be; read their answers "
+        "first")));
+    return false;
+  }
+  if (call.keep) call.keep(std::move(hold));
+  return true;
+}
+
+void Loop::On(EventsAsked& asked) {
+  if (!Permit(asked, TokenTable::For::kLook, "status") || !TakePlace(asked)) {
+    return;
+  }
+  const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
+  if (!job.ok()) return asked.reply(job.status());
+  const absl::StatusOr<v1::JobStatus> known = jobs_.Status(*job, Now());
+  if (!known.ok()) return asked.reply(known.status());
+  asked.request.set_job(*job);
+  asked.reply(options_.events == nullptr
+                  ? v1::EventsResponse()
+                  : options_.events->Events(asked.request, WallNow()));
+}
+
 void Loop::On(StatusAsked& asked) {
-  if (!Permit(asked, TokenTable::For::kLook, "status")) return;
-  if (!asked.caller.admin) {
-    CallQuota::Hold hold = status_calls_.Take(asked.caller.token.id());
-    if (hold == nullptr) {
-      return asked.reply(absl::ResourceExhaustedError(absl::StrCat(
-          "token ", asked.caller.token.id(), " has ",
-          Limits::status_calls_per_viewer_max,
-          " status calls under way, the most there can be; read their answers "
-          "first")));
-    }
-    if (asked.keep) asked.keep(std::move(hold));
+  if (!Permit(asked, TokenTable::For::kLook, "status") || !TakePlace(asked)) {
+    return;
   }
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());

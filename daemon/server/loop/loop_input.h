@@ -61,11 +61,15 @@ struct Call {
   Request request;
   std::function<void(const absl::StatusOr<Response>&)> reply;
 };
-struct StatusAsked : Call<v1::StatusRequest, v1::JobStatus> {
+// A call whose answer may be large: a viewer may have few of them under way.
+template <typename Request, typename Response>
+struct LargeCall : Call<Request, Response> {
   // Called with the call's place in the quota, before `reply` and at most once.
   // It keeps the place until the answer has been sent.
   std::function<void(CallQuota::Hold)> keep;
 };
+struct StatusAsked : LargeCall<v1::StatusRequest, v1::JobStatus> {};
+struct EventsAsked : LargeCall<v1::EventsRequest, v1::EventsResponse> {};
 // A request of the HTTP port.
 struct SnapshotAsked : Call<v1::StatusRequest, Snapshot> {
   // If the request names no job, the answer is a list of all jobs, even if the
@@ -103,9 +107,9 @@ struct Quit {
 
 using LoopInput =
     std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 SnapshotAsked, HealthAsked, StopCame, DrainCame, EvictCame,
-                 TokenWanted, TokensAsked, TokenRevoked, TokenRotated,
-                 WatchOpened, WatchGone, Quit>;
+                 EventsAsked, SnapshotAsked, HealthAsked, StopCame, DrainCame,
+                 EvictCame, TokenWanted, TokensAsked, TokenRevoked,
+                 TokenRotated, WatchOpened, WatchGone, Quit>;
 
 // Answers an input that cannot be processed, if it has a caller that waits.
 void Decline(LoopInput& input, const absl::Status& status);

@@ -86,6 +86,29 @@ ordered_json HistoryJson(const v1::JobHistory& history) {
   return json;
 }
 
+ordered_json SummaryJson(const v1::RunSummary& summary) {
+  const auto seconds = [](const google::protobuf::Duration& time) {
+    return absl::ToDoubleSeconds(FromProto(time));
+  };
+  ordered_json json = {{"began", UnixSeconds(summary.began())},
+                       {"elapsed_s", seconds(summary.elapsed())},
+                       {"running_s", seconds(summary.running())},
+                       {"worlds", summary.worlds()},
+                       {"interruption_count", summary.interruption_count()},
+                       {"stopped_s", seconds(summary.stopped())},
+                       {"interruptions", ordered_json::array()}};
+  for (const v1::Interruption& one : summary.interruptions()) {
+    ordered_json added = {{"at", UnixSeconds(one.at())},
+                          {"generation", one.generation()},
+                          {"code", Word(one.code())},
+                          {"reason", one.reason()},
+                          {"stopped_s", nullptr}};
+    if (one.has_stopped()) added["stopped_s"] = seconds(one.stopped());
+    json["interruptions"].push_back(added);
+  }
+  return json;
+}
+
 }  // namespace
 
 ordered_json StatusJson(const v1::JobStatus& status) {
@@ -151,6 +174,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
   if (status.has_history()) json["history"] = HistoryJson(status.history());
+  if (status.has_summary()) json["summary"] = SummaryJson(status.summary());
   json["unauthenticated"] = {{"silent", status.unauthenticated().silent()},
                              {"garbage", status.unauthenticated().garbage()},
                              {"crowded", status.unauthenticated().crowded()},

@@ -1,0 +1,72 @@
+#include "client/admin/event_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/admin/job_text.h"
+#include "daemon/base/durations.h"
+#include "daemon/base/printable.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+constexpr size_t kLineBytesMax = 8 << 10;
+
+// `0.31 s`, `12 s`, `4 min 10 s`: short interruptions differ by fractions.
+std::string Took(absl::Duration duration) {
+  const double seconds = absl::ToDoubleSeconds(duration);
+  if (seconds < 10) return absl::StrFormat("%.2f s", seconds);
+  return ShortDuration(duration);
+}
+
+}  // namespace
+
+std::string EventText(const std::string& line) {
+  const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+  if (!json.is_object()) return Printable(line, kLineBytesMax);
+  const auto text = [&json](const char* key) {
+    const auto at = json.find(key);
+    return at == json.end() || !at->is_string() ? "" : at->get<std::string>();
+  };
+  std::string out = absl::StrCat(text("time"), " ", text("event"));
+  for (const auto& [key, value] : json.items()) {
+    if (key == "id" || key == "time" || key == "job" || key == "run" ||
+        key == "event" || !value.is_string() ||
+        (key == "level" && value == "info")) {
+      continue;
+    }
+    const std::string word = value.get<std::string>();
+    absl::StrAppend(
+        &out, " ", key, "=",
+        word.empty() || word.find_first_of(" \"\\=") != std::string::npos
+            ? Quoted(word)
+            : word);
+  }
+  return Printable(out, kLineBytesMax);
+}
+
+std::string SummaryText(const v1::RunSummary& summary) {
+  if (summary.worlds() == 0) return "";
+  std::string text = absl::StrCat("ran ", Took(FromProto(summary.running())),
+                                  " of ", Took(FromProto(summary.elapsed())),
+                                  " in ", Counted(summary.worlds(), "world"));
+  if (summary.interruption_count() == 0) return text;
+  absl::StrAppend(&text, "; ",
+                  Counted(summary.interruption_count(), "interruption"), " of ",
+                  Took(FromProto(summary.stopped())), " in all:");
+  const uint64_t older =
+      summary.interruption_count() - summary.interruptions().size();
+  if (older > 0) absl::StrAppend(&text, "\n  ", older, " older ones");
+  for (const v1::Interruption& one : summary.interruptions()) {
+    absl::StrAppend(
+        &text, "\n  generation ", one.generation(), ": ",
+        one.reason().empty() ? Word(one.code()) : one.reason(), "; ",
+        one.has_stopped() ? absl::StrCat(Took(FromProto(one.stopped())),
+                                         " until the next world")
+                          : std::string("no world followed"));
+  }
+  return text;
+}
+
+}  // namespace rollcall

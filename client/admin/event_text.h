@@ -1,0 +1,23 @@
+// Event text: a line of the event log, and a run's summary, for users.
+//
+// Pure; any thread.
+#ifndef ROLLCALL_CLIENT_ADMIN_EVENT_TEXT_H_
+#define ROLLCALL_CLIENT_ADMIN_EVENT_TEXT_H_
+
+#include <string>
+
+#include "rollcall/v1/admin.pb.h"
+
+namespace rollcall {
+
+// A JSON line of Admin.Events as `2026-11-27T20:01:02.345Z run generation=2
+// ...`. A line that is no such object is returned as it is, made printable.
+std::string EventText(const std::string& json);
+
+// How long a run took, and which interruptions cost it how much time; several
+// lines, without a newline at the end. Empty: no world has run.
+std::string SummaryText(const v1::RunSummary& summary);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_ADMIN_EVENT_TEXT_H_

@@ -1,0 +1,91 @@
+// EventLog: the events of all jobs of a daemon, that is the lines that the jobs
+// log: in memory the latest ones, for Admin.Events, and in a file, one JSON
+// object each (EventsResponse says what is in it).
+//
+// Everything is bounded: in memory kJobsMax jobs with kEventsMax events or
+// kBytesMax each, on disk two files. At kFileBytesMax, events.jsonl is renamed
+// to events.1.jsonl and replaces an older file of that name. An event that
+// cannot be written to the file (because the disk is full) is missing there;
+// that has no other effect, and the next line that can be written says how many
+// are missing. A daemon that starts again reads its files, so ids go on.
+//
+// It decides nothing. Thread rule: one thread at a time; in practice the loop
+// thread only.
+#ifndef ROLLCALL_DAEMON_SERVER_EVENTS_EVENT_LOG_H_
+#define ROLLCALL_DAEMON_SERVER_EVENTS_EVENT_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "daemon/base/fd.h"
+#include "daemon/core/events.h"
+#include "daemon/server/events/run_account.h"
+#include "rollcall/v1/admin.pb.h"
+
+namespace rollcall {
+
+class EventLog {
+ public:
+  static constexpr size_t kJobsMax = 128;
+  static constexpr size_t kEventsMax = 4096;
+  static constexpr size_t kBytesMax = 1 << 20;
+  static constexpr size_t kLineBytesMax = 2 << 10;
+  static constexpr size_t kAnswerBytesMax = 256 << 10;
+  static constexpr size_t kFileBytesMax = 4 << 20;
+  static constexpr char kFile[] = "/events.jsonl";
+  static constexpr char kOlderFile[] = "/events.1.jsonl";
+
+  // `folder`: where the files are; empty: in memory only.
+  explicit EventLog(std::string folder);
+
+  // `line`: as Log::text. `run`: empty: not known.
+  void Add(const std::string& job, const std::string& run, Log::Level level,
+           const std::string& line, absl::Time wall_now);
+
+  // See Admin.Events. Empty for a job that has no events.
+  v1::EventsResponse Events(const v1::EventsRequest& request,
+                            absl::Time wall_now) const;
+
+  // Of the job's latest run; nullopt: it is not `run`.
+  std::optional<v1::RunSummary> Summary(const std::string& job,
+                                        const std::string& run,
+                                        absl::Time wall_now) const;
+
+ private:
+  struct Event {
+    uint64_t id;
+    absl::Time at;
+    std::string json;
+  };
+  struct OfJob {
+    std::deque<Event> events;
+    size_t bytes = 0;
+    std::string run;
+    RunAccount account;
+  };
+
+  void ReadFile(const std::string& path);
+  void Keep(const std::string& job, const std::string& run, Event event,
+            const std::vector<std::pair<std::string, std::string>>& fields);
+  void Write(const std::string& json, absl::Time at);
+  // Whether the line is in the file as a whole.
+  bool Append(const std::string& line);
+
+  const std::string folder_;
+  std::map<std::string, OfJob> jobs_;
+  uint64_t last_id_ = 0;
+  Fd file_;
+  size_t file_bytes_ = 0;
+  uint64_t lost_ = 0;
+  // Of these, how many the file does not mention yet.
+  uint64_t unmentioned_ = 0;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_EVENTS_EVENT_LOG_H_

@@ -1,0 +1,182 @@
+// EventLog: what is kept, what is read again, and what a full disk costs.
+#include "daemon/server/events/event_log.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/durations.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace rollcall {
+namespace {
+
+constexpr Log::Level kInfo = Log::Level::kInfo;
+
+absl::Time At(double seconds) {
+  return absl::FromUnixSeconds(1'000'000) + absl::Seconds(seconds);
+}
+
+class EventLogTest : public testing::Test {
+ protected:
+  EventLogTest() {
+    char path[] = "/tmp/event_log_XXXXXX";
+    folder_ = mkdtemp(path);
+  }
+  ~EventLogTest() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<nlohmann::json> Lines(const char* file = EventLog::kFile) const {
+    std::vector<nlohmann::json> lines;
+    std::ifstream in(folder_ + file);
+    for (std::string line; std::getline(in, line);) {
+      lines.push_back(nlohmann::json::parse(line));
+    }
+    return lines;
+  }
+
+  std::string folder_;
+};
+
+v1::EventsRequest Of(const std::string& job, uint64_t after = 0) {
+  v1::EventsRequest request;
+  request.set_job(job);
+  request.set_after(after);
+  return request;
+}
+
+TEST_F(EventLogTest, ALineIsTheLogsFieldsWithIdAndRun) {
+  EventLog log(folder_);
+  log.Add("j", "r1", Log::Level::kWarning,
+          "job=j event=lost node=a id=9 reason=\"its stream\nbroke\"", At(1.5));
+  const v1::EventsResponse answer = log.Events(Of("j"), At(2));
+  ASSERT_EQ(answer.lines_size(), 1);
+  EXPECT_EQ(answer.lines(0),
+            R"({"id":1,"time":"1970-01-12T13:46:41.500Z","level":"warning",)"
+            R"("job":"j","run":"r1","event":"lost","node":"a",)"
+            R"("reason":"its stream?broke"})");
+  EXPECT_EQ(Lines()[0], nlohmann::json::parse(answer.lines(0)));
+  struct stat info;
+  ASSERT_EQ(stat((folder_ + EventLog::kFile).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(EventLogTest, AnswersByIdAndByTime) {
+  EventLog log("");
+  for (int i = 0; i < 5; ++i) {
+    log.Add(i == 2 ? "other" : "j", "r", kInfo, absl::StrCat("event=e n=", i),
+            At(i));
+  }
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 4);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).last(), 5u);
+  EXPECT_EQ(log.Events(Of("j", 2), At(9)).lines_size(), 2);
+  EXPECT_EQ(log.Events(Of("j", 5), At(9)).lines_size(), 0);
+  EXPECT_EQ(log.Events(Of("none"), At(9)).lines_size(), 0);
+  v1::EventsRequest latest = Of("j");
+  ToProto(absl::Seconds(6), latest.mutable_within());
+  EXPECT_EQ(log.Events(latest, At(9)).lines_size(), 2);
+}
+
+TEST_F(EventLogTest, IsBoundedWhateverComes) {
+  EventLog log(folder_);
+  const std::string reason(1500, 'x');
+  const auto line = [&reason](int i) {
+    return absl::StrCat("event=e n=", i, " reason=", reason);
+  };
+  constexpr int kLines = 6000;
+  for (int i = 0; i < kLines; ++i) log.Add("j", "r", kInfo, line(i), At(i));
+  size_t bytes = 0;
+  uint64_t last = 0;
+  for (bool more = true; more;) {
+    const v1::EventsResponse answer = log.Events(Of("j", last), At(kLines));
+    EXPECT_LE(answer.ByteSizeLong(),
+              EventLog::kAnswerBytesMax + 2 * EventLog::kLineBytesMax);
+    for (const std::string& one : answer.lines()) bytes += one.size();
+    ASSERT_GT(answer.last(), last);
+    last = answer.last();
+    more = answer.more();
+  }
+  EXPECT_EQ(last, uint64_t{kLines});
+  EXPECT_LE(bytes, EventLog::kBytesMax);
+  EXPECT_GT(bytes, EventLog::kBytesMax / 2);
+  // 9 MB were written: two files are full, and the older one is replaced.
+  EXPECT_LE(std::filesystem::file_size(folder_ + EventLog::kFile),
+            EventLog::kFileBytesMax);
+  EXPECT_LE(std::filesystem::file_size(folder_ + EventLog::kOlderFile),
+            EventLog::kFileBytesMax);
+  EXPECT_EQ(Lines(EventLog::kOlderFile).back()["id"].get<int>() + 1,
+            Lines().front()["id"]);
+  // A job that is new pushes out the one that has been quiet for longest.
+  for (size_t i = 0; i < EventLog::kJobsMax; ++i) {
+    log.Add(absl::StrCat("k", i), "r", kInfo, "event=e", At(0));
+  }
+  EXPECT_EQ(log.Events(Of("j"), At(0)).lines_size(), 0);
+  EXPECT_EQ(log.Events(Of("k0"), At(0)).lines_size(), 1);
+}
+
+TEST_F(EventLogTest, ADaemonThatStartsAgainGoesOn) {
+  {
+    EventLog log(folder_);
+    log.Add("j", "r0", kInfo, "event=run generation=1", At(0));
+    log.Add("j", "r", kInfo, "event=start", At(1));
+    log.Add("j", "r", kInfo, "event=run generation=1", At(2));
+  }
+  std::ofstream(folder_ + EventLog::kFile, std::ios::app)
+      << "no json\n[1]\n{\"id\":7}\n{\"id\":\"8\",\"time\":\"x\"}\n";
+  EventLog log(folder_);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 3);
+  log.Add("j", "r", kInfo,
+          "event=abort generation=1 code=REASON_CODE_HANG reason=\"it hangs\"",
+          At(5));
+  const auto summary = log.Summary("j", "r", At(6));
+  ASSERT_TRUE(summary.has_value());
+  EXPECT_EQ(FromProto(summary->elapsed()), absl::Seconds(5));
+  EXPECT_EQ(FromProto(summary->running()), absl::Seconds(3));
+  ASSERT_EQ(summary->interruptions_size(), 1);
+  EXPECT_EQ(summary->interruptions(0).reason(), "it hangs");
+  EXPECT_EQ(log.Events(Of("j"), At(9)).last(), 4u);
+  EXPECT_FALSE(log.Summary("j", "r0", At(6)).has_value());
+  EXPECT_FALSE(log.Summary("other", "r", At(6)).has_value());
+}
+
+// A limit on the size of files stands in for a full disk.
+TEST_F(EventLogTest, AFullDiskLosesEventsAndSaysHowMany) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  EventLog log(folder_);
+  log.Add("j", "r", kInfo, "event=first", At(0));
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit full = before;
+  // Room for a part of the next line.
+  full.rlim_cur = std::filesystem::file_size(folder_ + EventLog::kFile) + 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  log.Add("j", "r", kInfo, "event=second", At(1));
+  log.Add("j", "r", kInfo, "event=third", At(2));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lost(), 2u);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 3);
+  log.Add("j", "r", kInfo, "event=fourth", At(3));
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["event"], "first");
+  EXPECT_EQ(lines[1]["event"], "events_lost");
+  EXPECT_EQ(lines[1]["count"], "2");
+  EXPECT_EQ(lines[2]["event"], "fourth");
+}
+
+TEST_F(EventLogTest, WithoutAFolderItOnlyCounts) {
+  EventLog log(folder_ + "/none");
+  log.Add("j", "r", kInfo, "event=first", At(0));
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lost(), 1u);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 1);
+}
+
+}  // namespace
+}  // namespace rollcall
