@@ -312,6 +312,8 @@ struct Limits {
   static constexpr uint64_t step_max = uint64_t{1} << 53;
   static constexpr size_t stderr_tail_bytes = 4 << 10;
   static constexpr size_t stderr_tail_lines = 20;
+  // RankExited.out_of_memory, which has the path of a cgroup.
+  static constexpr size_t oom_text_bytes_max = 1 << 10;
   // An agent's text about a stalled rank.
   static constexpr size_t stall_text_bytes_max = 256;
   // The reason why a node has no seat; kept and shown for each node.

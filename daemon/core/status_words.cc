@@ -47,6 +47,10 @@ std::string CauseText(const v1::RootCause& cause) {
           rank, " was ended by signal ", cause.value(),
           name == nullptr ? "" : absl::StrCat(" (SIG", name, ")"));
     }
+    case v1::REASON_CODE_OUT_OF_MEMORY:
+      return absl::StrCat(rank,
+                          " was killed by the kernel for memory (OOM killer): ",
+                          cause.detail());
     case v1::REASON_CODE_HANG:
       return absl::StrCat(cause.rank() < 0
                               ? "no rank made progress"

@@ -74,6 +74,7 @@ struct RankEnded {
   int signal = 0;
   std::string stderr_tail;
   std::string error_file;
+  std::string out_of_memory;   // See v1::RankExited.
   bool permanent = false;      // See v1::RankExited.
   bool gone = false;           // See v1::RankExited.
   bool started_again = false;  // See v1::RankExited.

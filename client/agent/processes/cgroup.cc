@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -94,6 +95,34 @@ std::string Unescape(absl::string_view text) {
   return plain;
 }
 
+bool Lists(absl::string_view words, absl::string_view word) {
+  const std::vector<absl::string_view> listed = absl::StrSplit(words, ',');
+  return std::find(listed.begin(), listed.end(), word) != listed.end();
+}
+
+// The folder of the cgroup `own`. `fits` selects the mount of its hierarchy by
+// the last three fields of mountinfo: type, source and options.
+template <typename Fits>
+std::string FolderOf(const std::string& own, const std::string& mountinfo,
+                     Fits fits) {
+  if (own.empty() || own[0] != '/' || absl::StrContains(own, "/..")) return "";
+  for (absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
+    const std::vector<absl::string_view> halves =
+        absl::StrSplit(line, absl::MaxSplits(" - ", 1));
+    if (halves.size() != 2 || !fits(halves[1])) continue;
+    const std::vector<absl::string_view> fields =
+        absl::StrSplit(halves[0], ' ');
+    if (fields.size() < 5 || !absl::StartsWith(fields[4], "/")) continue;
+    const std::string root = fields[3] == "/" ? "" : Unescape(fields[3]);
+    const std::string mount = Unescape(fields[4]);
+    absl::string_view below = own;
+    if (!absl::ConsumePrefix(&below, root)) continue;
+    if (!below.empty() && below[0] != '/') continue;
+    return absl::StrCat(mount, below == "/" ? "" : below);
+  }
+  return "";
+}
+
 // Whether the cgroup accepts processes and can kill them all.
 bool Usable(const std::string& folder) {
   const std::string type(
@@ -110,24 +139,28 @@ std::string OwnCgroupFolder(const std::string& mountinfo,
   for (absl::string_view line : absl::StrSplit(cgroup, '\n')) {
     if (absl::ConsumePrefix(&line, "0::")) own = std::string(line);
   }
-  if (own.empty() || own[0] != '/' || absl::StrContains(own, "/..")) return "";
-  for (absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
-    const std::vector<absl::string_view> halves =
-        absl::StrSplit(line, absl::MaxSplits(" - ", 1));
-    if (halves.size() != 2 || !absl::StartsWith(halves[1], "cgroup2 ")) {
-      continue;
-    }
+  return FolderOf(own, mountinfo, [](absl::string_view mount) {
+    return absl::StartsWith(mount, "cgroup2 ");
+  });
+}
+
+std::string OwnMemoryFolderV1(const std::string& mountinfo,
+                              const std::string& cgroup) {
+  std::string own;
+  for (absl::string_view line : absl::StrSplit(cgroup, '\n')) {
+    // "4:cpu,memory:/path"
     const std::vector<absl::string_view> fields =
-        absl::StrSplit(halves[0], ' ');
-    if (fields.size() < 5 || !absl::StartsWith(fields[4], "/")) continue;
-    const std::string root = fields[3] == "/" ? "" : Unescape(fields[3]);
-    const std::string mount = Unescape(fields[4]);
-    absl::string_view below = own;
-    if (!absl::ConsumePrefix(&below, root)) continue;
-    if (!below.empty() && below[0] != '/') continue;
-    return absl::StrCat(mount, below == "/" ? "" : below);
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() == 3 && Lists(fields[1], "memory")) {
+      own = std::string(fields[2]);
+    }
   }
-  return "";
+  return FolderOf(own, mountinfo, [](absl::string_view mount) {
+    // "cgroup cgroup rw,memory"
+    const size_t options = mount.rfind(' ');
+    return absl::StartsWith(mount, "cgroup ") &&
+           Lists(mount.substr(options + 1), "memory");
+  });
 }
 
 std::optional<RankCgroup> RankCgroup::Make(const std::string& name) {

@@ -46,6 +46,10 @@ class RankCgroup {
 std::string OwnCgroupFolder(const std::string& mountinfo,
                             const std::string& cgroup);
 
+// The same for the hierarchy of cgroup v1 that counts memory.
+std::string OwnMemoryFolderV1(const std::string& mountinfo,
+                              const std::string& cgroup);
+
 // Sends SIGKILL to all members, including those of cgroups below. Returns false
 // if the kernel does not permit it.
 bool KillCgroup(const std::string& folder);

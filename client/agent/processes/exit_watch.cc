@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +74,17 @@ std::optional<ExitStatus> TryPeekExit(pid_t pid) {
   if (!AwaitExit(pid, WNOWAIT | WNOHANG, &info)) return kReapedElsewhere;
   if (info.si_pid == 0) return std::nullopt;
   return StatusOf(info);
+}
+
+uint64_t PeakBytesOf(pid_t pid) {
+  siginfo_t info;
+  struct rusage usage {};
+  // The C library's waitid does not pass the kernel's last parameter on.
+  if (syscall(SYS_waitid, P_PID, pid, &info, WEXITED | WNOWAIT | WNOHANG,
+              &usage) != 0) {
+    return 0;
+  }
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
 pid_t TracerOf(pid_t pid) {

@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 
 #include "daemon/base/fd.h"
@@ -47,6 +48,10 @@ ExitStatus PeekExit(pid_t pid);
 // tracer (strace, gdb) still holds it; until the tracer lets go, no other
 // process can wait for it.
 std::optional<ExitStatus> TryPeekExit(pid_t pid);
+
+// The most memory that the ended child, or one of its descendants that were
+// waited for, had in RAM at a time; does not reap it. 0: unknown.
+uint64_t PeakBytesOf(pid_t pid);
 
 // The process that traces `pid`; 0: none, or unknown.
 pid_t TracerOf(pid_t pid);

@@ -80,6 +80,8 @@ absl::Status RankGroup::Fork(uint64_t generation, const RankCommand& command,
   rank.command = command;
   rank.cgroup = RankCgroup::Make(absl::StrCat(
       "rollcall-", getpid(), "-gen-", generation, "-", command.local_rank));
+  rank.oom_watch =
+      OomWatch::ForProcessIn(rank.cgroup ? rank.cgroup->folder() : "");
   absl::StatusOr<ForkedRank> process =
       ForkRank(command.argv, command.environment,
                rank.cgroup ? rank.cgroup->entrance() : -1, RankUser());
@@ -277,8 +279,22 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
     }
     ended.error_file = std::move(report.message);
     ended.permanent = report.permanent;
+    ended.out_of_memory = ExplainKill(rank, status);
   }
   dependencies_.callbacks.ended(std::move(ended));
+}
+
+// Why the kernel killed the rank for memory; empty: it did not.
+std::string RankGroup::ExplainKill(const Rank& rank, const ExitStatus& status) {
+  // A shell exits with 137 when its last command was killed.
+  if (status.signal != SIGKILL && status.code != 128 + SIGKILL) return "";
+  if (rank.killed) return "";
+  const std::string text =
+      rank.oom_watch.Explain(PeakBytesOf(rank.process.pid));
+  if (text.empty()) return "";
+  const std::string folder = rank.oom_watch.folder();
+  for (auto& [number, other] : ranks_) other.oom_watch.Explained(folder);
+  return text;
 }
 
 // The tracer is told of the end first. No other process can wait for the rank

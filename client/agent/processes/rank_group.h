@@ -39,6 +39,7 @@
 #include "client/agent/processes/exit_watch.h"
 #include "client/agent/processes/fork_exec.h"
 #include "client/agent/processes/guard.h"
+#include "client/agent/processes/oom_kill.h"
 #include "client/agent/processes/output.h"
 #include "client/agent/processes/processes.h"
 #include "daemon/base/poller.h"
@@ -87,6 +88,7 @@ class RankGroup {
     RankCommand command;
     ForkedRank process;
     std::optional<RankCgroup> cgroup;
+    OomWatch oom_watch;
     std::unique_ptr<ExitWatch> watch;
     std::unique_ptr<RankPipe> out;
     std::unique_ptr<RankPipe> err;
@@ -133,6 +135,7 @@ class RankGroup {
   // ended.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
+  std::string ExplainKill(const Rank& rank, const ExitStatus& status);
   void AwaitTracer(Rank& rank, absl::Time now);
   void ReadStream(RankPipe& stream, absl::Time now);
   void CloseStream(RankPipe& stream);

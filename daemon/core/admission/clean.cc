@@ -28,6 +28,8 @@ std::string Tail(std::string_view text) {
 void CleanExit(v1::RankExited& exited) {
   exited.set_stderr_tail(Tail(exited.stderr_tail()));
   exited.set_error_file(Tail(exited.error_file()));
+  exited.set_out_of_memory(
+      Printable(exited.out_of_memory(), Limits::oom_text_bytes_max));
 }
 
 void CleanCause(v1::RootCause& cause) {

@@ -41,6 +41,7 @@ bool SaysCommunicationError(const v1::RankExited& exited) {
 
 v1::ReasonCode Classify(const v1::RankExited& exited) {
   if (exited.gone()) return v1::REASON_CODE_RANK_GONE;
+  if (!exited.out_of_memory().empty()) return v1::REASON_CODE_OUT_OF_MEMORY;
   if (exited.signal() == SIGKILL || exited.signal() == SIGSEGV ||
       exited.signal() == SIGBUS) {
     return v1::REASON_CODE_RANK_SIGNAL;
@@ -65,6 +66,7 @@ int Weight(const v1::RootCause& cause) {
       return 4;
     case v1::REASON_CODE_HANG:
     case v1::REASON_CODE_GPU_ERROR:
+    case v1::REASON_CODE_OUT_OF_MEMORY:
     // The agent does not know how this process ended: most likely by a signal
     // that no process can handle.
     case v1::REASON_CODE_RANK_GONE:
@@ -93,7 +95,8 @@ v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,
   } else {
     cause.set_value(by_signal ? 128 + exited.signal() : exited.code());
   }
-  cause.set_detail(exited.error_file());
+  cause.set_detail(exited.out_of_memory().empty() ? exited.error_file()
+                                                  : exited.out_of_memory());
   cause.set_stderr_tail(exited.stderr_tail());
   cause.set_generation(exited.generation());
   return cause;
@@ -144,6 +147,10 @@ std::string Describe(const v1::RootCause& cause) {
   switch (cause.code()) {
     case v1::REASON_CODE_RANK_SIGNAL:
       return absl::StrCat(who, " was ended by signal ", cause.value());
+    case v1::REASON_CODE_OUT_OF_MEMORY:
+      return absl::StrCat(who,
+                          " was killed by the kernel for memory (OOM killer): ",
+                          cause.detail());
     case v1::REASON_CODE_RANK_GONE:
       return absl::StrCat(who, " is gone: ",
                           cause.detail().empty()

@@ -13,12 +13,13 @@
 
 namespace rollcall {
 
-// Classifies a rank's exit: a signal, a GPU error, a communication error (its
-// stderr has messages of NCCL, Gloo or the kernel), or a plain exit.
+// Classifies a rank's exit: the OOM killer, a signal, a GPU error, a
+// communication error (its stderr has messages of NCCL, Gloo or the kernel), or
+// a plain exit.
 v1::ReasonCode Classify(const v1::RankExited& exited);
 
-// 4: lost node; 3: SIGKILL, SIGSEGV, SIGBUS, hang or GPU error; 2: another
-// exit or signal; 1: a communication error.
+// 4: lost node; 3: the OOM killer, SIGKILL, SIGSEGV, SIGBUS, hang or GPU error;
+// 2: another exit or signal; 1: a communication error.
 int Weight(const v1::RootCause& cause);
 
 v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,

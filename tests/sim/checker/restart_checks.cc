@@ -15,6 +15,7 @@ Finding RestartChecks::OnGenerationEnded(const v1::Reform& reform,
                        reform.code() == v1::REASON_CODE_RANK_COMMUNICATION ||
                        reform.code() == v1::REASON_CODE_GPU_ERROR ||
                        reform.code() == v1::REASON_CODE_RANK_GONE ||
+                       reform.code() == v1::REASON_CODE_OUT_OF_MEMORY ||
                        reform.code() == v1::REASON_CODE_HANG ||
                        reform.code() == v1::REASON_CODE_NOT_STARTED;
   const uint32_t charged = reform.restarts_charged();

@@ -125,6 +125,8 @@ TEST(JobText, NamesTheRankOfACause) {
        "rank 3 on b was ended by signal 7 (SIGBUS)"},
       {v1::REASON_CODE_RANK_GONE,
        "rank 3 on b is gone: its connection to its agent ended"},
+      {v1::REASON_CODE_OUT_OF_MEMORY,
+       "rank 3 on b was killed by the kernel for memory (OOM killer): "},
       {v1::REASON_CODE_HANG, "rank 3 on b made no progress"},
       {v1::REASON_CODE_LOST_LEASE, "node b: lost_lease"},
   };

@@ -355,7 +355,10 @@ TEST(Clean, KeepsTheEndOfAStderrTail) {
             std::string(Limits::stall_text_bytes_max, '?'));
   message.mutable_rank_exited()->set_stderr_tail(std::string(10'000, 'x') +
                                                  "\nlast\x1b line");
+  message.mutable_rank_exited()->set_out_of_memory(std::string(10'000, '\n'));
   CleanMessage(message);
+  EXPECT_EQ(message.rank_exited().out_of_memory(),
+            std::string(Limits::oom_text_bytes_max, '?'));
   const std::string& tail = message.rank_exited().stderr_tail();
   EXPECT_EQ(tail.size(), Limits::stderr_tail_bytes);
   EXPECT_EQ(tail.substr(tail.size() - 11), "\nlast? line");

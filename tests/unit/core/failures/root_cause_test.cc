@@ -64,6 +64,28 @@ TEST(RootCause, ARankThatIsGoneIsNoExit) {
             "rank 5 on n is gone: the agent ended it");
 }
 
+TEST(RootCause, TheOomKillerOutranksWhatTheRankSays) {
+  struct Row {
+    int code;
+    int signal;
+  };
+  for (const Row& row : {Row{0, SIGKILL}, Row{137, 0}}) {
+    v1::RankExited exited;
+    exited.set_code(row.code);
+    exited.set_signal(row.signal);
+    exited.set_stderr_tail("CUDA error");
+    exited.set_error_file("killed");
+    exited.set_out_of_memory("peak 2 MiB, limit 2 MiB (cgroup /c)");
+    const v1::RootCause cause = CauseOfRank("n", 5, exited);
+    EXPECT_EQ(cause.code(), v1::REASON_CODE_OUT_OF_MEMORY);
+    EXPECT_EQ(Weight(cause), 3);
+    EXPECT_EQ(ExitCodeOf(cause), 137);
+    EXPECT_EQ(Describe(cause),
+              "rank 5 on n was killed by the kernel for memory (OOM killer): "
+              "peak 2 MiB, limit 2 MiB (cgroup /c)");
+  }
+}
+
 TEST(RootCause, ALostNodeIsHeaviest) {
   const v1::RootCause cause =
       CauseOfLostNode("n", v1::REASON_CODE_LOST_LEASE, "silent", 1);
