@@ -11,6 +11,8 @@
 #include <string>
 
 #include "client/cli/commands.h"
+#include "client/cli/job_lookup.h"
+#include "client/facts/communication.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -59,6 +61,8 @@ int RunFactsCommand(const std::vector<std::string>& arguments) {
   if (!command->json) return WriteAnswer(facts.SerializeAsString()) ? 0 : 1;
   v1::Facts whole = GatherFacts(command->options.sysroot);
   AddDeviceFacts(facts, whole);
+  *whole.mutable_communication() =
+      CommunicationVariablesIn(PlainEnvironment(), {});
   if (WriteAnswer(Json(whole))) return 0;
   return FailToPrint(errno);
 }

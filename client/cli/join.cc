@@ -61,17 +61,20 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   return facts;
 }
 
-// The doctor's findings about free space in the run's folders: for named
-// folders all findings, for the others only that they are full.
-std::vector<std::string> FolderWarnings(const v1::Facts& facts,
-                                        const WrittenFolders& folders) {
+// The doctor's findings about communication variables and about free space in
+// the run's folders: for named folders all findings, for the others only that
+// they are full.
+std::vector<std::string> StartWarnings(const v1::Facts& facts,
+                                       const WrittenFolders& folders) {
   std::vector<std::string> warnings;
   for (const Finding& finding : Diagnose(facts, DoctorOptions())) {
     const auto& others = folders.others;
     const bool other =
         std::count(others.begin(), others.end(), finding.subject) > 0;
-    if (finding.check == "free-space" &&
-        finding.severity > (other ? Severity::kWarning : Severity::kOk)) {
+    if ((finding.check == "free-space" &&
+         finding.severity > (other ? Severity::kWarning : Severity::kOk)) ||
+        (finding.check == "communication-variables" &&
+         finding.severity >= Severity::kWarning)) {
       warnings.push_back(absl::StrCat("WARNING: ", OneLineText(finding)));
     }
   }
@@ -229,13 +232,17 @@ int RunJoinCommand(JoinFlags& flags) {
   const WrittenFolders folders = FoldersOf(flags);
   AgentOptions options;
   options.facts = FactsOptionsOf(flags.local);
+  const auto nccl_conf = NcclConf(*user, options.facts.environment);
+  for (const auto& [name, setting] : nccl_conf) {
+    options.facts.nccl_conf.push_back(absl::StrCat(name, "=", setting.first));
+  }
   // Called while this process has one thread, because folders are read in a
   // copy of it.
   const v1::Facts facts = NodeFacts(options.facts, folders);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);
   teller.ExpectAttached(options.hello.ranks());
-  for (const std::string& warning : FolderWarnings(facts, folders)) {
+  for (const std::string& warning : StartWarnings(facts, folders)) {
     teller.Tell({Report::Kind::kWarning, warning});
   }
   if (*user && !MayEnterHere(**user)) {
@@ -258,8 +265,7 @@ int RunJoinCommand(JoinFlags& flags) {
   options.rank_user = *user;
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
-  options.network = {NcclEnvOf(flags.local.nccl_env),
-                     NcclConf(*user, options.environment), facts};
+  options.network = {NcclEnvOf(flags.local.nccl_env), nccl_conf, facts};
   options.output_to_stderr = flags.local.json;
   options.live_bell = flags.started_by_launcher ? flags.live_fd : teller.bell();
   options.subreaper = subreaper;

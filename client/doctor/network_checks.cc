@@ -1,4 +1,5 @@
-// Checks of addresses, the node's own name, links and their MTU.
+// Checks of addresses, the node's own name, links, their MTU, and the variables
+// of the libraries that use them.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -9,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/doctor/checks.h"
+#include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/network_plan/plan_node.h"
 
 namespace rollcall {
@@ -188,13 +190,35 @@ void CheckMtu(const Examined& node, FindingList& to) {
   if (!judged) to.NotApplicable("no two interfaces of one kind are up");
 }
 
+void CheckCommunicationVariables(const Examined& node, FindingList& to) {
+  if (!node.facts.has_communication()) {
+    return to.Unknown(kNode, "the node has not reported its variables");
+  }
+  bool faulty = false;
+  const v1::CommunicationVariables& all = node.facts.communication();
+  for (const v1::CommunicationVariable& variable : all.variables()) {
+    const auto fault = FindVariableFault(variable.name());
+    if (!fault.has_value()) continue;
+    faulty = true;
+    to.Add(Severity::kWarning, variable.name(), fault->found,
+           "the name of a variable that is read",
+           "The setting has no effect, or none in other versions.",
+           fault->mend);
+  }
+  if (faulty) return;
+  to.Ok(kNode, all.variables().empty()
+                   ? "none is set"
+                   : absl::StrCat(all.variables_size(), " set"));
+}
+
 }  // namespace
 
 std::vector<NamedCheck> NetworkChecks() {
   return {{"address", CheckAddress},
           {"own-name", CheckOwnName},
           {"carrier", CheckCarrier},
-          {"mtu", CheckMtu}};
+          {"mtu", CheckMtu},
+          {"communication-variables", CheckCommunicationVariables}};
 }
 
 }  // namespace rollcall

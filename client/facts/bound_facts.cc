@@ -141,6 +141,11 @@ void BoundFacts(v1::Facts& facts, size_t addresses_max, size_t bytes_max) {
   if (fits()) return;
   CutGids(facts, &IsNone);
   DropFromEnd(*facts.mutable_missing(), facts, bytes_max, kMissingKept);
+  if (facts.has_communication() && !fits()) {
+    v1::CommunicationVariables& all = *facts.mutable_communication();
+    all.set_more(true);
+    DropFromEnd(*all.mutable_variables(), facts, bytes_max);
+  }
   DropFromEnd(*facts.mutable_interfaces(), facts, bytes_max);
   DropFromEnd(*facts.mutable_infiniband(), facts, bytes_max);
   DropFromEnd(*facts.mutable_gpus(), facts, bytes_max);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "client/facts/bound_facts.h"
+#include "client/facts/communication.h"
 #include "client/facts/gpu.h"
 #include "client/facts/missing.h"
 #include "client/facts/network.h"
@@ -110,6 +111,8 @@ v1::Facts GatherNodeFacts(const NodeFactsOptions& options) {
           ? AskDeviceFacts(options.self, options.environment, options.devices)
           : WithoutDevices(options.devices);
   v1::Facts facts = GatherFacts(options.devices.sysroot);
+  *facts.mutable_communication() =
+      CommunicationVariablesIn(options.environment, options.nccl_conf);
   AddDeviceFacts(devices, facts);
   return facts;
 }

@@ -28,6 +28,8 @@ struct NodeFactsOptions {
   // The environment of the ranks' command; it decides which libraries and GPUs
   // the command finds.
   std::vector<std::string> environment;
+  // The settings in NCCL's configuration files, "NAME=value".
+  std::vector<std::string> nccl_conf;
   DeviceFactsOptions devices;
 };
 

@@ -263,6 +263,15 @@ struct Limits {
   static constexpr size_t node_name_bytes_max = 253;
   static constexpr size_t job_id_bytes_max = 63;
   static constexpr size_t facts_bytes_max = 64 << 10;
+  // The communication variables that a node reports, and the bytes of a name
+  // and of a value; of a longer value, only a digest is sent.
+  static constexpr size_t communication_variables_max = 64;
+  static constexpr size_t variable_name_bytes_max = 64;
+  static constexpr size_t variable_value_bytes_max = 128;
+  // Variables that are compared between nodes: those that most nodes set.
+  static constexpr size_t compared_variables_max = 256;
+  // Variables whose differences are reported for one world.
+  static constexpr size_t differing_variables_max = 32;
   // Bytes that a node's facts may add to its row of the world, in addition to
   // its name.
   static constexpr size_t member_bytes_max = 1 << 10;
@@ -384,6 +393,10 @@ struct Limits {
 };
 
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
+static_assert(Limits::communication_variables_max *
+                  (Limits::variable_name_bytes_max +
+                   Limits::variable_value_bytes_max + 8) <
+              Limits::facts_bytes_max / 4);
 static_assert(Limits::facts_bytes_max + Limits::resume_state_world_bytes_max <
               Limits::hello_bytes_max);
 // Each address may have an interface of its own.

@@ -117,8 +117,8 @@ void AddSettings(CLI::App& app, SettingsText& to) {
       ->type_name("boundary|never");
   app.add_option("--preflight", to.preflight,
                  "nodes that differ (NCCL, GPUs, RDMA ports, MTU, driver, "
-                 "limits,\ncommand): off, warn (default) or strict (they get "
-                 "no seat)")
+                 "limits,\ncommand, NCCL_* and similar variables): off, warn "
+                 "(default) or\nstrict (they get no seat)")
       ->type_name("off|warn|strict");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/admission/message_parts.h"
 
 namespace rollcall {
@@ -22,7 +23,9 @@ constexpr uint32_t kGidIndexMax = 65535;
 static_assert(Limits::interfaces_per_node_max * sizeof(v1::Interface) +
                   kDevicesMax * (sizeof(v1::InfinibandPort) + sizeof(v1::Gpu)) +
                   FactsLimits::gids_of_node_max * sizeof(v1::Gid) +
-                  FactsLimits::words_of_node_max * sizeof(std::string) <=
+                  FactsLimits::words_of_node_max * sizeof(std::string) +
+                  Limits::communication_variables_max *
+                      sizeof(v1::CommunicationVariable) <=
               6 * Limits::facts_bytes_max);
 
 absl::Status AdmitInterfaceName(const char* field, std::string_view name) {
@@ -164,6 +167,28 @@ absl::Status AdmitMissing(const v1::MissingFact& missing) {
                         FactsLimits::missing_text_bytes_max);
 }
 
+absl::Status AdmitCommunication(const v1::CommunicationVariables& all) {
+  constexpr char kField[] = "facts.communication.variables";
+  RETURN_IF_REFUSED(AdmitCount(kField, all.variables_size(),
+                               Limits::communication_variables_max));
+  std::string_view before;
+  for (const v1::CommunicationVariable& variable : all.variables()) {
+    const std::string& name = variable.name();
+    if (!IsCommunicationVariable(name) || name <= before) {
+      return Unfit(kField,
+                   "names of communication variables, each once, sorted", name);
+    }
+    before = name;
+    RETURN_IF_REFUSED(AdmitPlainText(kField, variable.value(),
+                                     Limits::variable_value_bytes_max));
+    if (variable.has_digest() ? variable.digest().size() != kVariableDigestBytes
+                              : variable.value().empty()) {
+      return Unfit(kField, "a value, or a digest of 4 bytes", name);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   const v1::Versions& versions = facts.versions();
   for (const std::string* text :
@@ -218,6 +243,7 @@ absl::Status AdmitFacts(const v1::Facts& facts) {
   RETURN_IF_REFUSED(AdmitCount("bytes of facts", facts.ByteSizeLong(),
                                Limits::facts_bytes_max));
   RETURN_IF_REFUSED(AdmitFactsTexts(facts));
+  RETURN_IF_REFUSED(AdmitCommunication(facts.communication()));
   RETURN_IF_REFUSED(AdmitInterfaces(facts));
   RETURN_IF_REFUSED(AdmitInfinibandPorts(facts));
   return AdmitGpus(facts);

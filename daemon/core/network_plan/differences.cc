@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/fabric.h"
 #include "daemon/core/network_plan/thresholds.h"
@@ -163,7 +164,30 @@ std::string Shortened(std::string text) {
   return text;
 }
 
+std::string VariableValue(const ComparedNode& node, const std::string& name) {
+  if (!node.facts->has_communication()) return "";
+  const v1::CommunicationVariables& all = node.facts->communication();
+  // Admission holds them sorted.
+  const auto at = std::lower_bound(
+      all.variables().begin(), all.variables().end(), name,
+      [](const v1::CommunicationVariable& each, const std::string& wanted) {
+        return each.name() < wanted;
+      });
+  if (at != all.variables().end() && at->name() == name) {
+    return at->has_digest() ? absl::StrCat("not shown, digest ",
+                                           absl::BytesToHexString(at->digest()))
+                            : at->value();
+  }
+  if (node.plan != nullptr) {
+    for (const v1::PlannedVariable& planned : *node.plan) {
+      if (planned.name() == name) return planned.value();
+    }
+  }
+  return all.more() ? "" : "not set";
+}
+
 struct Compared {
+  // Also the name of the variable, if `read` is null.
   const char* fact;
   ValueOf read;
   // The consequence of the difference, and what to do.
@@ -174,7 +198,7 @@ struct Compared {
   ValueOf detail = nullptr;
 
   std::string value_of(const ComparedNode& node) const {
-    return Shortened(read(node));
+    return Shortened(read != nullptr ? read(node) : VariableValue(node, fact));
   }
 };
 
@@ -211,9 +235,40 @@ constexpr std::array<Compared, 10> kCompared = {{
      "the nodes run different commands; give each the same one after --"},
 }};
 
-}  // namespace
+constexpr char kVariableAdvice[] =
+    "ranks that communicate with different settings may hang; set it alike on "
+    "all nodes, or on none";
 
-namespace {
+// kCompared, and the communication variables that these nodes set, by name. The
+// entries refer to the nodes' facts.
+std::vector<Compared> AllCompared(const std::vector<ComparedNode>& nodes) {
+  std::vector<Compared> all(kCompared.begin(), kCompared.end());
+  std::map<std::string_view, std::pair<const char*, size_t>> counts;
+  for (const ComparedNode& node : nodes) {
+    for (const auto& variable : node.facts->communication().variables()) {
+      const std::string& name = variable.name();
+      if (!IsSharedVariable(name)) continue;
+      ++counts.try_emplace(name, name.c_str(), 0).first->second.second;
+    }
+  }
+  std::vector<std::pair<const char*, size_t>> variables;
+  for (const auto& [name, entry] : counts) variables.push_back(entry);
+  if (variables.size() > Limits::compared_variables_max) {
+    // One node cannot displace the names that the others set.
+    std::stable_sort(
+        variables.begin(), variables.end(),
+        [](const auto& a, const auto& b) { return a.second > b.second; });
+    variables.resize(Limits::compared_variables_max);
+    std::sort(variables.begin(), variables.end(),
+              [](const auto& a, const auto& b) {
+                return std::string_view(a.first) < std::string_view(b.first);
+              });
+  }
+  for (const auto& [name, count] : variables) {
+    all.push_back({name, nullptr, kVariableAdvice});
+  }
+  return all;
+}
 
 // The nodes that have one value. Sides are in the order of their first nodes;
 // nodes that do not know the fact are in no side.
@@ -279,9 +334,14 @@ v1::Difference DifferenceOf(const Compared& compared,
 std::vector<v1::Difference> FindDifferences(
     const std::vector<ComparedNode>& nodes, size_t reference) {
   std::vector<v1::Difference> differences;
-  for (const Compared& compared : kCompared) {
+  size_t variables = 0;
+  for (const Compared& compared : AllCompared(nodes)) {
     std::vector<Side> sides = SidesOf(compared, nodes);
     if (sides.size() < 2) continue;
+    if (compared.read == nullptr &&
+        ++variables > Limits::differing_variables_max) {
+      break;
+    }
     const std::string first = compared.value_of(nodes[reference]);
     std::stable_sort(sides.begin(), sides.end(),
                      [&](const Side& a, const Side& b) {
@@ -295,7 +355,9 @@ std::vector<v1::Difference> FindDifferences(
 
 std::optional<v1::Difference> FindNewcomerDifference(
     const std::vector<ComparedNode>& members, const ComparedNode& newcomer) {
-  for (const Compared& compared : kCompared) {
+  std::vector<ComparedNode> all = members;
+  all.push_back(newcomer);
+  for (const Compared& compared : AllCompared(all)) {
     const std::string value = compared.value_of(newcomer);
     if (!compared.strict || value.empty()) continue;
     std::vector<Side> sides = SidesOf(compared, members);
@@ -309,7 +371,7 @@ std::optional<v1::Difference> FindNewcomerDifference(
 size_t MostCommonNode(const std::vector<ComparedNode>& nodes) {
   // By node: how many times it is in a minority, and how many facts it knows.
   std::map<std::string_view, std::pair<size_t, size_t>> counts;
-  for (const Compared& compared : kCompared) {
+  for (const Compared& compared : AllCompared(nodes)) {
     const std::vector<Side> sides = SidesOf(compared, nodes);
     size_t most = 0;
     for (const Side& side : sides) most = std::max(most, side.nodes.size());
@@ -353,9 +415,10 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<v1::Difference>& differences, size_t reference,
     bool rules) {
   std::map<std::string_view, const v1::Difference*> first;
+  const std::vector<Compared> all = AllCompared(nodes);
   for (const v1::Difference& difference : differences) {
     const auto compared = std::find_if(
-        kCompared.begin(), kCompared.end(),
+        all.begin(), all.end(),
         [&](const Compared& each) { return each.fact == difference.fact(); });
     const std::string right = compared->value_of(nodes[reference]);
     if (!compared->strict || right.empty()) continue;

@@ -27,11 +27,15 @@ struct ComparedNode {
   std::string interface;
   // The node's clock minus the daemon's. Unset: unknown.
   std::optional<absl::Duration> clock_offset;
+  // The network plan's variables, which the node's ranks get unless the node
+  // sets them itself. Null: unknown.
+  const std::vector<v1::PlannedVariable>* plan = nullptr;
 };
 
-// At most one difference for each compared fact, in a fixed order. In each, the
-// side of the node at index `reference` comes first, then larger sides before
-// smaller.
+// At most one difference for each compared fact, in a fixed order, and then for
+// each communication variable, by name: at most
+// Limits::differing_variables_max. In each, the side of the node at index
+// `reference` comes first, then larger sides before smaller.
 std::vector<v1::Difference> FindDifferences(
     const std::vector<ComparedNode>& nodes, size_t reference);
 

@@ -17,7 +17,7 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
     const Node& node = membership.At(nodes[i].node);
     compared.push_back({nodes[i].node, nodes[i].facts,
                         node.hello.command_digest(), plan.nodes[i].interface,
-                        node.clock_offset});
+                        node.clock_offset, &plan.nodes[i].variables});
   }
   // The launcher's node always has a seat, so the other nodes are compared with
   // it.

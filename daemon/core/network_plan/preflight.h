@@ -2,7 +2,7 @@
 //
 // With preflight `warn`, each difference is reported once. With `strict`, nodes
 // that differ also get no seat. kCompared in differences.cc lists the compared
-// facts.
+// facts; communication_variables.h says which variables are compared too.
 //
 // A pure value; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_

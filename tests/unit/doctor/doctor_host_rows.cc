@@ -296,6 +296,19 @@ std::vector<DoctorRow> HostRows() {
        kNA},
       {"mtu", "not known",
        [](F& f, O&) { f.mutable_interfaces(1)->set_mtu(0); }, kUnknown, "eth0"},
+
+      {"communication-variables", "a known one", Nothing, kOk, "node", "1 set"},
+      {"communication-variables", "none",
+       [](F& f, O&) { f.mutable_communication()->clear_variables(); }, kOk,
+       "node", "none"},
+      {"communication-variables", "renamed",
+       [](F& f, O&) {
+         f.mutable_communication()->mutable_variables(0)->set_name(
+             "NCCL_BLOCKING_WAIT");
+       },
+       kWarning, "NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT"},
+      {"communication-variables", "not reported",
+       [](F& f, O&) { f.clear_communication(); }, kUnknown},
   };
 }
 

@@ -95,6 +95,10 @@ inline v1::Facts Healthy(const std::string& link_layer = "InfiniBand") {
   folder.set_path("/data");
   folder.set_free_bytes(500 * kGiB);
   folder.set_size_bytes(1000 * kGiB);
+  v1::CommunicationVariable& variable =
+      *facts.mutable_communication()->add_variables();
+  variable.set_name("NCCL_ALGO");
+  variable.set_value("Ring");
   return facts;
 }
 

@@ -18,6 +18,14 @@ struct HelloRow {
   std::function<void(v1::Hello&)> change;
 };
 
+v1::CommunicationVariable* AddVariable(v1::Facts& facts,
+                                       const std::string& name) {
+  v1::CommunicationVariable* variable =
+      facts.mutable_communication()->add_variables();
+  variable->set_name(name);
+  return variable;
+}
+
 // Fills each of the newer parts of the facts as a node would.
 void FullFacts(v1::Facts& facts) {
   v1::InfinibandPort& port = *facts.add_infiniband();
@@ -42,6 +50,8 @@ void FullFacts(v1::Facts& facts) {
   missing.set_fact("gpus");
   missing.set_reason(std::string(512, 'r'));
   facts.add_folders()->set_path("/scratch");
+  AddVariable(facts, "FI_PROVIDER")->set_value("efa");
+  AddVariable(facts, "NCCL_ALGO")->set_digest("abcd");
   facts.set_container("docker");
   facts.set_probe_port(65535);
 }
@@ -233,6 +243,54 @@ TEST(Admission, Hellos) {
        [](auto& h) { h.mutable_facts()->set_probe_port(65536); }},
       {"odd container", false,
        [](auto& h) { h.mutable_facts()->set_container("a\n"); }},
+      {"64 variables", true,
+       [](auto& h) {
+         for (int i = 10; i < 74; ++i) {
+           AddVariable(*h.mutable_facts(), absl::StrCat("UCX_", i))
+               ->set_value(std::string(128, 'v'));
+         }
+       }},
+      {"65 variables", false,
+       [](auto& h) {
+         for (int i = 10; i < 75; ++i) {
+           AddVariable(*h.mutable_facts(), absl::StrCat("UCX_", i))
+               ->set_value("v");
+         }
+       }},
+      {"a variable of another kind", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "LD_PRELOAD")->set_value("v");
+       }},
+      {"a variable with a long name", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_" + std::string(61, 'A'))
+             ->set_value("v");
+       }},
+      {"a variable twice", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_TLS")->set_value("v");
+         AddVariable(*h.mutable_facts(), "UCX_TLS")->set_value("w");
+       }},
+      {"variables not sorted", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_TLS")->set_value("v");
+         AddVariable(*h.mutable_facts(), "NCCL_ALGO")->set_value("w");
+       }},
+      {"a variable without a value", false,
+       [](auto& h) { AddVariable(*h.mutable_facts(), "UCX_TLS"); }},
+      {"a variable with a long value", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_TLS")
+             ->set_value(std::string(129, 'v'));
+       }},
+      {"a variable with an odd value", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_TLS")->set_value("\x1b[2J");
+       }},
+      {"a variable with a long digest", false,
+       [](auto& h) {
+         AddVariable(*h.mutable_facts(), "UCX_TLS")->set_digest("abcde");
+       }},
       {"17 folders", false,
        [](auto& h) {
          for (int i = 0; i < 17; ++i) h.mutable_facts()->add_folders();

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -79,6 +81,29 @@ class Differences : public testing::Test {
     }
     rules_ = rules;
     reference_ = rules || hosts.empty() ? 0 : MostCommonNode(nodes_);
+    found_ = FindDifferences(nodes_, reference_);
+  }
+  // Each node's variables: "NCCL_ALGO=Ring", "NCCL_X=#four"; "-": not
+  // reported; "+": there are more.
+  void CompareVariables(const std::vector<std::vector<std::string>>& nodes) {
+    Compare(std::vector<Host>(nodes.size()));
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      v1::CommunicationVariables& all = *facts_[i].mutable_communication();
+      for (const std::string& entry : nodes[i]) {
+        if (entry == "-") facts_[i].clear_communication();
+        if (entry == "+") all.set_more(true);
+        const size_t at = entry.find('=');
+        if (at == std::string::npos) continue;
+        v1::CommunicationVariable& variable = *all.add_variables();
+        variable.set_name(entry.substr(0, at));
+        if (entry[at + 1] == '#') {
+          variable.set_digest(entry.substr(at + 2));
+        } else {
+          variable.set_value(entry.substr(at + 1));
+        }
+      }
+    }
+    reference_ = MostCommonNode(nodes_);
     found_ = FindDifferences(nodes_, reference_);
   }
   std::string Texts() const {
@@ -262,6 +287,75 @@ TEST_F(Differences, ANewcomerDiffersFromWhatTheMembersAgreeOn) {
   EXPECT_EQ(judge({Host(), {.nccl = "2.1"}, {.nccl = "2.2"}}), "");
   EXPECT_EQ(judge({Host(), {.clock = 90}}), "");
   EXPECT_EQ(judge({Host()}), "");
+}
+
+TEST_F(Differences, CommunicationVariablesAreComparedByName) {
+  struct Row {
+    // "NCCL_ALGO=Ring"; "-": the agent reports none; "+": it has more.
+    std::vector<std::vector<std::string>> nodes;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{{}, {}, {}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Ring"}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}, {"NCCL_ALGO=Ring"}},
+       "NCCL_ALGO: Ring on n0, n2; Tree on n1"},
+      {{{}, {"NCCL_ALGO=Tree"}, {}},
+       "NCCL_ALGO: not set on n0, n2; Tree on n1"},
+      {{{"FI_A=1", "UCX_TLS=tcp"}, {"NCCL_ALGO=Tree", "UCX_TLS=rc"}},
+       "FI_A: 1 on n0; not set on n1 | NCCL_ALGO: not set on n0; Tree on n1 | "
+       "UCX_TLS: tcp on n0; rc on n1"},
+      {{{"NCCL_DEBUG=INFO", "NCCL_HOSTID=a"}, {"NCCL_HOSTID=b"}}, ""},
+      {{{"NCCL_X_TOKEN=#abcd"}, {"NCCL_X_TOKEN=#abcd"}}, ""},
+      {{{"NCCL_X_TOKEN=#abcd"}, {"NCCL_X_TOKEN=#abce"}},
+       "NCCL_X_TOKEN: not shown, digest 61626364 on n0; not shown, digest "
+       "61626365 on n1"},
+      // An older agent, and one that cannot report all.
+      {{{"NCCL_ALGO=Ring"}, {"-"}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"+"}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree", "+"}},
+       "NCCL_ALGO: Ring on n0; Tree on n1"},
+  };
+  for (const Row& row : rows) {
+    CompareVariables(row.nodes);
+    EXPECT_EQ(Texts(), row.expect);
+  }
+  CompareVariables({{}, {}, {"NCCL_ALGO=Tree"}});
+  EXPECT_EQ(Differing(), "n2");
+}
+
+TEST_F(Differences, TheNetworkPlansValueCountsWhereTheUserHasSetNone) {
+  std::vector<v1::PlannedVariable> plan(1);
+  plan[0].set_name("NCCL_IB_DISABLE");
+  plan[0].set_value("1");
+  const auto found = [&](const std::string& own) {
+    CompareVariables({{"NCCL_IB_DISABLE=" + own}, {}});
+    for (ComparedNode& node : nodes_) node.plan = &plan;
+    found_ = FindDifferences(nodes_, 0);
+    return Texts();
+  };
+  EXPECT_EQ(found("1"), "");
+  EXPECT_EQ(found("0"), "NCCL_IB_DISABLE: 0 on n0; 1 on n1");
+}
+
+// One node cannot hide what the others set, nor fill the status.
+TEST_F(Differences, ManyVariablesOfOneNodeHideNone) {
+  std::vector<std::vector<std::string>> nodes;
+  for (int i = 0; i < 8; ++i) {
+    nodes.emplace_back();
+    for (int j = 10; j < 74; ++j) {
+      nodes.back().push_back(absl::StrCat("FI_", i, "_", j, "=x"));
+    }
+  }
+  nodes.push_back({"NCCL_ALGO=Ring"});
+  nodes.push_back({"NCCL_ALGO=Tree"});
+  CompareVariables(nodes);
+  EXPECT_EQ(found_.size(), Limits::differing_variables_max);
+  for (auto& node : nodes) node.push_back("NCCL_PROTO=LL");
+  nodes.back().back() = "NCCL_PROTO=Simple";
+  for (int i = 0; i < 8; ++i) nodes[i].resize(3);
+  CompareVariables(nodes);
+  EXPECT_TRUE(absl::StrContains(Texts(), "NCCL_PROTO")) << Texts();
 }
 
 TEST_F(Differences, MessagesStaySmall) {
