@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/admin/job_text.h"
+#include "daemon/base/bytes_text.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
 #include "nlohmann/json.hpp"
@@ -30,10 +31,12 @@ std::string EventText(const std::string& line) {
     return at == json.end() || !at->is_string() ? "" : at->get<std::string>();
   };
   std::string out = absl::StrCat(text("time"), " ", text("event"));
+  // A run may follow another one of the same name; `start` says which it is.
+  const bool starts = text("event") == "start";
   for (const auto& [key, value] : json.items()) {
-    if (key == "id" || key == "time" || key == "job" || key == "run" ||
-        key == "event" || !value.is_string() ||
-        (key == "level" && value == "info")) {
+    if (key == "id" || key == "time" || key == "job" || key == "event" ||
+        (key == "run" && !starts) || (key == "level" && value == "info") ||
+        !value.is_string()) {
       continue;
     }
     const std::string word = value.get<std::string>();
@@ -46,11 +49,25 @@ std::string EventText(const std::string& line) {
   return Printable(out, kLineBytesMax);
 }
 
-std::string SummaryText(const v1::RunSummary& summary) {
+std::string ResumedText(const v1::JobStatus& status) {
+  if (!status.has_resumed()) return "";
+  return absl::StrCat("generation ", status.resumed().generation(),
+                      " began at step ", status.resumed().step(),
+                      ", and the run had reached step ", status.resumed().was(),
+                      "; check that the ranks find their checkpoint");
+}
+
+std::string SummaryText(const v1::JobStatus& status) {
+  const v1::RunSummary& summary = status.summary();
   if (summary.worlds() == 0) return "";
   std::string text = absl::StrCat("ran ", Took(FromProto(summary.running())),
                                   " of ", Took(FromProto(summary.elapsed())),
                                   " in ", Counted(summary.worlds(), "world"));
+  if (status.has_peak_memory()) {
+    const v1::RankMemory& peak = status.peak_memory();
+    absl::StrAppend(&text, "; most memory of a rank: ", BytesText(peak.bytes()),
+                    " (", peak.node(), ", local rank ", peak.local_rank(), ")");
+  }
   if (summary.interruption_count() == 0) return text;
   absl::StrAppend(&text, "; ",
                   Counted(summary.interruption_count(), "interruption"), " of ",

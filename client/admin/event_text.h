@@ -14,9 +14,14 @@ namespace rollcall {
 // ...`. A line that is no such object is returned as it is, made printable.
 std::string EventText(const std::string& json);
 
-// How long a run took, and which interruptions cost it how much time; several
-// lines, without a newline at the end. Empty: no world has run.
-std::string SummaryText(const v1::RunSummary& summary);
+// `generation 3 began at step 1, and the run had reached step 12000; ...`;
+// empty: it did not.
+std::string ResumedText(const v1::JobStatus& status);
+
+// How long a job's run took, which interruptions cost it how much time, and the
+// most memory that a rank had; several lines, without a newline at the end.
+// Empty: no world has run.
+std::string SummaryText(const v1::JobStatus& status);
 
 }  // namespace rollcall
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
 #include "daemon/base/durations.h"
 
@@ -149,6 +150,15 @@ std::string StatusTable(const v1::JobStatus& status) {
       Word(status.state()), status.generation(), status.world_size(), wanted);
   if (status.step() > 0) {
     absl::StrAppend(&text, PaceText(status), "\n");
+  }
+  if (status.has_resumed()) {
+    absl::StrAppend(&text, ResumedText(status), "\n");
+  }
+  if (status.has_slow()) {
+    absl::StrAppendFormat(
+        &text, "slow: a step takes %.3g s, and took %.3g s before\n",
+        absl::ToDoubleSeconds(FromProto(status.slow().step())),
+        absl::ToDoubleSeconds(FromProto(status.slow().median())));
   }
   size_t width = 4;
   for (const auto& node : status.nodes()) {

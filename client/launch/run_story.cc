@@ -89,6 +89,7 @@ void RunStory::Heard(v1::JobStatus status, absl::Time now) {
   if (json_) PutJson(StatusJson(*status_));
   TellDifferences();
   TellFence();
+  TellResumed();
   if (status_->state() == v1::JOB_STATE_FAILED ||
       status_->state() == v1::JOB_STATE_LINGERING) {
     TellLingering();
@@ -129,6 +130,14 @@ void RunStory::TellFence() {
   if (told || fenced == 0 || json_ || quiet_) return;
   line_.Clear();
   line_.Print(status_->fence_reason());
+}
+
+void RunStory::TellResumed() {
+  const uint64_t generation = status_->resumed().generation();
+  if (std::exchange(told_resumed_, generation) == generation) return;
+  if (generation == 0 || json_ || quiet_) return;
+  line_.Clear();
+  line_.Print(ResumedText(*status_));
 }
 
 void RunStory::TellLingering() {
@@ -219,7 +228,7 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
     line_.Print(FailureText(*end));
   }
   if (json_ || !status_.has_value()) return;
-  const std::string summary = SummaryText(status_->summary());
+  const std::string summary = SummaryText(*status_);
   if (!summary.empty()) line_.Print(summary);
 }
 

@@ -71,6 +71,7 @@ class RunStory {
   void TellLingering();
   void TellDifferences();
   void TellFence();
+  void TellResumed();
 
   const std::string job_;
   const bool json_;
@@ -84,6 +85,8 @@ class RunStory {
   bool told_failure_ = false;
   // The generation after which the next world waits; 0: none waits.
   uint64_t told_fence_ = 0;
+  // The latest generation that began at a step which was told; 0: none.
+  uint64_t told_resumed_ = 0;
   // The number of failed connections in the waiting line. It is updated when it
   // has doubled, so that a log does not get a line for each.
   uint64_t told_failed_ = 0;

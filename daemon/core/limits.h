@@ -328,6 +328,23 @@ struct Limits {
   // The reason why a node has no seat; kept and shown for each node.
   static constexpr size_t node_reason_bytes_max = 2 << 10;
   static constexpr size_t jobs_per_daemon_max = 64;
+
+  // The event log: jobs, and for each the latest events that the job itself or
+  // its nodes have caused, in memory. Together at most 64 MiB of text.
+  static constexpr size_t event_jobs_max = 2 * jobs_per_daemon_max;
+  static constexpr size_t events_of_job_max = 1024;
+  static constexpr size_t events_of_job_bytes_max = 128 << 10;
+  static constexpr size_t events_of_nodes_max = 3072;
+  static constexpr size_t events_of_nodes_bytes_max = 384 << 10;
+  // The text of an event; of an answer; of each of the two files; and of a live
+  // job's own events in the beginning of a new file.
+  static constexpr size_t event_bytes_max = 2 << 10;
+  static constexpr size_t event_answer_bytes_max = 256 << 10;
+  static constexpr size_t event_file_bytes_max = 4 << 20;
+  static constexpr size_t event_carried_bytes_max = 16 << 10;
+  // What an agent may say of a rank's memory.
+  static constexpr uint64_t rank_memory_bytes_max = uint64_t{1} << 50;
+
   // Of these, jobs that were made with one token and have never run; an admin's
   // token has no such bound. Further jobs are refused until one of them runs or
   // ends.
@@ -435,6 +452,8 @@ static_assert(8 * Limits::stream_queue_bytes_max <= Limits{}.unread_bytes_max);
 static_assert(Limits::watches_per_viewer_max < Limits::watchers_max);
 static_assert(Limits::gathering_jobs_per_token_max * 2 <=
               Limits::jobs_per_daemon_max);
+static_assert(Limits::event_jobs_max * Limits::event_carried_bytes_max <
+              Limits::event_file_bytes_max);
 static_assert(Limits{}.join_timeout <= Limits::wait_max &&
               Limits{}.stop_grace <= Limits::wait_max &&
               Limits{}.notice_time <= Limits::wait_max &&

@@ -226,8 +226,9 @@ class Spans(E2E):
             ["sh", "-c", '[ "$ROLLCALL_GENERATION$RANK" != 11 ]'])
         self.assert_code(launcher, 0)
         launcher.await_line(
-            r"^rollcall: ran \S+ s of \S+ s in 2 worlds; 1 interruption of "
-            r"\S+ s in all:$", "err")
+            r"^rollcall: ran \S+ s of \S+ s in 2 worlds; most memory of a rank: "
+            r"\S+ MiB \(\S+, local rank 0\); 1 interruption of \S+ s in all:$",
+            "err")
         launcher.await_line(
             r"^  generation 1: rank \d on \S+ exited with code 1; \S+ s until "
             "the next world$", "err")

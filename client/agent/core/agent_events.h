@@ -75,6 +75,7 @@ struct RankEnded {
   std::string stderr_tail;
   std::string error_file;
   std::string out_of_memory;   // See v1::RankExited.
+  uint64_t peak_bytes = 0;     // See v1::RankExited.
   bool permanent = false;      // See v1::RankExited.
   bool gone = false;           // See v1::RankExited.
   bool started_again = false;  // See v1::RankExited.

@@ -57,6 +57,7 @@ void Agent::SayExited(const RankProcess& rank, const RankEnded& ended) {
   exited.set_stderr_tail(ended.stderr_tail);
   exited.set_error_file(ended.error_file);
   exited.set_out_of_memory(ended.out_of_memory);
+  exited.set_peak_bytes(ended.peak_bytes);
   exited.set_permanent(ended.permanent);
   exited.set_gone(ended.gone);
   exited.set_started_again(ended.started_again);

@@ -271,6 +271,7 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
   ended.code = status.code;
   ended.signal = status.signal;
   ended.stderr_tail = rank.err->TailText();
+  ended.peak_bytes = PeakBytesOf(rank.process.pid);
   if (status.code != 0 || status.signal != 0) {
     ErrorReport report;
     // Read as the rank's user, who may have put a link there.
@@ -279,18 +280,18 @@ void RankGroup::OnExit(Rank& rank, absl::Time now) {
     }
     ended.error_file = std::move(report.message);
     ended.permanent = report.permanent;
-    ended.out_of_memory = ExplainKill(rank, status);
+    ended.out_of_memory = ExplainKill(rank, status, ended.peak_bytes);
   }
   dependencies_.callbacks.ended(std::move(ended));
 }
 
 // Why the kernel killed the rank for memory; empty: it did not.
-std::string RankGroup::ExplainKill(const Rank& rank, const ExitStatus& status) {
+std::string RankGroup::ExplainKill(const Rank& rank, const ExitStatus& status,
+                                   uint64_t peak_bytes) {
   // A shell exits with 137 when its last command was killed.
   if (status.signal != SIGKILL && status.code != 128 + SIGKILL) return "";
   if (rank.killed) return "";
-  const std::string text =
-      rank.oom_watch.Explain(PeakBytesOf(rank.process.pid));
+  const std::string text = rank.oom_watch.Explain(peak_bytes);
   if (text.empty()) return "";
   const std::string folder = rank.oom_watch.folder();
   for (auto& [number, other] : ranks_) other.oom_watch.Explained(folder);

@@ -135,7 +135,8 @@ class RankGroup {
   // ended.
   std::vector<Rank*> Going();
   void OnExit(Rank& rank, absl::Time now);
-  std::string ExplainKill(const Rank& rank, const ExitStatus& status);
+  std::string ExplainKill(const Rank& rank, const ExitStatus& status,
+                          uint64_t peak_bytes);
   void AwaitTracer(Rank& rank, absl::Time now);
   void ReadStream(RankPipe& stream, absl::Time now);
   void CloseStream(RankPipe& stream);

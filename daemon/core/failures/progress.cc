@@ -5,16 +5,18 @@
 
 namespace rollcall {
 
-void Progress::TakeStep(Node& node, const v1::World& world,
+bool Progress::TakeStep(Node& node, const v1::World& world,
                         const Membership& membership) {
   if (!node.step_before.has_value()) node.step_before = node.step;
   if (node.node_rank == 0) {
     step_ = node.step;
-    return;
+    return true;
   }
   // Node rank 0 may have finished, left and been removed.
   const Node* const first = membership.Find(world.members(0).node());
-  if (first == nullptr || first->step == 0) step_ = std::max(step_, node.step);
+  if (first != nullptr && first->step != 0) return false;
+  step_ = std::max(step_, node.step);
+  return true;
 }
 
 bool Progress::TakePace(const v1::Pace& pace) {

@@ -18,8 +18,9 @@ namespace rollcall {
 class Progress {
  public:
   // This member of the running world has published Node::step. Sets
-  // Node::step_before if it is not known.
-  void TakeStep(Node& node, const v1::World& world,
+  // Node::step_before if it is not known. Returns whether its steps are those
+  // to show.
+  bool TakeStep(Node& node, const v1::World& world,
                 const Membership& membership);
   // Node rank 0 reports the pace. Returns whether the pace differs from the
   // last one: while a world makes no progress, the same pace is reported

@@ -271,7 +271,24 @@ void Job::TakeStep(Node& node, uint64_t step) {
   if (!hangs_.HasStepped(generation())) out_.Changed();
   NoteStarted(node);
   hangs_.NoteStep(generation());
-  progress_.TakeStep(node, world(), membership_);
+  const uint64_t was = progress_.step();
+  if (!progress_.TakeStep(node, world(), membership_)) return;
+  if (slow_steps_.fresh() && step < was / 2) {
+    resumed_.set_generation(generation());
+    resumed_.set_step(step);
+    resumed_.set_was(was);
+    out_.Say(Log::Level::kWarning,
+             absl::StrCat("event=resumed_below generation=", generation(),
+                          " step=", step, " was=", was));
+  }
+  const auto change = slow_steps_.Take(step, now_);
+  if (!change.has_value()) return;
+  out_.Say(change->slow ? Log::Level::kWarning : Log::Level::kInfo,
+           absl::StrCat("event=", change->slow ? "slow" : "slow_ended",
+                        " generation=", generation(),
+                        " step_s=", absl::ToDoubleSeconds(change->step),
+                        " median_s=", absl::ToDoubleSeconds(change->median)));
+  out_.Changed();
 }
 
 // Ends the node's stream if it names a rank that the node does not have.
@@ -286,6 +303,12 @@ bool Job::HasRank(const Node& node, uint32_t local_rank) {
 
 void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   if (!HasRank(node, exited.local_rank())) return;
+  if (node.served_in != 0 && exited.peak_bytes() > peak_memory_.bytes() &&
+      exited.peak_bytes() <= Limits::rank_memory_bytes_max) {
+    peak_memory_.set_node(node.name());
+    peak_memory_.set_local_rank(exited.local_rank());
+    peak_memory_.set_bytes(exited.peak_bytes());
+  }
   // The agent ended the rank, or the rank ended because of a notice. If nothing
   // was asked of the ranks, the rank ended by itself, whatever the agent
   // reports.

@@ -32,6 +32,7 @@
 #include "daemon/core/failures/progress.h"
 #include "daemon/core/failures/quarantine.h"
 #include "daemon/core/failures/root_cause.h"
+#include "daemon/core/failures/slow_steps.h"
 #include "daemon/core/formation/arrivals.h"
 #include "daemon/core/formation/completion.h"
 #include "daemon/core/formation/formation.h"
@@ -438,6 +439,9 @@ class Job {
   // daemon, heartbeats report them again.
   Starts starts_;
   Progress progress_;
+  SlowSteps slow_steps_;
+  v1::RankMemory peak_memory_;
+  v1::Resumed resumed_;
 
   Adoption adoption_;
 

@@ -32,6 +32,7 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
 
 // A world has begun to run.
 void Job::BeginStarts() {
+  slow_steps_.Reset();
   starts_ = Starts(world(), membership_);
   if (starts_.expected()) TellRanksLink(membership_.StreamsOf(world()));
 }

@@ -173,6 +173,18 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     *status.add_differences() = difference;
   }
   status.set_step(job_.progress_.step());
+  if (job_.peak_memory_.bytes() > 0) {
+    *status.mutable_peak_memory() = job_.peak_memory_;
+  }
+  if (job_.resumed_.generation() == job_.generation() &&
+      job_.generation() != 0) {
+    *status.mutable_resumed() = job_.resumed_;
+  }
+  if (job_.IsRunning() && job_.slow_steps_.slow()) {
+    const SlowSteps::Change& slow = *job_.slow_steps_.slow();
+    ToProto(slow.step, status.mutable_slow()->mutable_step());
+    ToProto(slow.median, status.mutable_slow()->mutable_median());
+  }
   if (job_.progress_.pace()) *status.mutable_pace() = *job_.progress_.pace();
   status.set_restarts_charged(job_.failures_.charged());
   status.set_max_restarts(job_.limits_.max_restarts);

@@ -9,6 +9,7 @@
 #include "daemon/core/admission/grammar.h"
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/job.h"
+#include "daemon/core/status_words.h"
 
 namespace rollcall {
 namespace {
@@ -245,7 +246,8 @@ std::vector<Action> Job::Start() {
   }
   out_.Say(Log::Level::kInfo,
            absl::StrCat("event=start nodes=", settings_.nodes_min(), ":",
-                        settings_.nodes_max(), " generation=", generation()));
+                        settings_.nodes_max(), " generation=", generation(),
+                        " state=", Word(state())));
   // All ranks were asked to end, and no rank runs, so the job ends now.
   if (notices_.end_then().has_value() && phase_ == Phase::kGathering) {
     Finish(*notices_.end_then());

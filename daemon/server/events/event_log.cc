@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <utility>
-#include <vector>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
+#include "daemon/core/limits.h"
 #include "daemon/server/events/log_line.h"
 #include "nlohmann/json.hpp"
 
@@ -26,7 +26,40 @@ std::string Dump(const ordered_json& json) {
                    ordered_json::error_handler_t::replace);
 }
 
+std::string StringIn(const ordered_json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+std::string ValueOf(
+    const std::vector<std::pair<std::string, std::string>>& fields,
+    const std::string& key) {
+  for (const auto& [name, value] : fields) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// Whether the job itself did this, so that it does not happen for each node.
+bool IsOwn(const std::string& event) {
+  static constexpr const char* kOwn[] = {
+      "start",  "form",   "run",       "adopt",    "abort",
+      "end",    "slow",   "isolated",  "reunited", "resumed_below",
+      "notice", "fenced", "slow_ended"};
+  return std::any_of(std::begin(kOwn), std::end(kOwn),
+                     [&event](const char* own) { return event == own; });
+}
+
 }  // namespace
+
+void EventLog::Latest::Add(Event event, size_t count_max, size_t bytes_max) {
+  bytes += event.json.size();
+  events.push_back(std::move(event));
+  while (events.size() > count_max || bytes > bytes_max) {
+    bytes -= events.front().json.size();
+    events.pop_front();
+  }
+}
 
 EventLog::EventLog(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
@@ -34,72 +67,111 @@ EventLog::EventLog(std::string folder) : folder_(std::move(folder)) {
   ReadFile(folder_ + kFile);
 }
 
+void EventLog::Begin() {
+  if (folder_.empty()) jobs_.clear();
+}
+
+// --- Reading -----------------------------------------------------------------
+
 void EventLog::ReadFile(const std::string& path) {
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    // A line may be cut or changed by hand; it is skipped.
-    const ordered_json json = ordered_json::parse(line, nullptr, false);
-    if (!json.is_object() || line.size() > 2 * kLineBytesMax) continue;
-    std::vector<std::pair<std::string, std::string>> fields;
-    for (const auto& [key, value] : json.items()) {
-      if (value.is_string()) fields.emplace_back(key, value);
-    }
-    const auto id = json.find("id");
-    Event event = {0, absl::InfinitePast(), line};
-    if (id == json.end() || !id->is_number_unsigned() ||
-        !absl::ParseTime(absl::RFC3339_full, json.value("time", ""), &event.at,
-                         nullptr)) {
-      continue;
-    }
-    event.id = id->get<uint64_t>();
-    last_id_ = std::max(last_id_, event.id);
-    const std::string job = json.value("job", "");
-    if (!job.empty()) Keep(job, json.value("run", ""), event, fields);
-  }
+  file.seekg(0, std::ios::end);
+  const std::streamoff size = file.tellg();
+  if (!file) return;
+  // Only a file that another program has written is longer.
+  file.seekg(std::max<std::streamoff>(
+      size - static_cast<std::streamoff>(2 * Limits::event_file_bytes_max), 0));
+  for (std::string line; std::getline(file, line);) ReadLine(line);
+  // What is read belongs to ended jobs, unless they go on.
+  for (auto& [job, of] : jobs_) of.over = true;
 }
+
+// A line may be cut, or changed by hand; then it is skipped.
+void EventLog::ReadLine(const std::string& line) {
+  if (line.size() > 4 * Limits::event_bytes_max) return;
+  const ordered_json json = ordered_json::parse(line, nullptr, false);
+  if (!json.is_object()) return;
+  const auto id = json.find("id");
+  Event event = {0, absl::InfinitePast(), line};
+  if (id == json.end() || !id->is_number_unsigned() ||
+      !absl::ParseTime(absl::RFC3339_full, StringIn(json, "time"), &event.at,
+                       nullptr) ||
+      event.at == absl::InfinitePast() || event.at == absl::InfiniteFuture()) {
+    return;
+  }
+  event.id = id->get<uint64_t>();
+  if (event.id > (uint64_t{1} << 62)) return;
+  last_id_ = std::max(last_id_, event.id);
+  Fields fields;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_string()) fields.emplace_back(key, value.get<std::string>());
+  }
+  const std::string job = ValueOf(fields, "job");
+  if (!job.empty()) Keep(job, ValueOf(fields, "run"), std::move(event), fields);
+}
+
+// --- Adding ------------------------------------------------------------------
 
 void EventLog::Add(const std::string& job, const std::string& run,
                    Log::Level level, const std::string& line,
                    absl::Time wall_now) {
-  auto fields = LogFields(Printable(line, kLineBytesMax));
+  const Fields fields = LogFields(Printable(line, Limits::event_bytes_max));
   // As in the file, so that a daemon that reads it computes the same.
-  Event event = {++last_id_, absl::FromUnixMillis(absl::ToUnixMillis(wall_now)),
-                 ""};
-  ordered_json json = {{"id", event.id},
-                       {"time", LogTime(event.at)},
+  const absl::Time at = absl::FromUnixMillis(absl::ToUnixMillis(wall_now));
+  if (unmentioned_ > 0) ++last_id_;  // The id of the line that mentions them.
+  ordered_json json = {{"id", ++last_id_},
+                       {"time", LogTime(at)},
                        {"level", LevelName(level)},
                        {"job", job},
                        {"run", run}};
   for (const auto& [key, value] : fields) {
     if (!json.contains(key)) json[key] = value;
   }
-  event.json = Dump(json);
-  Write(event.json, event.at);
+  Event event = {last_id_, at, Dump(json)};
+  Write(event.json, at);
   Keep(job, run, std::move(event), fields);
 }
 
-void EventLog::Keep(
-    const std::string& job, const std::string& run, Event event,
-    const std::vector<std::pair<std::string, std::string>>& fields) {
-  if (!jobs_.contains(job) && jobs_.size() == kJobsMax) {
+EventLog::OfJob& EventLog::Find(const std::string& job) {
+  const auto known = jobs_.find(job);
+  if (known != jobs_.end()) return known->second;
+  if (jobs_.size() >= Limits::event_jobs_max) {
+    // A job that is over, and of these the one that has been quiet for longest.
     jobs_.erase(std::min_element(
         jobs_.begin(), jobs_.end(), [](const auto& a, const auto& b) {
-          return a.second.events.back().id < b.second.events.back().id;
+          return std::make_pair(!a.second.over, a.second.last_id) <
+                 std::make_pair(!b.second.over, b.second.last_id);
         }));
   }
-  OfJob& of = jobs_[job];
+  return jobs_[job];
+}
+
+void EventLog::Keep(const std::string& job, const std::string& run, Event event,
+                    const Fields& fields) {
+  OfJob& of = Find(job);
+  of.over = false;
+  of.last_id = std::max(of.last_id, event.id);
   if (!run.empty() && of.run != run) {
     of.run = run;
     of.account = RunAccount();
   }
-  of.account.Take(fields, event.at);
-  of.bytes += event.json.size();
-  of.events.push_back(std::move(event));
-  while (of.events.size() > kEventsMax || of.bytes > kBytesMax) {
-    of.bytes -= of.events.front().json.size();
-    of.events.pop_front();
+  if (!IsOwn(ValueOf(fields, "event"))) {
+    return of.of_nodes.Add(std::move(event), Limits::events_of_nodes_max,
+                           Limits::events_of_nodes_bytes_max);
   }
+  // A file begins with events that the older one has as well.
+  if (!of.own.events.empty() && event.id <= of.own.events.back().id) return;
+  of.account.Take(fields, event.at);
+  of.own.Add(std::move(event), Limits::events_of_job_max,
+             Limits::events_of_job_bytes_max);
 }
+
+void EventLog::Forget(const std::string& job) {
+  const auto of = jobs_.find(job);
+  if (of != jobs_.end()) of->second.over = true;
+}
+
+// --- Answers -----------------------------------------------------------------
 
 v1::EventsResponse EventLog::Events(const v1::EventsRequest& request,
                                     absl::Time wall_now) const {
@@ -107,23 +179,25 @@ v1::EventsResponse EventLog::Events(const v1::EventsRequest& request,
   answer.set_lost(lost_);
   const auto of = jobs_.find(request.job());
   if (of == jobs_.end()) return answer;
-  const std::deque<Event>& events = of->second.events;
+  std::vector<const Event*> events;
+  for (const Latest* latest : {&of->second.own, &of->second.of_nodes}) {
+    for (const Event& event : latest->events) events.push_back(&event);
+  }
+  std::sort(events.begin(), events.end(),
+            [](const Event* a, const Event* b) { return a->id < b->id; });
   const absl::Time since = request.has_within()
                                ? wall_now - FromProto(request.within())
                                : absl::InfinitePast();
   size_t bytes = 0;
-  auto at = std::upper_bound(
-      events.begin(), events.end(), request.after(),
-      [](uint64_t after, const Event& event) { return after < event.id; });
-  for (; at != events.end(); ++at) {
-    if (at->at < since) continue;
-    bytes += at->json.size();
-    if (answer.lines_size() > 0 && bytes > kAnswerBytesMax) {
+  for (const Event* event : events) {
+    if (event->id <= request.after() || event->at < since) continue;
+    bytes += event->json.size();
+    if (answer.lines_size() > 0 && bytes > Limits::event_answer_bytes_max) {
       answer.set_more(true);
       break;
     }
-    answer.add_lines(at->json);
-    answer.set_last(at->id);
+    answer.add_lines(event->json);
+    answer.set_last(event->id);
   }
   return answer;
 }
@@ -136,11 +210,13 @@ std::optional<v1::RunSummary> EventLog::Summary(const std::string& job,
   return of->second.account.Summary(wall_now);
 }
 
+// --- Writing -----------------------------------------------------------------
+
 void EventLog::Write(const std::string& json, absl::Time at) {
   if (folder_.empty()) return;
   std::string line = absl::StrCat(json, "\n");
   if (unmentioned_ > 0) {
-    const ordered_json missing = {{"id", last_id_},
+    const ordered_json missing = {{"id", last_id_ - 1},
                                   {"time", LogTime(at)},
                                   {"level", "warning"},
                                   {"event", "events_lost"},
@@ -156,27 +232,60 @@ void EventLog::Write(const std::string& json, absl::Time at) {
 }
 
 bool EventLog::Append(const std::string& line) {
-  if (file_.open() && file_bytes_ + line.size() > kFileBytesMax) {
+  if (!file_.open() && !Open()) return false;
+  if (file_bytes_ + line.size() > Limits::event_file_bytes_max && !Rotate()) {
+    return false;
+  }
+  return WriteAll(line);
+}
+
+bool EventLog::Open() {
+  file_ = Fd(open((folder_ + kFile).c_str(),
+                  O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat info;
+  if (!file_.open() || fstat(file_.get(), &info) != 0) {
     file_.Close();
-    std::rename((folder_ + kFile).c_str(), (folder_ + kOlderFile).c_str());
+    return false;
   }
-  if (!file_.open()) {
-    file_ =
-        Fd(open((folder_ + kFile).c_str(),
-                O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    struct stat info;
-    if (!file_.open() || fstat(file_.get(), &info) != 0) {
-      file_.Close();
-      return false;
+  file_bytes_ = static_cast<size_t>(info.st_size);
+  // A daemon that was killed may have left a part of a line.
+  char last = '\n';
+  if (file_bytes_ > 0 && pread(file_.get(), &last, 1, info.st_size - 1) == 1 &&
+      last != '\n') {
+    WriteAll("\n");
+  }
+  return true;
+}
+
+bool EventLog::Rotate() {
+  if (std::rename((folder_ + kFile).c_str(), (folder_ + kOlderFile).c_str()) !=
+      0) {
+    return false;
+  }
+  file_.Close();
+  if (!Open()) return false;
+  for (const auto& [job, of] : jobs_) {
+    if (of.over) continue;
+    std::string lines;
+    for (auto at = of.own.events.rbegin(); at != of.own.events.rend(); ++at) {
+      if (lines.size() + at->json.size() > Limits::event_carried_bytes_max) {
+        break;
+      }
+      lines = absl::StrCat(at->json, "\n", lines);
     }
-    file_bytes_ = static_cast<size_t>(info.st_size);
+    if (!lines.empty() && !WriteAll(lines)) return false;
   }
-  const ssize_t wrote = write(file_.get(), line.data(), line.size());
-  if (wrote == static_cast<ssize_t>(line.size())) {
-    file_bytes_ += line.size();
+  return true;
+}
+
+bool EventLog::WriteAll(const std::string& text) {
+  const ssize_t wrote = write(file_.get(), text.data(), text.size());
+  if (wrote == static_cast<ssize_t>(text.size())) {
+    file_bytes_ += text.size();
     return true;
   }
-  // A disk that fills may have room for a part of the line.
+  // A disk that fills may have room for a part. If it cannot be removed, the
+  // next Open ends the line.
   if (wrote > 0 &&
       ftruncate(file_.get(), static_cast<off_t>(file_bytes_)) != 0) {
     file_.Close();

@@ -2,12 +2,16 @@
 // log: in memory the latest ones, for Admin.Events, and in a file, one JSON
 // object each (EventsResponse says what is in it).
 //
-// Everything is bounded: in memory kJobsMax jobs with kEventsMax events or
-// kBytesMax each, on disk two files. At kFileBytesMax, events.jsonl is renamed
-// to events.1.jsonl and replaces an older file of that name. An event that
-// cannot be written to the file (because the disk is full) is missing there;
-// that has no other effect, and the next line that can be written says how many
-// are missing. A daemon that starts again reads its files, so ids go on.
+// Everything is bounded. In memory a job has two lists: what nodes cause, which
+// may be much, does not push out what the job itself did (its worlds, notices
+// and end). At event_file_bytes_max, events.jsonl is renamed to events.1.jsonl,
+// replaces an older file of that name, and the new file begins with the latest
+// events of the second kind of the jobs that still run.
+//
+// An event that cannot be written to the file (because the disk is full) is
+// missing there; that has no other effect, and the next line that can be
+// written says how many are missing. A daemon that starts again reads its
+// files.
 //
 // It decides nothing. Thread rule: one thread at a time; in practice the loop
 // thread only.
@@ -20,6 +24,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "daemon/base/fd.h"
@@ -31,21 +37,22 @@ namespace rollcall {
 
 class EventLog {
  public:
-  static constexpr size_t kJobsMax = 128;
-  static constexpr size_t kEventsMax = 4096;
-  static constexpr size_t kBytesMax = 1 << 20;
-  static constexpr size_t kLineBytesMax = 2 << 10;
-  static constexpr size_t kAnswerBytesMax = 256 << 10;
-  static constexpr size_t kFileBytesMax = 4 << 20;
   static constexpr char kFile[] = "/events.jsonl";
   static constexpr char kOlderFile[] = "/events.1.jsonl";
 
   // `folder`: where the files are; empty: in memory only.
   explicit EventLog(std::string folder);
 
+  // A loop begins. In memory only, another daemon may have led before it: what
+  // is known of the jobs is dropped.
+  void Begin();
+
   // `line`: as Log::text. `run`: empty: not known.
   void Add(const std::string& job, const std::string& run, Log::Level level,
            const std::string& line, absl::Time wall_now);
+
+  // The job is over. Its events are kept until other jobs need their place.
+  void Forget(const std::string& job);
 
   // See Admin.Events. Empty for a job that has no events.
   v1::EventsResponse Events(const v1::EventsRequest& request,
@@ -57,24 +64,39 @@ class EventLog {
                                         absl::Time wall_now) const;
 
  private:
+  using Fields = std::vector<std::pair<std::string, std::string>>;
   struct Event {
     uint64_t id;
     absl::Time at;
     std::string json;
   };
-  struct OfJob {
+  // The latest events within two bounds, by id.
+  struct Latest {
     std::deque<Event> events;
     size_t bytes = 0;
+
+    void Add(Event event, size_t count_max, size_t bytes_max);
+  };
+  struct OfJob {
+    Latest own;
+    Latest of_nodes;
     std::string run;
     RunAccount account;
+    bool over = false;
+    uint64_t last_id = 0;
   };
 
   void ReadFile(const std::string& path);
+  void ReadLine(const std::string& line);
+  OfJob& Find(const std::string& job);
   void Keep(const std::string& job, const std::string& run, Event event,
-            const std::vector<std::pair<std::string, std::string>>& fields);
+            const Fields& fields);
   void Write(const std::string& json, absl::Time at);
   // Whether the line is in the file as a whole.
   bool Append(const std::string& line);
+  bool Open();
+  bool Rotate();
+  bool WriteAll(const std::string& text);
 
   const std::string folder_;
   std::map<std::string, OfJob> jobs_;

@@ -24,15 +24,37 @@ void RunAccount::Take(
                      [key](const auto& field) { return field.first == key; });
     return found == event.end() ? std::string() : found->second;
   };
-  began_ = std::min(began_, at);
+  if (at < last_at_) SetBack(last_at_ - at);
+  last_at_ = at;
+  if (began_ == absl::InfiniteFuture()) began_ = at;
   const std::string name = value("event");
   uint64_t generation = 0;
   if (!absl::SimpleAtoi(value("generation"), &generation)) generation = 0;
+  if (name == "start") Started(generation, value("state") == "running", at);
   if (name == "run" || name == "adopt") Runs(generation, at);
   if (name == "abort") {
     Interrupted(generation, value("code"), value("reason"), at);
   }
   if (name == "end") Ended(at);
+}
+
+// All times move, so that what has passed since them stays the same.
+void RunAccount::SetBack(absl::Duration by) {
+  began_ -= by;
+  ended_ -= by;
+  runs_since_ -= by;
+  stopped_since_ -= by;
+}
+
+// A daemon takes the run up, and may know of changes whose events are missing.
+void RunAccount::Started(uint64_t generation, bool runs, absl::Time at) {
+  if (generation_ == (runs ? generation : 0)) return;
+  if (generation_ != 0) {
+    Interrupted(generation_,
+                v1::ReasonCode_Name(v1::REASON_CODE_DAEMON_RESTART),
+                "its end is not in the events", at);
+  }
+  if (runs) Runs(generation, at);
 }
 
 void RunAccount::Runs(uint64_t generation, absl::Time at) {

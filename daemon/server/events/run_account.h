@@ -21,21 +21,25 @@ class RunAccount {
  public:
   static constexpr int kInterruptionsMax = 32;
 
-  // One event of the run (see LogFields), in order. `at`: the wall clock, which
-  // may be set back; then the time counts as zero.
+  // One event of the run (see LogFields), in order. `at`: the wall clock. If it
+  // was set back, the time since the last event counts as zero.
   void Take(const std::vector<std::pair<std::string, std::string>>& event,
             absl::Time at);
 
   v1::RunSummary Summary(absl::Time wall_now) const;
 
  private:
+  void Started(uint64_t generation, bool runs, absl::Time at);
   void Runs(uint64_t generation, absl::Time at);
   void Interrupted(uint64_t generation, const std::string& code,
                    const std::string& reason, absl::Time at);
   void Ended(absl::Time at);
 
+  void SetBack(absl::Duration by);
+
   // Only its worlds and interruptions.
   v1::RunSummary summary_;
+  absl::Time last_at_ = absl::InfinitePast();
   absl::Time began_ = absl::InfiniteFuture();
   absl::Time ended_ = absl::InfiniteFuture();
   // The running world; 0: none runs.

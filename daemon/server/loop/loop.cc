@@ -69,6 +69,7 @@ absl::Status Loop::Start() {
     if (absl::Status taken = jobs_.Restore(now); !taken.ok()) return taken;
   }
   if (absl::Status s = access_.Start(options_.resume); !s.ok()) return s;
+  if (options_.events != nullptr) options_.events->Begin();
   if (options_.observer != nullptr) {
     options_.observer->Begins(journal_, options_.leads);
   }
@@ -406,6 +407,7 @@ void Loop::TellSuppressed(absl::Time now) {
 void Loop::CarryOut(const std::string& job, const Forget&) {
   const absl::Time now = Now();
   jobs_.Forget(job, now);
+  if (options_.events != nullptr) options_.events->Forget(job);
   sessions_.ForEachOf(job, [&](Session& session) {
     sessions_.SetExpiry(session, now + options_.limits.lease);
   });

@@ -100,8 +100,10 @@ void Loop::On(EventsAsked& asked) {
   }
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
-  const absl::StatusOr<v1::JobStatus> known = jobs_.Status(*job, Now());
-  if (!known.ok()) return asked.reply(known.status());
+  if (jobs_.Find(*job) == nullptr && jobs_.FindEnded(*job) == nullptr) {
+    return asked.reply(absl::NotFoundError(
+        absl::StrCat("this daemon has no job ", *job, "; check --job")));
+  }
   asked.request.set_job(*job);
   asked.reply(options_.events == nullptr
                   ? v1::EventsResponse()

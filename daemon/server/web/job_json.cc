@@ -152,6 +152,12 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_pings()) json["pings"] = PingsJson(status.pings());
   json["waited_s"] = absl::ToDoubleSeconds(FromProto(status.waited()));
   json["step"] = status.step();
+  json["slow"] = nullptr;
+  if (status.has_slow()) {
+    json["slow"] = {
+        {"step_s", absl::ToDoubleSeconds(FromProto(status.slow().step()))},
+        {"median_s", absl::ToDoubleSeconds(FromProto(status.slow().median()))}};
+  }
   json["steps"] = nullptr;
   json["loss"] = nullptr;
   json["tokens_per_second"] = nullptr;
@@ -174,6 +180,16 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   json["refused"] = ordered_json::object();
   for (const auto& [code, count] : refused) json["refused"][code] = count;
   if (status.has_history()) json["history"] = HistoryJson(status.history());
+  if (status.has_resumed()) {
+    json["resumed"] = {{"step", status.resumed().step()},
+                       {"was", status.resumed().was()}};
+  }
+  if (status.has_peak_memory()) {
+    const v1::RankMemory& peak = status.peak_memory();
+    json["peak_memory"] = {{"node", peak.node()},
+                           {"local_rank", peak.local_rank()},
+                           {"bytes", peak.bytes()}};
+  }
   if (status.has_summary()) json["summary"] = SummaryJson(status.summary());
   json["unauthenticated"] = {{"silent", status.unauthenticated().silent()},
                              {"garbage", status.unauthenticated().garbage()},

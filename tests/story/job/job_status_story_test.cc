@@ -38,6 +38,86 @@ TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
   EXPECT_EQ(status.pace().loss(), 1.25);
 }
 
+Told BeatsAt(std::string node, uint64_t step, uint64_t generation = 1) {
+  v1::AgentMessage message;
+  message.mutable_heartbeat()->set_generation(generation);
+  message.mutable_heartbeat()->set_step(step);
+  return Says(std::move(node), message);
+}
+
+TEST(Status, StepsThatTakeTwiceAsLongForAMinuteAreASlowPeriod) {
+  JobStory story = ThreeRunning("3");
+  double at = 0;
+  uint64_t step = 0;
+  const auto train = [&](double seconds, double step_s) {
+    for (const double end = at + seconds; at < end;) {
+      at += step_s;
+      ++step;
+      story.Tell({{at, BeatsAt("a", step), ""},
+                  {at, BeatsAt("b", step), ""},
+                  {at, BeatsAt("c", step), ""}});
+    }
+    return story.job().Status(story.now());
+  };
+  EXPECT_FALSE(train(60, 2.5).has_slow());
+  EXPECT_FALSE(train(50, 5).has_slow());
+  const v1::JobStatus status = train(15, 5);
+  EXPECT_EQ(status.slow().step().seconds(), 5);
+  EXPECT_EQ(status.slow().median().seconds(), 2);
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "event=slow generation=1 step_s=5 median_s=2.5"));
+  EXPECT_FALSE(train(10, 2.5).has_slow());
+  EXPECT_TRUE(absl::StrContains(story.logs(), "event=slow_ended generation=1"));
+}
+
+TEST(Status, AWorldThatBeginsFarBelowTheLastOneIsNamed) {
+  JobStory story = ThreeRunning("3");
+  const auto next = [&story](uint64_t step, uint64_t generation, double at) {
+    const uint64_t last = generation - 1;
+    // A node that fails twice in a row would be quarantined.
+    const char* const fails = generation % 2 == 0 ? "b" : "c";
+    story.Tell({{at, BeatsAt("a", step, last), ""},
+                {at + 0.1, Exits(fails, last, 1),
+                 absl::StrCat("abort g", last, " RANK_EXIT; form g", generation,
+                              " a,b,c")}});
+    for (const char* node : {"a", "b", "c"}) {
+      story.Tell({{at + 0.2, Stops(node, last), ""},
+                  {at + 0.2, Prepares(node, generation),
+                   *node == 'c' ? absl::StrCat("run g", generation) : ""}});
+    }
+  };
+  next(100, 2, 1.0);
+  // A checkpoint that is not old.
+  story.Tell({{2.0, BeatsAt("c", 50, 2), ""}});
+  EXPECT_FALSE(story.job().Status(story.now()).has_resumed());
+  next(120, 3, 2.1);
+  story.Tell({{3.0, BeatsAt("c", 1, 3), ""}, {3.1, BeatsAt("a", 2, 3), ""}});
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.resumed().step(), 1u);
+  EXPECT_EQ(status.resumed().was(), 120u);
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "event=resumed_below generation=3 step=1 was=120"));
+  next(130, 4, 3.2);
+  EXPECT_FALSE(story.job().Status(story.now()).has_resumed());
+}
+
+TEST(Status, TheMostMemoryOfARankIsShown) {
+  JobStory story = ThreeRunning("3");
+  const auto ends = [](const char* node, uint64_t bytes) {
+    v1::AgentMessage message;
+    message.mutable_rank_exited()->set_generation(1);
+    message.mutable_rank_exited()->set_peak_bytes(bytes);
+    return Says(node, message);
+  };
+  EXPECT_FALSE(story.job().Status(story.now()).has_peak_memory());
+  story.Tell({{1.0, ends("a", 5), ""},
+              {1.0, ends("b", 9), ""},
+              {1.0, ends("c", 7), "end 0 FINISHED"}});
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.peak_memory().node(), "b");
+  EXPECT_EQ(status.peak_memory().bytes(), 9u);
+}
+
 // Text from an agent cannot forge a field of a log line.
 TEST(Logs, WhatANodeSaysStandsInOnePairOfQuotes) {
   JobStory story("1");

@@ -18,6 +18,7 @@ TEST(EventText, IsALineOfTimeEventAndFields) {
       {R"({"time":"T","level":"warning","event":"lost","reason":"it \"broke\"",)"
        R"("empty":""})",
        R"(T lost level=warning reason="it \"broke\"" empty="")"},
+      {R"({"time":"T","run":"r","event":"start"})", "T start run=r"},
       {"[1]", "[1]"},
       {"no \x1b[1m json", "no ?[1m json"},
       {R"({"time":5,"event":"x\u001b"})", " x?"},
@@ -25,13 +26,31 @@ TEST(EventText, IsALineOfTimeEventAndFields) {
   for (const auto& row : kRows) EXPECT_EQ(EventText(row.json), row.expect);
 }
 
+TEST(ResumedText, NamesBothSteps) {
+  v1::JobStatus status;
+  EXPECT_EQ(ResumedText(status), "");
+  status.mutable_resumed()->set_generation(3);
+  status.mutable_resumed()->set_step(1);
+  status.mutable_resumed()->set_was(12000);
+  EXPECT_EQ(ResumedText(status),
+            "generation 3 began at step 1, and the run had reached step 12000; "
+            "check that the ranks find their checkpoint");
+}
+
 TEST(SummaryText, SaysWhatTheTimeWasSpentOn) {
-  v1::RunSummary summary;
+  v1::JobStatus status;
+  v1::RunSummary& summary = *status.mutable_summary();
   ToProto(absl::Seconds(3), summary.mutable_elapsed());
-  EXPECT_EQ(SummaryText(summary), "");  // No world has run.
+  EXPECT_EQ(SummaryText(status), "");  // No world has run.
   summary.set_worlds(1);
   ToProto(absl::Seconds(2.25), summary.mutable_running());
-  EXPECT_EQ(SummaryText(summary), "ran 2.25 s of 3.00 s in 1 world");
+  EXPECT_EQ(SummaryText(status), "ran 2.25 s of 3.00 s in 1 world");
+  status.mutable_peak_memory()->set_bytes(3 << 20);
+  status.mutable_peak_memory()->set_node("b");
+  EXPECT_EQ(SummaryText(status),
+            "ran 2.25 s of 3.00 s in 1 world; most memory of a rank: 3 MiB (b, "
+            "local rank 0)");
+  status.clear_peak_memory();
   summary.set_worlds(5);
   summary.set_interruption_count(6);
   ToProto(absl::Seconds(250), summary.mutable_stopped());
@@ -43,7 +62,7 @@ TEST(SummaryText, SaysWhatTheTimeWasSpentOn) {
   one = summary.add_interruptions();
   one->set_generation(7);
   one->set_code(v1::REASON_CODE_LOST_LEASE);
-  EXPECT_EQ(SummaryText(summary),
+  EXPECT_EQ(SummaryText(status),
             "ran 2.25 s of 3.00 s in 5 worlds; 6 interruptions of 4 min 10 s "
             "in all:\n"
             "  4 older ones\n"

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
+#include "daemon/core/limits.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -87,38 +88,61 @@ TEST_F(EventLogTest, AnswersByIdAndByTime) {
 TEST_F(EventLogTest, IsBoundedWhateverComes) {
   EventLog log(folder_);
   const std::string reason(1500, 'x');
-  const auto line = [&reason](int i) {
-    return absl::StrCat("event=e n=", i, " reason=", reason);
-  };
+  log.Add("j", "r", kInfo, "event=run generation=1", At(0));
   constexpr int kLines = 6000;
-  for (int i = 0; i < kLines; ++i) log.Add("j", "r", kInfo, line(i), At(i));
+  for (int i = 1; i < kLines; ++i) {
+    log.Add("j", "r", kInfo,
+            absl::StrCat("event=lost n=", i, " reason=", reason), At(i));
+  }
   size_t bytes = 0;
   uint64_t last = 0;
   for (bool more = true; more;) {
     const v1::EventsResponse answer = log.Events(Of("j", last), At(kLines));
     EXPECT_LE(answer.ByteSizeLong(),
-              EventLog::kAnswerBytesMax + 2 * EventLog::kLineBytesMax);
+              Limits::event_answer_bytes_max + 2 * Limits::event_bytes_max);
+    // What nodes cause does not push out what the job did.
+    if (last == 0) {
+      EXPECT_EQ(nlohmann::json::parse(answer.lines(0))["event"], "run");
+    }
     for (const std::string& one : answer.lines()) bytes += one.size();
     ASSERT_GT(answer.last(), last);
     last = answer.last();
     more = answer.more();
   }
   EXPECT_EQ(last, uint64_t{kLines});
-  EXPECT_LE(bytes, EventLog::kBytesMax);
-  EXPECT_GT(bytes, EventLog::kBytesMax / 2);
-  // 9 MB were written: two files are full, and the older one is replaced.
+  EXPECT_LE(bytes, Limits::events_of_nodes_bytes_max +
+                       Limits::events_of_job_bytes_max);
+  EXPECT_GT(bytes, Limits::events_of_nodes_bytes_max / 2);
+  // 9 MB were written: two files are full, and the older one is replaced. The
+  // new one begins with what the job itself did.
   EXPECT_LE(std::filesystem::file_size(folder_ + EventLog::kFile),
-            EventLog::kFileBytesMax);
+            Limits::event_file_bytes_max);
   EXPECT_LE(std::filesystem::file_size(folder_ + EventLog::kOlderFile),
-            EventLog::kFileBytesMax);
+            Limits::event_file_bytes_max);
+  EXPECT_EQ(Lines().front()["event"], "run");
   EXPECT_EQ(Lines(EventLog::kOlderFile).back()["id"].get<int>() + 1,
-            Lines().front()["id"]);
-  // A job that is new pushes out the one that has been quiet for longest.
-  for (size_t i = 0; i < EventLog::kJobsMax; ++i) {
-    log.Add(absl::StrCat("k", i), "r", kInfo, "event=e", At(0));
+            Lines()[1]["id"]);
+  const EventLog again(folder_);
+  EXPECT_EQ(again.Summary("j", "r", At(kLines))->worlds(), 1u);
+}
+
+TEST_F(EventLogTest, OnlyJobsThatAreOverMakeRoom) {
+  EventLog log("");
+  const auto count = [&log](const std::string& job) {
+    return log.Events(Of(job), At(9)).lines_size();
+  };
+  log.Add("quiet", "r", kInfo, "event=run generation=1", At(0));
+  for (size_t i = 0; i < 2 * Limits::event_jobs_max; ++i) {
+    const std::string job = absl::StrCat("k", i);
+    log.Add(job, "r", kInfo, "event=start", At(0));
+    log.Forget(job);
   }
-  EXPECT_EQ(log.Events(Of("j"), At(0)).lines_size(), 0);
-  EXPECT_EQ(log.Events(Of("k0"), At(0)).lines_size(), 1);
+  EXPECT_EQ(count("quiet"), 1);
+  EXPECT_EQ(count("k0"), 0);
+  EXPECT_EQ(count(absl::StrCat("k", 2 * Limits::event_jobs_max - 1)), 1);
+  // In memory only, another daemon may have led since.
+  log.Begin();
+  EXPECT_EQ(count("quiet"), 0);
 }
 
 TEST_F(EventLogTest, ADaemonThatStartsAgainGoesOn) {
@@ -129,7 +153,19 @@ TEST_F(EventLogTest, ADaemonThatStartsAgainGoesOn) {
     log.Add("j", "r", kInfo, "event=run generation=1", At(2));
   }
   std::ofstream(folder_ + EventLog::kFile, std::ios::app)
-      << "no json\n[1]\n{\"id\":7}\n{\"id\":\"8\",\"time\":\"x\"}\n";
+      << "no json\n[1]\n{\"id\":7}\n{\"id\":\"8\",\"time\":\"x\"}\n"
+      << R"({"id":7,"time":3})"
+      << "\n"
+      << R"({"id":7,"time":"infinite-future","job":"j"})"
+      << "\n"
+      << R"({"id":18446744073709551615,"time":"2026-01-01T00:00:00Z"})"
+      << "\n"
+      << R"({"id":7,"time":"2026-01-01T00:00:00Z","job":5})"
+      << "\n"
+      << R"({"id":-1,"time":"2026-01-01T00:00:00Z","job":"j"})"
+      << "\n"
+      << std::string(100'000, 'x') << "\n"
+      << R"({"id":8,"ti)";
   EventLog log(folder_);
   EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 3);
   log.Add("j", "r", kInfo,
@@ -141,7 +177,9 @@ TEST_F(EventLogTest, ADaemonThatStartsAgainGoesOn) {
   EXPECT_EQ(FromProto(summary->running()), absl::Seconds(3));
   ASSERT_EQ(summary->interruptions_size(), 1);
   EXPECT_EQ(summary->interruptions(0).reason(), "it hangs");
-  EXPECT_EQ(log.Events(Of("j"), At(9)).last(), 4u);
+  EXPECT_EQ(log.Events(Of("j"), At(9)).last(), 8u);
+  // The part of a line has an end, so the new one is a line of its own.
+  EXPECT_EQ(EventLog(folder_).Events(Of("j"), At(9)).lines_size(), 4);
   EXPECT_FALSE(log.Summary("j", "r0", At(6)).has_value());
   EXPECT_FALSE(log.Summary("other", "r", At(6)).has_value());
 }
@@ -168,10 +206,23 @@ TEST_F(EventLogTest, AFullDiskLosesEventsAndSaysHowMany) {
   EXPECT_EQ(lines[0]["event"], "first");
   EXPECT_EQ(lines[1]["event"], "events_lost");
   EXPECT_EQ(lines[1]["count"], "2");
+  EXPECT_EQ(lines[1]["id"].get<int>() + 1, lines[2]["id"]);
   EXPECT_EQ(lines[2]["event"], "fourth");
 }
 
-TEST_F(EventLogTest, WithoutAFolderItOnlyCounts) {
+TEST_F(EventLogTest, AFileThatCannotBeRenamedDoesNotGrow) {
+  std::filesystem::create_directories(folder_ + EventLog::kOlderFile + "/x");
+  const std::string reason(1500, 'x');
+  EventLog log(folder_);
+  for (int i = 0; i < 4000; ++i) {
+    log.Add("j", "r", kInfo, absl::StrCat("event=lost reason=", reason), At(i));
+  }
+  EXPECT_LE(std::filesystem::file_size(folder_ + EventLog::kFile),
+            Limits::event_file_bytes_max);
+  EXPECT_GT(log.Events(Of("j"), At(9)).lost(), 1000u);
+}
+
+TEST_F(EventLogTest, AFolderThatIsMissingCostsTheFile) {
   EventLog log(folder_ + "/none");
   log.Add("j", "r", kInfo, "event=first", At(0));
   EXPECT_EQ(log.Events(Of("j"), At(9)).lost(), 1u);

@@ -74,9 +74,19 @@ TEST(RunAccount, CountsWhatRanAndWhatStopped) {
        60,
        "worlds 2, ran 15 of 25, stopped 8: g1 LOST_LEASE 3 g3 RANK_EXIT -"},
       // The daemon was started again while the world ran.
-      {{start, run1, {5, "event=start nodes=2:2 generation=1"}, lost},
+      {{start, run1, {5, "event=start generation=1 state=running"}, lost},
        11,
        "worlds 1, ran 8 of 11, stopped 1: g1 LOST_LEASE -"},
+      // What it had logged before is missing.
+      {{{5, "event=start generation=1 state=running"}, lost},
+       11,
+       "worlds 1, ran 5 of 6, stopped 1: g1 LOST_LEASE -"},
+      {{start, run1, {5, "event=start generation=1 state=gathering"}, run3},
+       14,
+       "worlds 2, ran 4 of 14, stopped 8: g1 DAEMON_RESTART 8"},
+      {{start, run1, {5, "event=start generation=4 state=running"}},
+       14,
+       "worlds 2, ran 12 of 14, stopped 0: g1 DAEMON_RESTART 0"},
       // It died before it could log the end of a world.
       {{start, run1, {8, "event=run generation=2"}},
        9,
@@ -84,7 +94,10 @@ TEST(RunAccount, CountsWhatRanAndWhatStopped) {
       // The clock was set back.
       {{start, run1, {1, "event=abort generation=1 code=X"}, {0.5, run3.line}},
        0.75,
-       "worlds 2, ran 0.25 of 0.75, stopped 0: g1 UNSPECIFIED 0"},
+       "worlds 2, ran 0.25 of 2.25, stopped 0: g1 UNSPECIFIED 0"},
+      {{start, run1, {4, "event=notice"}, {-1e6, "event=notice"}},
+       1 - 1e6,
+       "worlds 1, ran 3 of 5, stopped 0:"},
   };
   for (const auto& row : kRows) {
     EXPECT_EQ(Told(row.rows, row.now), row.expect);
