@@ -63,6 +63,7 @@ class Session {
   void Do(const Exit& exit);
 
   bool TakeFacts(v1::CheckReport& report);
+  void TakeJobVariables(const v1::JobSettings& settings);
   bool AllTold() const;
   void TellNewFacts();
   const SystemUser* RankUser() const {
@@ -180,9 +181,11 @@ AgentResult Session::Run() {
       }
       auto* checked = std::get_if<ChecksDone>(&in.event);
       if (checked != nullptr && !TakeFacts(checked->report)) continue;
-      Step(in.event);
       const auto* from = std::get_if<FromDaemon>(&in.event);
-      if (from != nullptr && from->message.has_welcome()) TellNewFacts();
+      const bool welcome = from != nullptr && from->message.has_welcome();
+      if (welcome) TakeJobVariables(from->message.welcome().settings());
+      Step(in.event);
+      if (welcome) TellNewFacts();
       if (result_) break;
     }
     if (!result_ && MonotonicNow() >= agent_.NextDeadline()) {
@@ -239,6 +242,22 @@ bool Session::TakeFacts(v1::CheckReport& report) {
   (asked ? TakeChecked : TakeNetwork)(report.facts(), facts);
   *report.mutable_facts() = facts;
   return asked || !AllTold();
+}
+
+// They are the same in every Welcome of a run.
+void Session::TakeJobVariables(const v1::JobSettings& settings) {
+  std::vector<std::string> warnings;
+  auto variables = JobVariables(settings, warnings);
+  if (variables == options_.network.job_variables) return;
+  for (const auto& [name, value] : variables) {
+    const std::string own = VariableIn(options_.environment, name);
+    if (own.empty() || own == value) continue;
+    warnings.push_back(absl::StrCat(name, "=", value,
+                                    " (--env of the launcher) replaces ", own,
+                                    " of this node's environment"));
+  }
+  options_.network.job_variables = std::move(variables);
+  for (std::string& warning : warnings) Warn(options_, std::move(warning));
 }
 
 bool Session::AllTold() const {

@@ -26,6 +26,7 @@
 #include "client/launch/platform/detectors.h"
 #include "client/launch/platform/platform.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/job_variables.h"
 #include "daemon/core/network_plan/plan_node.h"
 #include "daemon/security/authority.h"
 #include "daemon/security/given_secrets.h"
@@ -208,6 +209,21 @@ std::vector<std::string> PlainEnvironment() {
     environment.push_back(*entry);
   }
   return environment;
+}
+
+absl::Status TakeOwnVariables(v1::JobSettings& settings) {
+  for (v1::JobVariable& variable : *settings.mutable_environment()) {
+    if (variable.has_value()) continue;
+    const char* own = getenv(variable.name().c_str());
+    if (own == nullptr || *own == '\0') {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--env ", variable.name(), ": it is not set here; set it, or give ",
+          variable.name(), "=VALUE"));
+    }
+    variable.set_value(own);
+    if (absl::Status good = AdmitJobVariable(variable); !good.ok()) return good;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PassAttempt() {

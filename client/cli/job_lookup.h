@@ -19,6 +19,11 @@ namespace rollcall {
 // secrets.
 std::vector<std::string> PlainEnvironment();
 
+// Sets the variables of --env NAME to this process's own values, before the
+// settings are used. INVALID_ARGUMENT: one of them is not set here, or its
+// value cannot be sent.
+absl::Status TakeOwnVariables(v1::JobSettings& settings);
+
 // Sets ROLLCALL_ATTEMPT from the platform, for the agents that this process
 // starts or becomes; a value that the user has set stays. Call it before any
 // thread is started. INVALID_ARGUMENT: the user's own value is not a number.

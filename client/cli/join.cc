@@ -205,6 +205,9 @@ int RunJoinCommand(JoinFlags& flags) {
     WarnOfCommandLine(flags.local, flags.command);
   }
   if (absl::Status passed = PassAttempt(); !passed.ok()) return Fail(passed);
+  if (absl::Status own = TakeOwnVariables(flags.settings); !own.ok()) {
+    return Fail(own);
+  }
   const bool subreaper = BecomeSubreaper();
   flags.live_fd = OwnLiveBell(flags.live_fd);
   if (!AwaitStart(flags.start_fd)) return kExitRendezvous;

@@ -302,7 +302,11 @@ absl::Status TakeHttp(const LaunchFlags& flags, WireOptions& wire) {
 
 }  // namespace
 
-int RunLaunchCommand(const LaunchFlags& flags) {
+int RunLaunchCommand(const LaunchFlags& given) {
+  LaunchFlags flags = given;
+  if (absl::Status own = TakeOwnVariables(flags.settings); !own.ok()) {
+    return Fail(own);
+  }
   WarnOfCommandLine(flags.local, flags.command);
   if (absl::Status passed = PassAttempt(); !passed.ok()) return Fail(passed);
   if (EtcdLocation::Means(flags.state)) {

@@ -17,7 +17,7 @@ namespace {
 bool MayBeSent(const std::string& name, const std::string& value) {
   return value.size() <= Limits::variable_value_bytes_max &&
          std::all_of(value.begin(), value.end(), absl::ascii_isprint) &&
-         !LooksSecret(name, value);
+         !MayBeSecret(name, value);
 }
 
 }  // namespace

@@ -23,6 +23,14 @@ std::string NodesText(const v1::JobSettings& settings) {
              : absl::StrCat(settings.nodes_min(), ":", settings.nodes_max());
 }
 
+std::string VariablesText(const v1::JobSettings& settings) {
+  return absl::StrJoin(settings.environment(), " ",
+                       [](std::string* to, const v1::JobVariable& variable) {
+                         absl::StrAppend(to, variable.name(), "=",
+                                         variable.value());
+                       });
+}
+
 std::string GrowText(v1::Grow grow) {
   return grow == v1::GROW_NEVER      ? "never"
          : grow == v1::GROW_BOUNDARY ? "boundary"
@@ -71,7 +79,8 @@ std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
        TimeText(wanted.has_linger(), wanted.linger())},
       {"--requeue-exit-code",
        number(kept.has_requeue_exit_code(), kept.requeue_exit_code()),
-       number(wanted.has_requeue_exit_code(), wanted.requeue_exit_code())}};
+       number(wanted.has_requeue_exit_code(), wanted.requeue_exit_code())},
+      {"--env", VariablesText(kept), VariablesText(wanted)}};
 }
 
 std::string HostsText(const std::vector<Host>& hosts) {

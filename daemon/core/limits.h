@@ -272,6 +272,10 @@ struct Limits {
   static constexpr size_t compared_variables_max = 256;
   // Variables whose differences are reported for one world.
   static constexpr size_t differing_variables_max = 32;
+  // The variables that a job sets for all ranks (--env), and the bytes of one
+  // value.
+  static constexpr size_t job_variables_max = 64;
+  static constexpr size_t job_variable_bytes_max = 512;
   // Bytes that a node's facts may add to its row of the world, in addition to
   // its name.
   static constexpr size_t member_bytes_max = 1 << 10;
@@ -414,7 +418,10 @@ static_assert(Limits::communication_variables_max *
                   (Limits::variable_name_bytes_max +
                    Limits::variable_value_bytes_max + 8) <
               Limits::facts_bytes_max / 4);
-static_assert(Limits::facts_bytes_max + Limits::resume_state_world_bytes_max <
+static_assert(Limits::facts_bytes_max + Limits::resume_state_world_bytes_max +
+                  Limits::job_variables_max *
+                      (Limits::variable_name_bytes_max +
+                       Limits::job_variable_bytes_max + 16) <
               Limits::hello_bytes_max);
 // Each address may have an interface of its own.
 static_assert(Limits::addresses_per_node_max <=

@@ -15,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "daemon/core/admission/job_variables.h"
+#include "daemon/core/limits.h"
 #include "daemon/core/network_plan/fabric.h"
 
 namespace rollcall {
@@ -49,6 +51,9 @@ class SettingsChooser {
                   const std::vector<std::string>& environment,
                   const NetworkOptions& options)
       : world_(world), row_(row), options_(options) {
+    for (const auto& [name, value] : options.job_variables) {
+      own_.insert({name, {value, "--env of the launcher"}});
+    }
     for (const std::string& entry : environment) {
       const size_t at = entry.find('=');
       if (at == std::string::npos || at == 0) continue;
@@ -283,6 +288,21 @@ NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
   return SettingsChooser(world, world.members(static_cast<int>(node_rank)),
                          environment, options)
       .Choose();
+}
+
+std::map<std::string, std::string> JobVariables(
+    const v1::JobSettings& settings, std::vector<std::string>& refused) {
+  std::map<std::string, std::string> variables;
+  for (const v1::JobVariable& variable : settings.environment()) {
+    if (variables.size() == Limits::job_variables_max) break;
+    if (absl::Status good = AdmitJobVariable(variable); !good.ok()) {
+      refused.push_back(absl::StrCat("not taken from the daemon: ",
+                                     std::string(good.message())));
+      continue;
+    }
+    variables.emplace(variable.name(), variable.value());
+  }
+  return variables;
 }
 
 bool NcclListSelects(absl::string_view list, absl::string_view device,

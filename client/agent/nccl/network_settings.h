@@ -30,7 +30,15 @@ struct NetworkOptions {
   std::map<std::string, std::pair<std::string, std::string>> conf;
   // This node's facts.
   v1::Facts facts;
+  // The job's variables (the launcher's --env), by name. They win over those of
+  // the environment and of the plan.
+  std::map<std::string, std::string> job_variables;
 };
+
+// Those of the job's variables that may be set here. A daemon is not trusted to
+// send only such ones; `refused` gets a message for each of the others.
+std::map<std::string, std::string> JobVariables(
+    const v1::JobSettings& settings, std::vector<std::string>& refused);
 
 struct NetworkSettings {
   // The variables to set; the user has set none of them.

@@ -106,6 +106,12 @@ std::vector<std::string> CommandEnvironment(
         entry.find('=') != std::string::npos && entry[0] != '=';
     if (is_variable && !IsLeftover(NameOf(entry))) environment.push_back(entry);
   }
+  for (const auto& [name, value] : network.job_variables) {
+    std::erase_if(environment, [&name = name](const std::string& entry) {
+      return NameOf(entry) == name;
+    });
+    Set(environment, name, value);
+  }
   const NetworkSettings settings =
       SettingsFor(world, node_rank, environment, network);
   for (const auto& [name, value] : settings.variables) {

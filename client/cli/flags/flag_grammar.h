@@ -19,6 +19,7 @@ struct SettingsText {
   std::string nodes;
   std::string grow;
   std::string preflight;
+  std::vector<std::string> env;
   std::string join_timeout;
   std::string hang_timeout;
   std::string start_timeout;

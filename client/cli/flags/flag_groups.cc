@@ -120,6 +120,12 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "limits,\ncommand, NCCL_* and similar variables): off, warn "
                  "(default) or\nstrict (they get no seat)")
       ->type_name("off|warn|strict");
+  app.add_option("--env", to.env,
+                 "a variable for the ranks of all nodes: NCCL_*, UCX_*, FI_*, "
+                 "GLOO_*,\nTORCH_NCCL_*, OMP_NUM_THREADS and a few more; "
+                 "without VALUE the\nlauncher's own; may be given several "
+                 "times")
+      ->type_name("NAME[=VALUE]");
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");

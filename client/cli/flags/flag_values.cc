@@ -12,6 +12,7 @@
 #include "client/cli/flags/flags_text.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/job_variables.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/kept_tokens.h"
 #include "daemon/security/token.h"
@@ -81,6 +82,23 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   } else if (!text.preflight.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--preflight takes off, warn or strict, not '", text.preflight, "'"));
+  }
+  for (const std::string& word : text.env) {
+    v1::JobVariable variable;
+    const size_t end = word.find('=');
+    variable.set_name(word.substr(0, end));
+    absl::Status good = AdmitJobVariableName(variable.name());
+    if (end != std::string::npos) {
+      variable.set_value(word.substr(end + 1));
+      good = AdmitJobVariable(variable);
+    }
+    if (!good.ok()) return good;
+    SetJobVariable(variable, to);
+  }
+  if (absl::Status few =
+          AdmitCount("--env", to.environment_size(), Limits::job_variables_max);
+      !few.ok()) {
+    return few;
   }
   using S = v1::JobSettings;
   const TimeRow rows[] = {

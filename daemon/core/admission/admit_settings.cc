@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission/job_variables.h"
 #include "daemon/core/admission/message_parts.h"
 
 namespace rollcall {
@@ -62,6 +63,7 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
     if (value == nullptr) continue;
     RETURN_IF_REFUSED(AdmitDuration(field, *value, least_seconds, most));
   }
+  RETURN_IF_REFUSED(AdmitJobVariables(s));
   RETURN_IF_REFUSED(AdmitCount("expected_nodes", s.expected_nodes_size(),
                                Limits::expected_nodes_max));
   for (const std::string& node : s.expected_nodes()) {

@@ -459,7 +459,7 @@ bool IsSharedVariable(std::string_view name) {
            HasPrefix(name, "UCX_STATS_"));
 }
 
-bool LooksSecret(std::string_view name, std::string_view value) {
+bool MayBeSecret(std::string_view name, std::string_view value) {
   const bool named =
       std::any_of(std::begin(kSecretParts), std::end(kSecretParts),
                   [&](std::string_view part) {

@@ -26,7 +26,7 @@ bool IsCommunicationVariable(std::string_view name);
 bool IsSharedVariable(std::string_view name);
 
 // Whether the value may be a secret, so that it is not sent or shown.
-bool LooksSecret(std::string_view name, std::string_view value);
+bool MayBeSecret(std::string_view name, std::string_view value);
 
 struct VariableFault {
   // "is not a variable of NCCL".

@@ -232,8 +232,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.state = StateByPhase(node);
   if (!HasEnded() && !node.member() && !notices_.Leaves(name)) SayHold(node);
   if (IsRunning() && !node.member()) {
-    if (const auto text = Preflight::JudgeNewcomer(node, membership_,
-                                                   settings_.preflight())) {
+    if (const auto text =
+            Preflight::JudgeNewcomer(node, membership_, settings_)) {
       ExcludeForDiffering(node, *text);
     }
     const bool to_probe = !redialed || was_excluded ||

@@ -284,7 +284,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
 bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                            const NetworkPlan& plan) {
   const Preflight::Verdict verdict =
-      preflight_.Judge(nodes, plan, membership_, settings_.preflight());
+      preflight_.Judge(nodes, plan, membership_, settings_);
   for (const v1::Difference& difference : verdict.fresh) {
     out_.Say(
         Log::Level::kWarning,

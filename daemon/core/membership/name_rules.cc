@@ -209,6 +209,18 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--requeue-exit-code", ours.requeue_exit_code(),
                   theirs.requeue_exit_code());
   }
+  for (const v1::JobVariable& their : theirs.environment()) {
+    const auto our =
+        std::find_if(ours.environment().begin(), ours.environment().end(),
+                     [&](const v1::JobVariable& each) {
+                       return each.name() == their.name();
+                     });
+    if (our == ours.environment().end() || our->value() != their.value()) {
+      return differ(absl::StrCat("--env ", their.name()).c_str(),
+                    our == ours.environment().end() ? "not set" : our->value(),
+                    their.value());
+    }
+  }
   return std::nullopt;
 }
 

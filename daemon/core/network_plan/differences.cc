@@ -251,6 +251,12 @@ std::vector<Compared> AllCompared(const std::vector<ComparedNode>& nodes) {
       ++counts.try_emplace(name, name.c_str(), 0).first->second.second;
     }
   }
+  // All ranks get the same value of these, whatever the nodes set.
+  if (!nodes.empty() && nodes.front().settings != nullptr) {
+    for (const v1::JobVariable& each : nodes.front().settings->environment()) {
+      counts.erase(each.name());
+    }
+  }
   std::vector<std::pair<const char*, size_t>> variables;
   for (const auto& [name, entry] : counts) variables.push_back(entry);
   if (variables.size() > Limits::compared_variables_max) {

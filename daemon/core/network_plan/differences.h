@@ -30,6 +30,8 @@ struct ComparedNode {
   // The network plan's variables, which the node's ranks get unless the node
   // sets them itself. Null: unknown.
   const std::vector<v1::PlannedVariable>* plan = nullptr;
+  // The job's settings, whose variables all ranks get. Null: unknown.
+  const v1::JobSettings* settings = nullptr;
 };
 
 // At most one difference for each compared fact, in a fixed order, and then for

@@ -10,14 +10,16 @@ namespace rollcall {
 Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
                                     const NetworkPlan& plan,
                                     const Membership& membership,
-                                    v1::Preflight mode) {
+                                    const v1::JobSettings& settings) {
+  const v1::Preflight mode = settings.preflight();
   if (mode == v1::PREFLIGHT_OFF) return {};
   std::vector<ComparedNode> compared;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = membership.At(nodes[i].node);
     compared.push_back({nodes[i].node, nodes[i].facts,
                         node.hello.command_digest(), plan.nodes[i].interface,
-                        node.clock_offset, &plan.nodes[i].variables});
+                        node.clock_offset, &plan.nodes[i].variables,
+                        &settings});
   }
   // The launcher's node always has a seat, so the other nodes are compared with
   // it.
@@ -55,14 +57,17 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
 }
 
 std::optional<std::string> Preflight::JudgeNewcomer(
-    const Node& newcomer, const Membership& membership, v1::Preflight mode) {
-  if (mode != v1::PREFLIGHT_STRICT || newcomer.differs ||
+    const Node& newcomer, const Membership& membership,
+    const v1::JobSettings& settings) {
+  if (settings.preflight() != v1::PREFLIGHT_STRICT || newcomer.differs ||
       newcomer.hello.launcher()) {
     return std::nullopt;
   }
-  const auto compared = [](const Node& node) {
-    return ComparedNode{node.name(), &node.hello.facts(),
-                        node.hello.command_digest(), "", std::nullopt};
+  const auto compared = [&settings](const Node& node) {
+    return ComparedNode{
+        node.name(), &node.hello.facts(), node.hello.command_digest(),
+        "",          std::nullopt,        nullptr,
+        &settings};
   };
   std::vector<ComparedNode> members;
   for (const auto& [name, node] : membership.nodes()) {

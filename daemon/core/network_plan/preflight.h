@@ -31,13 +31,13 @@ class Preflight {
   // `plan` must be the plan of these nodes, in the same order. All nodes must
   // be in `membership`.
   Verdict Judge(const std::vector<PlanNode>& nodes, const NetworkPlan& plan,
-                const Membership& membership, v1::Preflight mode);
+                const Membership& membership, const v1::JobSettings& settings);
 
   // The reason to exclude a newcomer before a running world is ended for it;
   // nullopt: there is none.
-  static std::optional<std::string> JudgeNewcomer(const Node& newcomer,
-                                                  const Membership& membership,
-                                                  v1::Preflight mode);
+  static std::optional<std::string> JudgeNewcomer(
+      const Node& newcomer, const Membership& membership,
+      const v1::JobSettings& settings);
 
   // The differences of the world that was judged last. If that world has none
   // because the nodes that differ are excluded, the earlier ones stay: those

@@ -96,6 +96,24 @@ TEST(NetworkSettings, WhatThePlanSaysAndNothingElse) {
             "NCCL_SOCKET_IFNAME==eth0 NCCL_IB_HCA==mlx5_0:1");
 }
 
+// A daemon that sends more than the launcher may set does not get it.
+TEST(NetworkSettings, OfTheJobsVariablesOnlyHarmlessOnesAreTaken) {
+  v1::JobSettings settings;
+  for (const auto& [name, value] :
+       {std::pair("LD_PRELOAD", "/tmp/evil.so"), std::pair("NCCL_ALGO", "Ring"),
+        std::pair("NCCL_NET_PLUGIN", "evil"), std::pair("PATH", "/tmp"),
+        std::pair("NCCL_PROTO", "a\nb")}) {
+    v1::JobVariable& variable = *settings.add_environment();
+    variable.set_name(name);
+    variable.set_value(value);
+  }
+  std::vector<std::string> refused;
+  EXPECT_EQ(JobVariables(settings, refused),
+            (std::map<std::string, std::string>{{"NCCL_ALGO", "Ring"}}));
+  ASSERT_EQ(refused.size(), 4u);
+  EXPECT_TRUE(absl::StrContains(refused[0], "LD_PRELOAD")) << refused[0];
+}
+
 TEST(NetworkSettings, WhatTheUserSetIsKept) {
   EXPECT_EQ(Set({{"NCCL_SOCKET_IFNAME=eth0", "NCCL_IB_HCA=mlx5"}}), "");
   // An empty value counts as not set.

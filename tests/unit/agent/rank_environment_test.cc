@@ -186,6 +186,25 @@ TEST(RankEnvironment, OfThePlanOnlyNetworkSettingsAreTaken) {
   EXPECT_FALSE(Get({}, world, MakeWorldCommit(), 0, 0).contains("NCCL_IB_HCA"));
 }
 
+TEST(RankEnvironment, TheJobsVariablesWin) {
+  v1::World world = MakeWorld();
+  v1::PlannedVariable& planned = *world.mutable_members(1)->add_plan();
+  planned.set_name("NCCL_SOCKET_IFNAME");
+  planned.set_value("=eth0");
+  NetworkOptions network;
+  network.job_variables = {{"NCCL_ALGO", "Ring"},
+                           {"NCCL_SOCKET_IFNAME", "^docker"},
+                           {"OMP_NUM_THREADS", "4"}};
+  const Environment got = ByName(RankEnvironment(
+      {"NCCL_ALGO=Tree", "NCCL_ALGO=", "UCX_TLS=rc"}, network,
+      NameRankFiles("/run/x", "/run/x/socket", world, MakeWorldCommit(), 1),
+      world, MakeWorldCommit(), 1, 0));
+  EXPECT_EQ(got.at("NCCL_ALGO"), "Ring");
+  EXPECT_EQ(got.at("NCCL_SOCKET_IFNAME"), "^docker");
+  EXPECT_EQ(got.at("OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(got.at("UCX_TLS"), "rc");
+}
+
 TEST(RankEnvironment, OneRankKeepsItsThreadsAndNoIdsNoFile) {
   v1::World world = MakeWorld();
   world.mutable_members(1)->set_ranks(1);

@@ -364,6 +364,27 @@ TEST(Place, TheAddressThatThePlatformNames) {
   }
 }
 
+TEST(Flags, VariablesForAllNodes) {
+  const auto launch = Parse<LaunchFlags>(
+      "launch --env UCX_TLS=rc=x --env NCCL_ALGO --env UCX_TLS=tcp -- x");
+  ASSERT_EQ(launch.settings.environment_size(), 2);
+  EXPECT_EQ(launch.settings.environment(0).name(), "NCCL_ALGO");
+  // The command takes the launcher's own value.
+  EXPECT_FALSE(launch.settings.environment(0).has_value());
+  EXPECT_EQ(launch.settings.environment(1).value(), "tcp");
+  EXPECT_EQ(Parse<JoinFlags>("join rc1.x --env UCX_TLS=rc -- x")
+                .settings.environment(0)
+                .value(),
+            "rc");
+  for (const char* bad :
+       {"LD_PRELOAD=/x.so", "PATH=/x", "NCCL_NET_PLUGIN=x", "NCCL_TOPO_FILE=/x",
+        "NCCL_ALGO=", "=x", "LD_PRELOAD"}) {
+    const auto refused =
+        ParseFlags(Split(absl::StrCat("launch --env ", bad, " -- x")));
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << bad;
+  }
+}
+
 TEST(Flags, WhatEndsARunHow) {
   const auto launch = Parse<LaunchFlags>(
       "launch --linger 10m --requeue-exit-code 99 --preempt-signal USR2 "

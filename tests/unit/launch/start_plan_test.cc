@@ -212,6 +212,12 @@ TEST(StartPlan, ContradictionsNameBothValues) {
          ToProto(absl::Hours(1), t.settings.mutable_linger());
        },
        {"--linger", "1h"}},
+      {[](LaunchTerms& t) {
+         v1::JobVariable& variable = *t.settings.add_environment();
+         variable.set_name("NCCL_ALGO");
+         variable.set_value("Ring");
+       },
+       {"--env", "the default", "NCCL_ALGO=Ring"}},
       {[](LaunchTerms& t) { t.settings.set_requeue_exit_code(99); },
        {"--requeue-exit-code", "75", "99"}},
       {[](LaunchTerms& t) { t.listen = "10.0.0.1:99"; },

@@ -397,6 +397,12 @@ TEST(RefusalOfLost, TellsTheAgentWhetherItMayComeBack) {
   }
 }
 
+void AddVariable(v1::JobSettings& to, const char* name, const char* value) {
+  v1::JobVariable& variable = *to.add_environment();
+  variable.set_name(name);
+  variable.set_value(value);
+}
+
 TEST(Contradiction, NamesTheSettingAndBothValues) {
   using S = v1::JobSettings;
   struct {
@@ -453,6 +459,14 @@ TEST(Contradiction, NamesTheSettingAndBothValues) {
        [](S& s) { s.set_requeue_exit_code(75); },
        [](S& s) { s.set_requeue_exit_code(9); },
        {"75", "9"}},
+      {"--env NCCL_ALGO",
+       [](S& s) { AddVariable(s, "NCCL_ALGO", "Ring"); },
+       [](S& s) { AddVariable(s, "NCCL_ALGO", "Tree"); },
+       {"Ring", "Tree"}},
+      {"--env NCCL_ALGO",
+       [](S& s) { AddVariable(s, "NCCL_PROTO", "LL"); },
+       [](S& s) { AddVariable(s, "NCCL_ALGO", "Tree"); },
+       {"not set", "Tree"}},
   };
   for (const auto& row : kRows) {
     S ours;

@@ -43,7 +43,8 @@ class PreflightTest : public testing::Test {
       plan.nodes.emplace_back().interface = interfaces_[nodes.size()];
       nodes.push_back({name, &node.hello.facts(), "", node.hello.launcher()});
     }
-    return preflight_.Judge(nodes, plan, membership_, mode);
+    settings_.set_preflight(mode);
+    return preflight_.Judge(nodes, plan, membership_, settings_);
   }
   // Returns the names of the facts: "NCCL version,command".
   static std::string Facts(const std::vector<v1::Difference>& differences) {
@@ -60,8 +61,30 @@ class PreflightTest : public testing::Test {
 
   Membership membership_;
   std::vector<std::string> interfaces_;
+  v1::JobSettings settings_;
   Preflight preflight_;
 };
+
+TEST_F(PreflightTest, AVariableOfTheJobDiffersNowhere) {
+  const auto set = [&](const char* node, const char* value) {
+    v1::CommunicationVariable& variable = *membership_.At(node)
+                                               .hello.mutable_facts()
+                                               ->mutable_communication()
+                                               ->add_variables();
+    variable.set_name("NCCL_ALGO");
+    variable.set_value(value);
+  };
+  set("a", "Ring");
+  set("b", "Ring");
+  set("c", "Tree");
+  EXPECT_EQ(Facts(Judge(v1::PREFLIGHT_WARN).fresh), "NCCL_ALGO");
+  EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "c");
+  v1::JobVariable& variable = *settings_.add_environment();
+  variable.set_name("NCCL_ALGO");
+  variable.set_value("Ring");
+  EXPECT_EQ(Excluded(Judge(v1::PREFLIGHT_STRICT)), "");
+  EXPECT_EQ(Facts(preflight_.differences()), "");
+}
 
 TEST_F(PreflightTest, TheModeSaysWhatADifferenceDoes) {
   struct {
@@ -223,8 +246,10 @@ TEST_F(PreflightTest, AStrictJobTakesNoNewcomerThatDiffers) {
     membership.At("b").node_rank = 1;
     Node& newcomer = membership.At("c");
     row.change(membership, newcomer);
+    v1::JobSettings settings;
+    settings.set_preflight(row.mode);
     const std::optional<std::string> reason =
-        Preflight::JudgeNewcomer(newcomer, membership, row.mode);
+        Preflight::JudgeNewcomer(newcomer, membership, settings);
     EXPECT_EQ(reason.has_value(), row.excluded) << row.what;
     if (reason.has_value()) {
       EXPECT_NE(reason->find(" on c"), std::string::npos) << *reason;
