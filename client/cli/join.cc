@@ -17,13 +17,16 @@
 #include "client/admin/messages.h"
 #include "client/agent/processes/processes.h"
 #include "client/agent/session.h"
+#include "client/agent/shared_folder.h"
 #include "client/cli/commands.h"
 #include "client/cli/digest.h"
 #include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
+#include "client/facts/bound_facts.h"
 #include "client/facts/facts.h"
+#include "client/facts/same_files.h"
 #include "client/launch/spawn/spawn.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/live_bell.h"
@@ -61,6 +64,29 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   return facts;
 }
 
+// What to find out of the files of --same and the folders of --shared, each
+// once.
+std::vector<SameQuery> SameQueries(const LocalFlags& local,
+                                   const std::string& job) {
+  std::vector<SameQuery> queries;
+  const auto add = [&](SameQuery query) {
+    for (const SameQuery& known : queries) {
+      if (known.path == query.path) return;
+    }
+    queries.push_back(std::move(query));
+  };
+  for (const std::string& file : local.same) {
+    const std::string path = AbsolutePath(file);
+    add({path, [path] { return ReadSameFile(path); }});
+  }
+  for (const std::string& folder : local.shared) {
+    const std::string path = AbsolutePath(folder);
+    add({SharedFolderPath(path),
+         [path, job] { return LookAtSharedFolder(path, job); }});
+  }
+  return queries;
+}
+
 // The doctor's findings about communication variables and about free space in
 // the run's folders: for named folders all findings, for the others only that
 // they are full.
@@ -77,6 +103,11 @@ std::vector<std::string> StartWarnings(const v1::Facts& facts,
          finding.severity >= Severity::kWarning)) {
       warnings.push_back(absl::StrCat("WARNING: ", OneLineText(finding)));
     }
+  }
+  for (const v1::SameFile& file : facts.same_files()) {
+    if (file.error().empty()) continue;
+    warnings.push_back(absl::StrCat("WARNING: ", file.path(),
+                                    " of --same or --shared: ", file.error()));
   }
   return warnings;
 }
@@ -241,7 +272,11 @@ int RunJoinCommand(JoinFlags& flags) {
   }
   // Called while this process has one thread, because folders are read in a
   // copy of it.
-  const v1::Facts facts = NodeFacts(options.facts, folders);
+  v1::Facts facts = NodeFacts(options.facts, folders);
+  GatherSameFiles(SameQueries(flags.local, address->job),
+                  *user ? &**user : nullptr, options.limits.same_files_time,
+                  facts);
+  BoundFacts(facts);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);
   teller.ExpectAttached(options.hello.ranks());

@@ -46,6 +46,10 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
   add("--rank-user", local.rank_user);
   add("--log-dir", local.log_dir);
   for (const std::string& folder : local.folders) add("--folder", folder);
+  for (const std::string& file : local.same) add("--same", AbsolutePath(file));
+  for (const std::string& folder : local.shared) {
+    add("--shared", AbsolutePath(folder));
+  }
   add("--nccl-lib", local.nccl_lib);
   if (local.nccl_env != LocalFlags().nccl_env) {
     add("--nccl-env", local.nccl_env);
@@ -386,6 +390,9 @@ int RunLaunchCommand(const LaunchFlags& given) {
     options.state_dir = state->folder;
   }
   options.token_ttl = flags.token_ttl;
+  for (const std::string& folder : flags.local.shared) {
+    options.shared.push_back(AbsolutePath(folder));
+  }
   options.local_workers = flags.local_workers;
   options.join_line = flags.join_line;
   options.agent_flags = AgentFlags(flags, options.hosts);

@@ -58,6 +58,7 @@ WrittenFolders FindWrittenFolders(const LocalFlags& local,
   };
   add(local.log_dir, found.named);
   for (const std::string& folder : local.folders) add(folder, found.named);
+  for (const std::string& folder : local.shared) add(folder, found.named);
   add(Checkpoints(command).value_or(""), found.named);
   add(here, found.others);
   add(Entry(environment, "TMPDIR"), found.others);

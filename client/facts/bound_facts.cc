@@ -151,6 +151,7 @@ void BoundFacts(v1::Facts& facts, size_t addresses_max, size_t bytes_max) {
   DropFromEnd(*facts.mutable_gpus(), facts, bytes_max);
   DropFromEnd(*facts.mutable_missing(), facts, bytes_max);
   DropFromEnd(*facts.mutable_folders(), facts, bytes_max);
+  DropFromEnd(*facts.mutable_same_files(), facts, bytes_max);
 }
 
 }  // namespace rollcall

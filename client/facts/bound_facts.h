@@ -22,8 +22,8 @@ inline constexpr size_t kFactsBytesAdded = 256;
 // Then, until the bytes are within their bound: GIDs that no connection uses,
 // interfaces without an address, all HCAs near a GPU, all but two GIDs per
 // port, entries of `missing`, communication variables, and last interfaces,
-// ports, GPUs and folders, from the end of each list. The remaining entries
-// keep their order. Pure.
+// ports, GPUs, folders and files of --same, from the end of each list. The
+// remaining entries keep their order. Pure.
 void BoundFacts(v1::Facts& facts,
                 size_t addresses_max = Limits::addresses_per_node_max,
                 size_t bytes_max = Limits::facts_bytes_max - kFactsBytesAdded);

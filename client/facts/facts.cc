@@ -100,6 +100,7 @@ void TakeChecked(const v1::Facts& checked, v1::Facts& facts) {
   whole.set_probe_port(facts.probe_port());
   whole.set_advertised_address(facts.advertised_address());
   *whole.mutable_folders() = facts.folders();
+  *whole.mutable_same_files() = facts.same_files();
   TakeNetwork(checked, whole);
   BoundFacts(whole);
   facts = std::move(whole);

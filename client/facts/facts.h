@@ -47,8 +47,8 @@ void AddDeviceFacts(const v1::Facts& devices, v1::Facts& facts);
 void TakeNetwork(const v1::Facts& now, v1::Facts& facts);
 
 // Does the same for all facts that the node checks gather; node checks do not
-// read folders. If a device library hung or crashed, all devices stay as they
-// were. Pure.
+// read folders or files of --same. If a device library hung or crashed, all
+// devices stay as they were. Pure.
 void TakeChecked(const v1::Facts& checked, v1::Facts& facts);
 
 }  // namespace rollcall

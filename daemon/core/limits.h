@@ -276,6 +276,13 @@ struct Limits {
   // value.
   static constexpr size_t job_variables_max = 64;
   static constexpr size_t job_variable_bytes_max = 512;
+  // Files of --same that one node reports, and the bytes of a path; and the
+  // paths that are compared between nodes.
+  static constexpr size_t same_files_max = 8;
+  static constexpr size_t same_path_bytes_max = 1 << 10;
+  static constexpr size_t compared_files_max = 64;
+  // How long an agent may take to read all its files of --same.
+  absl::Duration same_files_time = absl::Minutes(1);
   // Bytes that a node's facts may add to its row of the world, in addition to
   // its name.
   static constexpr size_t member_bytes_max = 1 << 10;
@@ -415,9 +422,10 @@ struct Limits {
 
 static_assert(Limits::job_id_bytes_max <= Limits::node_name_bytes_max);
 static_assert(Limits::communication_variables_max *
-                  (Limits::variable_name_bytes_max +
-                   Limits::variable_value_bytes_max + 8) <
-              Limits::facts_bytes_max / 4);
+                      (Limits::variable_name_bytes_max +
+                       Limits::variable_value_bytes_max + 8) +
+                  Limits::same_files_max * 2 * Limits::same_path_bytes_max <
+              Limits::facts_bytes_max / 2);
 static_assert(Limits::facts_bytes_max + Limits::resume_state_world_bytes_max +
                   Limits::job_variables_max *
                       (Limits::variable_name_bytes_max +

@@ -106,3 +106,52 @@ class Sharing(E2E):
                                      "--", "true"])
             self.assert_code(ended, 2)
             self.assertIn(said, ended.text())
+
+    def test_a_file_that_differs_is_named(self):
+        paths = [self.stage.path(name) for name in ("config", "other")]
+        for path, text in zip(paths, ("lr: 1", "lr: 2")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        same = ["--same", paths[0]]
+        self.begin(4, {}, ["--nodes", "3:4", "--preflight", "strict", *same],
+                   "echo formed", late=3)
+        self.assert_code(self.lab.run(
+            4, ["mount", "--bind", paths[1], paths[0]]), 0)
+        for host in (2, 3, 4):
+            self.workers.append(self.start(host, "join", self.text, *same))
+        for process in [self.launcher, *self.workers[:2]]:
+            process.await_line(r"\] formed$")
+        self.launcher.await_line(f"nodes differ in {paths[0]} ")
+        state = self.status()
+        self.assertEqual(
+            [n["node"] for n in state["nodes"] if n["state"] == "spare"],
+            ["lab4"])
+        difference, = state["differences"]
+        self.assertEqual([side["nodes"] for side in difference["sides"]],
+                         [["lab1", "lab2", "lab3"], ["lab4"]])
+        self.ends()
+
+    def test_a_folder_that_is_not_shared_takes_the_seat(self):
+        """lab4 has another file system there, lab5 cannot write to it."""
+        folder = self.stage.path("data")
+        os.mkdir(folder)
+        shared = ["--shared", folder]
+        self.begin(5, {}, ["--nodes", "3:5", *shared], "echo formed", late=4)
+        for host, mount in ((4, f"mount -t tmpfs none {folder}"),
+                            (5, f"mount --bind {folder} {folder} && "
+                                f"mount -o remount,ro,bind {folder}")):
+            self.assert_code(self.lab.run(host, ["sh", "-c", mount]), 0)
+        for host in (2, 3, 4, 5):
+            self.workers.append(self.start(host, "join", self.text, *shared))
+        for process in [self.launcher, *self.workers[:2]]:
+            process.await_line(r"\] formed$")
+        self.workers[2].await_line("the launcher's mark is not there")
+        self.workers[3].await_line("no file can be made there: Read-only")
+        self.launcher.await_line(f"nodes differ in {folder}/ ")
+        nodes = {n["node"]: n for n in self.status()["nodes"]}
+        for host in (4, 5):
+            self.assertEqual(nodes[f"lab{host}"]["state"], "spare")
+            self.assertIn(f"--shared: {folder}/: mark",
+                          nodes[f"lab{host}"]["reason"])
+        self.ends()
+        self.assertEqual(os.listdir(folder), [])

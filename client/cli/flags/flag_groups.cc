@@ -31,6 +31,14 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
                  "a folder that CMD writes to, for example for checkpoints: "
                  "its free space\nis checked; may be given several times")
       ->type_name("DIR");
+  app.add_option("--same", to.same,
+                 "a file that all nodes should have alike: a difference is "
+                 "named before the\nranks start; may be given several times")
+      ->type_name("FILE");
+  app.add_option("--shared", to.shared,
+                 "a folder that all nodes should see and write to: a node "
+                 "with another one\ngets no seat; may be given several times")
+      ->type_name("DIR");
   auto* file = app.add_option("--hosts-file", to.hosts_file,
                               "hosts file to manage (default /etc/hosts)")
                    ->type_name("PATH");

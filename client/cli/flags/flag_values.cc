@@ -169,6 +169,28 @@ absl::Status CheckFolders(const std::vector<std::string>& folders,
       "--folder: expected at most ", most, ", got ", folders.size()));
 }
 
+// The paths of --same and --shared.
+absl::Status CheckSame(const LocalFlags& local) {
+  const size_t count = local.same.size() + local.shared.size();
+  if (count > Limits::same_files_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--same and --shared: expected at most ",
+                     Limits::same_files_max, " in all, got ", count));
+  }
+  for (const auto& [flag, paths] : {std::pair("--same", &local.same),
+                                    std::pair("--shared", &local.shared)}) {
+    for (const std::string& path : *paths) {
+      if (path.empty()) return Unfit(flag, "a path", path);
+      if (absl::Status good =
+              AdmitPlainText(flag, path, Limits::same_path_bytes_max / 2);
+          !good.ok()) {
+        return good;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
   if (!preempt_signal.empty()) {
     auto signal = ParseSignalFlag("--preempt-signal", preempt_signal);
@@ -189,6 +211,7 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
         "--nccl-env takes all, needed or none, not '", local.nccl_env, "'"));
   }
   absl::Status few = CheckFolders(local.folders, kRunFoldersMax);
+  if (few.ok()) few = CheckSame(local);
   if (!few.ok()) return few;
   for (const std::string& name : local.hosts_names) {
     if (absl::Status good = AdmitNodeName(name); !good.ok()) {

@@ -31,6 +31,9 @@ struct LocalFlags {
   std::string log_dir;
   // Further folders that the ranks write to, for example for checkpoints.
   std::vector<std::string> folders;
+  // Files that all nodes should have alike, and folders that all should see.
+  std::vector<std::string> same;
+  std::vector<std::string> shared;
   std::string hosts_file = "/etc/hosts";
   bool no_hosts = false;
   // Node names that are always written to the hosts file, even if the resolver

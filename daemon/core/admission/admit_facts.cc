@@ -189,6 +189,25 @@ absl::Status AdmitCommunication(const v1::CommunicationVariables& all) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitSameFiles(const v1::Facts& facts) {
+  constexpr char kField[] = "facts.same_files";
+  RETURN_IF_REFUSED(
+      AdmitCount(kField, facts.same_files_size(), Limits::same_files_max));
+  std::set<std::string_view> paths;
+  for (const v1::SameFile& file : facts.same_files()) {
+    RETURN_IF_REFUSED(
+        AdmitPlainText(kField, file.path(), Limits::same_path_bytes_max));
+    if (file.path().empty() || file.path()[0] != '/' ||
+        !paths.insert(file.path()).second) {
+      return Unfit(kField, "absolute paths, each once", file.path());
+    }
+    RETURN_IF_REFUSED(AdmitDigest("facts.same_files.sha256", file.sha256()));
+    RETURN_IF_REFUSED(AdmitPlainText("facts.same_files.error", file.error(),
+                                     FactsLimits::missing_text_bytes_max));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdmitFactsTexts(const v1::Facts& facts) {
   const v1::Versions& versions = facts.versions();
   for (const std::string* text :
@@ -244,6 +263,7 @@ absl::Status AdmitFacts(const v1::Facts& facts) {
                                Limits::facts_bytes_max));
   RETURN_IF_REFUSED(AdmitFactsTexts(facts));
   RETURN_IF_REFUSED(AdmitCommunication(facts.communication()));
+  RETURN_IF_REFUSED(AdmitSameFiles(facts));
   RETURN_IF_REFUSED(AdmitInterfaces(facts));
   RETURN_IF_REFUSED(AdmitInfinibandPorts(facts));
   return AdmitGpus(facts);

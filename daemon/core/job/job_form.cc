@@ -279,7 +279,8 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
 }
 
 // Reports new differences in properties that all nodes should share. In a
-// strict job, nodes that differ get no seat. Returns whether there are such
+// strict job, nodes that differ get no seat; in every job, nodes with another
+// folder of --shared. Returns whether there are such
 // nodes.
 bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
                            const NetworkPlan& plan) {
@@ -298,7 +299,9 @@ bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
 }
 
 void Job::ExcludeForDiffering(Node& node, const std::string& text) {
-  Exclude(node, absl::StrCat("--preflight strict: ", text));
+  const bool strict = settings_.preflight() == v1::PREFLIGHT_STRICT;
+  Exclude(node,
+          absl::StrCat(strict ? "--preflight strict: " : "--shared: ", text));
   node.excluded_for = node.reason;
   node.differs = true;
 }

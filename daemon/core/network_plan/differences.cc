@@ -186,8 +186,27 @@ std::string VariableValue(const ComparedNode& node, const std::string& name) {
   return all.more() ? "" : "not set";
 }
 
+bool IsFolder(std::string_view path) {
+  return !path.empty() && path.back() == '/';
+}
+
+std::string FileValue(const ComparedNode& node, const std::string& path) {
+  for (const v1::SameFile& file : node.facts->same_files()) {
+    if (file.path() != path) continue;
+    if (file.sha256().empty()) {
+      return absl::StrCat("cannot be used: ", file.error());
+    }
+    const std::string digest =
+        absl::BytesToHexString(file.sha256().substr(0, 6));
+    return IsFolder(path) ? absl::StrCat("mark ", digest)
+                          : absl::StrCat("SHA-256 ", digest, ", ",
+                                         file.size_bytes(), " bytes");
+  }
+  return "";
+}
+
 struct Compared {
-  // Also the name of the variable, if `read` is null.
+  // If `read` is null: the name of a variable, or the path of a file.
   const char* fact;
   ValueOf read;
   // The consequence of the difference, and what to do.
@@ -198,8 +217,13 @@ struct Compared {
   ValueOf detail = nullptr;
 
   std::string value_of(const ComparedNode& node) const {
-    return Shortened(read != nullptr ? read(node) : VariableValue(node, fact));
+    return Shortened(read != nullptr ? read(node)
+                     : is_file()     ? FileValue(node, fact)
+                                     : VariableValue(node, fact));
   }
+  bool is_file() const { return read == nullptr && *fact == '/'; }
+  // A node that differs gets no seat even in a job that is not strict.
+  bool required() const { return is_file() && IsFolder(fact); }
 };
 
 constexpr std::array<Compared, 10> kCompared = {{
@@ -239,10 +263,28 @@ constexpr char kVariableAdvice[] =
     "ranks that communicate with different settings may hang; set it alike on "
     "all nodes, or on none";
 
-// kCompared, and the communication variables that these nodes set, by name. The
-// entries refer to the nodes' facts.
+constexpr char kFileAdvice[] =
+    "--same says that all nodes have the same file; copy one of them to all";
+
+constexpr char kFolderAdvice[] =
+    "--shared says that all nodes see one folder there and can write to it; "
+    "mount the launcher's there";
+
+// kCompared, then the files of --same, by path, and the communication variables
+// that these nodes set, by name. The entries refer to the nodes' facts.
 std::vector<Compared> AllCompared(const std::vector<ComparedNode>& nodes) {
   std::vector<Compared> all(kCompared.begin(), kCompared.end());
+  std::map<std::string_view, const char*> paths;
+  for (const ComparedNode& node : nodes) {
+    for (const v1::SameFile& file : node.facts->same_files()) {
+      if (paths.size() < Limits::compared_files_max) {
+        paths.try_emplace(file.path(), file.path().c_str());
+      }
+    }
+  }
+  for (const auto& [key, path] : paths) {
+    all.push_back({path, nullptr, IsFolder(key) ? kFolderAdvice : kFileAdvice});
+  }
   std::map<std::string_view, std::pair<const char*, size_t>> counts;
   for (const ComparedNode& node : nodes) {
     for (const auto& variable : node.facts->communication().variables()) {
@@ -344,7 +386,7 @@ std::vector<v1::Difference> FindDifferences(
   for (const Compared& compared : AllCompared(nodes)) {
     std::vector<Side> sides = SidesOf(compared, nodes);
     if (sides.size() < 2) continue;
-    if (compared.read == nullptr &&
+    if (compared.read == nullptr && !compared.is_file() &&
         ++variables > Limits::differing_variables_max) {
       break;
     }
@@ -360,12 +402,14 @@ std::vector<v1::Difference> FindDifferences(
 }
 
 std::optional<v1::Difference> FindNewcomerDifference(
-    const std::vector<ComparedNode>& members, const ComparedNode& newcomer) {
+    const std::vector<ComparedNode>& members, const ComparedNode& newcomer,
+    bool strict) {
   std::vector<ComparedNode> all = members;
   all.push_back(newcomer);
   for (const Compared& compared : AllCompared(all)) {
     const std::string value = compared.value_of(newcomer);
     if (!compared.strict || value.empty()) continue;
+    if (!strict && !compared.required()) continue;
     std::vector<Side> sides = SidesOf(compared, members);
     if (sides.size() != 1 || sides.front().value == value) continue;
     sides.push_back({value, {&newcomer}});
@@ -419,7 +463,8 @@ std::string DifferenceText(const v1::Difference& difference) {
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
-    bool rules) {
+    bool rules, bool strict) {
+  if (differences.empty()) return {};
   std::map<std::string_view, const v1::Difference*> first;
   const std::vector<Compared> all = AllCompared(nodes);
   for (const v1::Difference& difference : differences) {
@@ -428,6 +473,7 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
         [&](const Compared& each) { return each.fact == difference.fact(); });
     const std::string right = compared->value_of(nodes[reference]);
     if (!compared->strict || right.empty()) continue;
+    if (!strict && !compared->required()) continue;
     const std::vector<Side> sides = SidesOf(*compared, nodes);
     const size_t most =
         std::find_if(sides.begin(), sides.end(), [&](const Side& side) {

@@ -49,8 +49,9 @@ size_t MostCommonNode(const std::vector<ComparedNode>& nodes);
 // "NCCL version: 2.28.9 on a, b; 2.21.5 on c".
 std::string DifferenceText(const v1::Difference& difference);
 
-// The nodes that get no seat in a strict job, each with the text of its
-// difference. The node at index `reference` always keeps its seat. If `rules`,
+// The nodes that get no seat, each with the text of its difference: in a
+// `strict` job for any difference, otherwise only for one of a folder of
+// --shared. The node at index `reference` always keeps its seat. If `rules`,
 // a node that differs from the reference is excluded even if the reference is
 // in the minority; otherwise only if the reference's side has more nodes than
 // the node's side. A clock never excludes a node, because the measured offset
@@ -58,13 +59,15 @@ std::string DifferenceText(const v1::Difference& difference);
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
-    bool rules);
+    bool rules, bool strict = true);
 
 // The first fact for which all `members` that know it have the same value and
-// the newcomer has another one; nullopt: there is none. The clock is not
+// the newcomer has another one; nullopt: there is none. `strict`: as for
+// NodesThatDiffer. The clock is not
 // compared here either.
 std::optional<v1::Difference> FindNewcomerDifference(
-    const std::vector<ComparedNode>& members, const ComparedNode& newcomer);
+    const std::vector<ComparedNode>& members, const ComparedNode& newcomer,
+    bool strict = true);
 
 }  // namespace rollcall
 

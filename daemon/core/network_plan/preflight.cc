@@ -49,18 +49,20 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
     if (!told(difference)) verdict.fresh.push_back(difference);
   }
   differences_ = std::move(found);
-  if (mode == v1::PREFLIGHT_STRICT) {
-    verdict.excluded =
-        NodesThatDiffer(compared, differences_, reference, rules);
-  }
+  verdict.excluded = NodesThatDiffer(compared, differences_, reference, rules,
+                                     mode == v1::PREFLIGHT_STRICT);
   return verdict;
 }
 
 std::optional<std::string> Preflight::JudgeNewcomer(
     const Node& newcomer, const Membership& membership,
     const v1::JobSettings& settings) {
-  if (settings.preflight() != v1::PREFLIGHT_STRICT || newcomer.differs ||
-      newcomer.hello.launcher()) {
+  const bool strict = settings.preflight() == v1::PREFLIGHT_STRICT;
+  // Without files of --same and folders of --shared, only a strict job leaves
+  // nodes out, and the members need not be looked at.
+  const bool judged = strict || !newcomer.hello.facts().same_files().empty();
+  if (settings.preflight() == v1::PREFLIGHT_OFF || !judged ||
+      newcomer.differs || newcomer.hello.launcher()) {
     return std::nullopt;
   }
   const auto compared = [&settings](const Node& node) {
@@ -76,7 +78,7 @@ std::optional<std::string> Preflight::JudgeNewcomer(
   // The difference is not added to differences_, which belong to the formed
   // world.
   const std::optional<v1::Difference> difference =
-      FindNewcomerDifference(members, compared(newcomer));
+      FindNewcomerDifference(members, compared(newcomer), strict);
   if (!difference.has_value()) return std::nullopt;
   return DifferenceText(*difference);
 }

@@ -1,7 +1,8 @@
 // Preflight: compares the nodes of each world before it is proposed.
 //
-// With preflight `warn`, each difference is reported once. With `strict`, nodes
-// that differ also get no seat. kCompared in differences.cc lists the compared
+// With preflight `warn`, each difference is reported once, and nodes with
+// another folder of --shared get no seat. With `strict`, no node that differs
+// gets one. kCompared in differences.cc lists the compared
 // facts; communication_variables.h says which variables are compared too.
 //
 // A pure value; any thread.

@@ -26,6 +26,12 @@ v1::CommunicationVariable* AddVariable(v1::Facts& facts,
   return variable;
 }
 
+v1::SameFile* AddFile(v1::Hello& hello, const std::string& path) {
+  v1::SameFile* file = hello.mutable_facts()->add_same_files();
+  file->set_path(path);
+  return file;
+}
+
 // Fills each of the newer parts of the facts as a node would.
 void FullFacts(v1::Facts& facts) {
   v1::InfinibandPort& port = *facts.add_infiniband();
@@ -291,6 +297,27 @@ TEST(Admission, Hellos) {
        [](auto& h) {
          AddVariable(*h.mutable_facts(), "UCX_TLS")->set_digest("abcde");
        }},
+      {"8 files", true,
+       [](auto& h) {
+         for (int i = 0; i < 8; ++i) AddFile(h, absl::StrCat("/", i));
+       }},
+      {"9 files", false,
+       [](auto& h) {
+         for (int i = 0; i < 9; ++i) AddFile(h, absl::StrCat("/", i));
+       }},
+      {"a file twice", false,
+       [](auto& h) {
+         AddFile(h, "/a");
+         AddFile(h, "/a");
+       }},
+      {"a relative file", false, [](auto& h) { AddFile(h, "a"); }},
+      {"a file without a path", false, [](auto& h) { AddFile(h, ""); }},
+      {"a file with a long path", false,
+       [](auto& h) { AddFile(h, std::string(1025, '/')); }},
+      {"a file with a short digest", false,
+       [](auto& h) { AddFile(h, "/a")->set_sha256("short"); }},
+      {"a file with an odd error", false,
+       [](auto& h) { AddFile(h, "/a")->set_error("\n"); }},
       {"17 folders", false,
        [](auto& h) {
          for (int i = 0; i < 17; ++i) h.mutable_facts()->add_folders();

@@ -324,6 +324,68 @@ TEST_F(Differences, CommunicationVariablesAreComparedByName) {
   EXPECT_EQ(Differing(), "n2");
 }
 
+TEST_F(Differences, FilesAreComparedByTheirDigest) {
+  struct Row {
+    // The digest of "/f" on each node; "": it cannot be read; "-": not given.
+    std::vector<std::string> digests;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{"a", "a"}, ""},
+      {{"-", "-"}, ""},
+      {{"a", "-", "a"}, ""},
+      {{"a", "b", "a"},
+       "/f: SHA-256 616161616161, 5 bytes on n0, n2; SHA-256 626262626262, 5 "
+       "bytes on n1"},
+      {{"a", "", "a"},
+       "/f: SHA-256 616161616161, 5 bytes on n0, n2; cannot be used: gone on "
+       "n1"},
+      {{"", ""}, ""},
+  };
+  for (const Row& row : rows) {
+    Compare(std::vector<Host>(row.digests.size()));
+    for (size_t i = 0; i < row.digests.size(); ++i) {
+      const std::string& digest = row.digests[i];
+      if (digest == "-") continue;
+      v1::SameFile& file = *facts_[i].add_same_files();
+      file.set_path("/f");
+      file.set_size_bytes(5);
+      if (digest.empty()) file.set_error("gone");
+      if (!digest.empty()) file.set_sha256(std::string(32, digest[0]));
+    }
+    reference_ = MostCommonNode(nodes_);
+    found_ = FindDifferences(nodes_, reference_);
+    EXPECT_EQ(Texts(), row.expect);
+    const bool majority = row.digests.size() == 3 && *row.expect != '\0';
+    EXPECT_EQ(Differing(), majority ? "n1" : "");
+  }
+}
+
+// Also in a job that is not strict.
+TEST_F(Differences, ANodeWithAnotherSharedFolderGetsNoSeat) {
+  Compare({Host(), {.nccl = "2.1"}, Host(), Host()});
+  const char digests[] = {'a', 'a', 'b', 'a'};
+  for (size_t i = 0; i < 4; ++i) {
+    v1::SameFile& folder = *facts_[i].add_same_files();
+    folder.set_path("/data/");
+    folder.set_sha256(std::string(32, digests[i]));
+  }
+  found_ = FindDifferences(nodes_, 0);
+  EXPECT_EQ(Texts(),
+            "NCCL version: 2.28.9 on n0, n2, n3; 2.1 on n1 | /data/: mark "
+            "616161616161 on n0, n1, n3; mark 626262626262 on n2");
+  const auto left_out = NodesThatDiffer(nodes_, found_, 0, true, false);
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_EQ(left_out[0].first, "n2");
+  EXPECT_EQ(Differing(), "n1,n2");
+  // A newcomer as well.
+  const ComparedNode other = nodes_[2];
+  EXPECT_TRUE(
+      FindNewcomerDifference({nodes_[0], nodes_[3]}, other, false).has_value());
+  EXPECT_FALSE(FindNewcomerDifference({nodes_[0], nodes_[3]}, nodes_[1], false)
+                   .has_value());
+}
+
 TEST_F(Differences, TheNetworkPlansValueCountsWhereTheUserHasSetNone) {
   std::vector<v1::PlannedVariable> plan(1);
   plan[0].set_name("NCCL_IB_DISABLE");

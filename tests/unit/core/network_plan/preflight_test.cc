@@ -182,6 +182,15 @@ TEST_F(PreflightTest, DifferencesAreKeptWhileANodeIsExcludedForThem) {
   }
 }
 
+void SharesAnother(Membership& membership, Node& node) {
+  for (const auto& [each, digest] :
+       {std::pair(&membership.At("a"), 'a'), std::pair(&node, 'b')}) {
+    v1::SameFile& folder = *each->hello.mutable_facts()->add_same_files();
+    folder.set_path("/data/");
+    folder.set_sha256(std::string(32, digest));
+  }
+}
+
 TEST_F(PreflightTest, AStrictJobTakesNoNewcomerThatDiffers) {
   struct {
     const char* what;
@@ -224,6 +233,9 @@ TEST_F(PreflightTest, AStrictJobTakesNoNewcomerThatDiffers) {
          membership.At("a").hello.set_command_digest("y");
          node.hello.set_command_digest("x");
        },
+       false},
+      {"another folder of --shared", v1::PREFLIGHT_WARN, SharesAnother, true},
+      {"the same, but nothing is compared", v1::PREFLIGHT_OFF, SharesAnother,
        false},
       {"a member that is away is not compared", v1::PREFLIGHT_STRICT,
        [](Membership& membership, Node& node) {
