@@ -41,6 +41,7 @@ std::string PaceText(const v1::JobStatus& status) {
 // A matrix of more nodes does not fit a terminal.
 constexpr int kPingNodesInMatrix = 16;
 constexpr int kPingsListed = 8;
+constexpr size_t kChangesListed = 8;
 
 std::string PingCell(const v1::Ping& ping) {
   if (!ping.reached()) return "none";
@@ -140,6 +141,36 @@ std::string PingsTable(const v1::Pings& pings) {
   return text;
 }
 
+std::string ChangesTable(const v1::JobStatus& status) {
+  std::vector<std::pair<absl::Duration, std::string>> latest;
+  uint64_t more = 0;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    for (const v1::NodeChange& change : node.changes()) {
+      latest.emplace_back(
+          FromProto(change.age()),
+          absl::StrCat(node.node(), ": ", ChangeText(change.change())));
+    }
+    more += node.changes_dropped();
+  }
+  std::stable_sort(
+      latest.begin(), latest.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (latest.size() > kChangesListed) {
+    more += latest.size() - kChangesListed;
+    latest.resize(kChangesListed);
+  }
+  std::string text;
+  for (const auto& [age, change] : latest) {
+    absl::StrAppend(&text, "changed ", ShortDuration(age), " ago: ", change,
+                    "\n");
+  }
+  if (more > 0) {
+    absl::StrAppend(&text, "changed: ", more,
+                    " more; --json has the latest of each node\n");
+  }
+  return text;
+}
+
 std::string StatusTable(const v1::JobStatus& status) {
   const std::string wanted =
       status.nodes_min() == status.nodes_max()
@@ -191,7 +222,7 @@ std::string StatusTable(const v1::JobStatus& status) {
   if (status.has_fence()) {
     absl::StrAppend(&text, "waits: ", status.fence_reason(), "\n");
   }
-  absl::StrAppend(&text, DifferencesTable(status));
+  absl::StrAppend(&text, DifferencesTable(status), ChangesTable(status));
   if (status.has_pings()) absl::StrAppend(&text, PingsTable(status.pings()));
   if (status.has_root_cause()) {
     absl::StrAppend(&text, "cause: ", CauseText(status.root_cause()), "\n");

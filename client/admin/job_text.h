@@ -26,6 +26,8 @@ std::string StatusTable(const v1::JobStatus& status);
 // Facts that should be equal on all nodes but differ, a few lines for each;
 // empty: none.
 std::string DifferencesTable(const v1::JobStatus& status);
+// The latest changes of all nodes' facts, a line each; empty: none.
+std::string ChangesTable(const v1::JobStatus& status);
 
 // The output of `status --pings`: for up to 16 nodes a matrix by node rank and
 // the pairs that did not connect; for larger worlds the slowest pairs.

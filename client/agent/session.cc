@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent.h"
+#include "client/agent/fact_watcher.h"
 #include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/daemon_link.h"
 #include "client/agent/node_checks.h"
@@ -103,6 +104,7 @@ class Session {
   Processes processes_;
   StackDumps stack_dumps_;
   NodeChecks checks_;
+  FactWatcher fact_watcher_;
   // Set with --attach. It outlives the service that listens on the socket.
   std::unique_ptr<AttachSocket> attach_socket_;
   std::unique_ptr<RankService> rank_service_;
@@ -136,6 +138,10 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                    }),
       checks_(ForChecks(options_, *folder_),
               [this](ChecksDone e) { Post(std::move(e)); }),
+      fact_watcher_(
+          ForFactWatch(options_),
+          [this](v1::FactChange c) { Post(FactChanged{std::move(c)}); },
+          [this](std::string why) { Post(FactWatchEnded{std::move(why)}); }),
       link_(options_.endpoints, options_.trust, inbox_) {}
 
 v1::Hello Session::FirstHello() const {

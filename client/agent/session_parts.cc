@@ -20,6 +20,15 @@ NodeChecksOptions ForChecks(const AgentOptions& options,
   return wanted;
 }
 
+NodeFactsOptions ForFactWatch(const AgentOptions& options) {
+  NodeFactsOptions watched = options.facts;
+  watched.devices.folders.clear();
+  for (const v1::FolderSpace& folder : options.network.facts.folders()) {
+    watched.devices.folders.push_back(folder.path());
+  }
+  return watched;
+}
+
 PreparationOptions ForPreparation(const AgentOptions& options) {
   return {.node = options.hello.node(),
           .hosts_file = options.hosts_file,

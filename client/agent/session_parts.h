@@ -17,6 +17,8 @@ namespace rollcall {
 
 NodeChecksOptions ForChecks(const AgentOptions& options,
                             const RunFolder& folder);
+// The devices of the node checks, and the folders of the node's facts.
+NodeFactsOptions ForFactWatch(const AgentOptions& options);
 PreparationOptions ForPreparation(const AgentOptions& options);
 ProcessesOptions ForProcesses(const AgentOptions& options,
                               const RunFolder& folder);

@@ -1,6 +1,7 @@
 // The hidden `rollcall facts`: asks device libraries in a separate process; see
 // client/facts/device_facts.h. It prints serialized Facts for the agent that
-// started it, or, with --json, all facts of this node for users.
+// started it, or, with --json, all facts of this node for users. With --watch
+// it prints what changes from then on.
 #include "client/facts/facts.h"
 
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/job_lookup.h"
 #include "client/facts/communication.h"
+#include "client/facts/watch/fact_watch.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -57,6 +59,7 @@ int RunFactsCommand(const std::vector<std::string>& arguments) {
     return kExitUsage;
   }
   if (!command->json) SilenceStderr();
+  if (command->watch) WatchFacts(command->options, command->json);
   v1::Facts facts = GatherDeviceFacts(command->options);
   if (!command->json) return WriteAnswer(facts.SerializeAsString()) ? 0 : 1;
   v1::Facts whole = GatherFacts(command->options.sysroot);

@@ -296,6 +296,12 @@ bool HasDevices(const DeviceFactsOptions& options) {
          access((root + "/sys/class/infiniband").c_str(), F_OK) == 0;
 }
 
+bool AsksNvml(const DeviceFactsOptions& options) {
+  if (!options.nvml_library.empty()) return true;
+  v1::Facts facts;
+  return !OtherRoot(options) && CountGpus(options.sysroot, facts);
+}
+
 v1::Facts WithoutDevices(const DeviceFactsOptions& options) {
   v1::Facts facts;
   if (!options.folders.empty()) {
@@ -331,8 +337,8 @@ absl::StatusOr<FactsCommand> ParseFactsArguments(
   FactsCommand command;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& name = arguments[i];
-    if (name == "--json") {
-      command.json = true;
+    if (name == "--json" || name == "--watch") {
+      (name == "--json" ? command.json : command.watch) = true;
       continue;
     }
     std::string* text = name == "--sysroot"     ? &command.options.sysroot
@@ -346,7 +352,7 @@ absl::StatusOr<FactsCommand> ParseFactsArguments(
       return absl::InvalidArgumentError(absl::StrCat(
           "facts: expected [--sysroot DIR] [--verbs-lib PATH] [--nvml-lib "
           "PATH] [--nccl-lib PATH] [--folder DIR]... [--timeout-ms N] "
-          "[--json], got ",
+          "[--json] [--watch], got ",
           PlainText(name)));
     }
     const std::string& value = arguments[++i];
@@ -365,6 +371,15 @@ absl::StatusOr<FactsCommand> ParseFactsArguments(
   return command;
 }
 
+std::vector<std::string> WithoutPreload(
+    const std::vector<std::string>& environment) {
+  std::vector<std::string> given;
+  for (const std::string& entry : environment) {
+    if (!absl::StartsWith(entry, "LD_PRELOAD=")) given.push_back(entry);
+  }
+  return given;
+}
+
 v1::Facts AskDeviceFacts(const std::string& self,
                          const std::vector<std::string>& environment,
                          const DeviceFactsOptions& options) {
@@ -374,13 +389,9 @@ v1::Facts AskDeviceFacts(const std::string& self,
   for (std::string& argument : FactsArguments(inner)) {
     argv.push_back(std::move(argument));
   }
-  std::vector<std::string> given;
-  for (const std::string& entry : environment) {
-    if (!absl::StartsWith(entry, "LD_PRELOAD=")) given.push_back(entry);
-  }
   v1::Facts facts;
   absl::Status status;
-  auto child = ChildProcess::Spawn(self, argv, given);
+  auto child = ChildProcess::Spawn(self, argv, WithoutPreload(environment));
   if (!child.ok()) {
     status = child.status();
   } else {

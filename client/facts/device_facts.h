@@ -49,6 +49,9 @@ v1::Facts AskDeviceFacts(const std::string& self,
 // options name a library. Only checks which files exist.
 bool HasDevices(const DeviceFactsOptions& options);
 
+// Whether NVML is asked: the driver shows a GPU, or the options name a library.
+bool AsksNvml(const DeviceFactsOptions& options);
+
 // The same facts for a node without devices. Opens no library. There is a
 // MissingFact only if the PCI bus shows a device. The folders are read in a
 // copy of this process, so the process must have one thread if there are
@@ -61,10 +64,16 @@ struct FactsCommand {
   DeviceFactsOptions options;
   // Print all facts of this node as JSON, for people.
   bool json = false;
+  // Write what changes from now on (watch/fact_watch.h).
+  bool watch = false;
 };
 std::vector<std::string> FactsArguments(const DeviceFactsOptions& options);
 absl::StatusOr<FactsCommand> ParseFactsArguments(
     const std::vector<std::string>& arguments);
+
+// The environment for the command.
+std::vector<std::string> WithoutPreload(
+    const std::vector<std::string>& environment);
 
 // These gather one part each, in this process, which may hang or crash with the
 // library. Before each such step `report` is called with what is known so far;

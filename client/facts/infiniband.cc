@@ -176,6 +176,16 @@ std::string UverbsName(const std::string& root, const std::string& device) {
 
 }  // namespace
 
+std::string ReadPortState(const std::string& root, const std::string& device,
+                          uint32_t port) {
+  const std::string folder =
+      absl::StrCat(ClassFolder(root), "/", device, "/ports/", port);
+  const std::string state = StateWord(ReadLine(folder + "/state"));
+  const uint32_t rate = RateGbps(ReadLine(folder + "/rate"));
+  if (state.empty()) return "gone";
+  return rate == 0 ? state : absl::StrCat(state, ", ", rate, " Gb/s");
+}
+
 void SayWhyNoPort(const std::string& root, v1::Facts& facts) {
   const std::string prefix = root == "/" ? "" : root;
   constexpr char kFact[] = "infiniband";

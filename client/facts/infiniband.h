@@ -23,6 +23,10 @@ namespace rollcall {
 // FactsLimits::devices_max.
 std::vector<v1::InfinibandPort> ReadInfinibandPorts(const std::string& root);
 
+// "ACTIVE, 400 Gb/s"; "gone": the port cannot be read.
+std::string ReadPortState(const std::string& root, const std::string& device,
+                          uint32_t port);
+
 // For facts without a port: adds the MissingFact `infiniband` if sysfs or the
 // PCI bus shows a device.
 void SayWhyNoPort(const std::string& root, v1::Facts& facts);

@@ -149,11 +149,9 @@ void TakeRoute(absl::string_view payload, std::set<int>& links) {
   TakeNextHops(hops, links);
 }
 
-}  // namespace
-
-NetlinkEnd ParseLinks(absl::string_view bytes,
-                      std::vector<NetworkLink>& links) {
-  return EachMessage(bytes, RTM_NEWLINK, [&](absl::string_view payload) {
+NetlinkEnd TakeLinks(absl::string_view bytes, uint16_t type,
+                     std::vector<NetworkLink>& links) {
+  return EachMessage(bytes, type, [&](absl::string_view payload) {
     const auto head = Front<ifinfomsg>(payload);
     // Entries of AF_BRIDGE describe a bridge's ports again.
     if (!head || head->ifi_family != AF_UNSPEC || links.size() >= kLinksMax) {
@@ -185,6 +183,18 @@ NetlinkEnd ParseLinks(absl::string_view bytes,
     }
     if (link.index > 0 && !link.name.empty()) links.push_back(std::move(link));
   });
+}
+
+}  // namespace
+
+NetlinkEnd ParseLinks(absl::string_view bytes,
+                      std::vector<NetworkLink>& links) {
+  return TakeLinks(bytes, RTM_NEWLINK, links);
+}
+
+NetlinkEnd ParseGoneLinks(absl::string_view bytes,
+                          std::vector<NetworkLink>& links) {
+  return TakeLinks(bytes, RTM_DELLINK, links);
 }
 
 NetlinkEnd ParseAddresses(absl::string_view bytes,

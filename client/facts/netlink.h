@@ -55,6 +55,9 @@ struct NetlinkEnd {
 // These append the entries in `bytes`, which are whole messages, as recv(2)
 // returns them.
 NetlinkEnd ParseLinks(absl::string_view bytes, std::vector<NetworkLink>& links);
+// The interfaces that were removed (RTM_DELLINK).
+NetlinkEnd ParseGoneLinks(absl::string_view bytes,
+                          std::vector<NetworkLink>& links);
 // Leaves out addresses that another machine has (duplicate address detection).
 NetlinkEnd ParseAddresses(absl::string_view bytes,
                           std::vector<NetworkAddress>& addresses);

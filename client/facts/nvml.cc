@@ -11,24 +11,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/facts/missing.h"
+#include "client/facts/nvml_library.h"
 #include "client/facts/pci.h"
-#include "daemon/base/library.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {
 
 // Values and layouts from nvml.h, API version 13.
-constexpr int kNvmlSuccess = 0;
 constexpr int kNvmlInvalidArgument = 2;
 constexpr int kNvmlNotSupported = 3;
 constexpr int kNvmlInsufficientSize = 7;
-constexpr int kNvmlFunctionNotFound = 13;
-constexpr int kNvmlGpuIsLost = 15;
 
 constexpr int kClockSm = 1;            // nvmlClockType_t
-constexpr int kErrorUncorrected = 1;   // nvmlMemoryErrorType_t
-constexpr int kVolatileEcc = 0;        // nvmlEccCounterType_t
 constexpr int kDoubleBitEccError = 1;  // nvmlPageRetirementCause_t
 constexpr int kFeatureEnabled = 1;     // nvmlEnableState_t
 constexpr int kNvlinksMax = 36;        // NVML_NVLINK_MAX_LINKS
@@ -37,8 +32,6 @@ constexpr int kFabricStateCompleted = 3;
 constexpr char kLookForXid[] = "dmesg may have an Xid error of this GPU";
 
 constexpr size_t kTextBytes = 96;  // The largest of its text buffers.
-
-using NvmlDevice = struct NvmlDeviceHandle*;
 
 // nvmlPciInfo_t, version 3. The two older forms end after 52 bytes and have the
 // same first 36 bytes.
@@ -77,49 +70,6 @@ struct NvmlFabricV2 {
 // NVML_STRUCT_VERSION of nvml.h.
 constexpr unsigned kFabricV2 = sizeof(NvmlFabricV2) | 2u << 24;
 static_assert(sizeof(NvmlFabricV2) == 36);
-
-// The library, and its error texts.
-class Nvml {
- public:
-  explicit Nvml(Library library) : library_(std::move(library)) {
-    library_.Find("nvmlErrorString", &error_string_).IgnoreError();
-  }
-
-  // The first of `names` that the library has; null: none.
-  template <typename... Arguments>
-  void Find(int (**function)(Arguments...),
-            std::initializer_list<const char*> names) const {
-    *function = nullptr;
-    for (const char* name : names) {
-      if (library_.Find(name, function).ok()) return;
-    }
-  }
-
-  // Calls the first of `names` that the library has; kNvmlFunctionNotFound: it
-  // has none.
-  template <typename... Arguments>
-  int Call(std::initializer_list<const char*> names,
-           Arguments... arguments) const {
-    int (*function)(Arguments...) = nullptr;
-    Find(&function, names);
-    return function == nullptr ? kNvmlFunctionNotFound : function(arguments...);
-  }
-
-  // An error text such as "nvmlDeviceGetName: Unknown Error (999)".
-  std::string Text(absl::string_view call, int error) const {
-    if (error == kNvmlFunctionNotFound) {
-      return absl::StrCat(library_.name(), " has no ", call);
-    }
-    const char* text =
-        error_string_ == nullptr ? nullptr : error_string_(error);
-    return absl::StrCat(call, ": ", text == nullptr ? "error" : text, " (",
-                        error, ")");
-  }
-
- private:
-  Library library_;
-  const char* (*error_string_)(int) = nullptr;
-};
 
 // Gathers the facts of one GPU, field by field.
 class GpuQuestions {

@@ -334,6 +334,16 @@ struct Limits {
   static constexpr size_t stderr_tail_lines = 20;
   // RankExited.out_of_memory, which has the path of a cgroup.
   static constexpr size_t oom_text_bytes_max = 1 << 10;
+  // Each text of a FactChange.
+  static constexpr size_t fact_text_bytes_max = 128;
+  // The latest changes of a node's facts that are kept. An agent sends fewer
+  // than the burst at once, and then one in each fact_changes_between
+  // (FactDamper); more are only counted.
+  static constexpr size_t fact_changes_per_node = 8;
+  static constexpr uint32_t fact_changes_burst = 32;
+  static constexpr absl::Duration fact_changes_between = absl::Seconds(1);
+  // A root cause names the changes of its node that are not older.
+  static constexpr absl::Duration fact_changes_window = absl::Minutes(5);
   // An agent's text about a stalled rank.
   static constexpr size_t stall_text_bytes_max = 256;
   // The reason why a node has no seat; kept and shown for each node.

@@ -14,19 +14,7 @@ std::string Lower(const std::string& name, absl::string_view prefix) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
 }
 
-}  // namespace
-
-std::string Word(v1::ReasonCode code) {
-  return Lower(v1::ReasonCode_Name(code), "REASON_CODE_");
-}
-std::string Word(v1::JobState state) {
-  return Lower(v1::JobState_Name(state), "JOB_STATE_");
-}
-std::string Word(v1::NodeState state) {
-  return Lower(v1::NodeState_Name(state), "NODE_STATE_");
-}
-
-std::string CauseText(const v1::RootCause& cause) {
+std::string WhatHappened(const v1::RootCause& cause) {
   const std::string rank =
       absl::StrCat("rank ", cause.rank(), " on ", cause.node());
   switch (cause.code()) {
@@ -61,6 +49,44 @@ std::string CauseText(const v1::RootCause& cause) {
                  ? absl::StrCat("node ", cause.node(), ": ", Word(cause.code()))
                  : absl::StrCat("node ", cause.node(), ": ", cause.detail());
   }
+}
+
+}  // namespace
+
+std::string Word(v1::ReasonCode code) {
+  return Lower(v1::ReasonCode_Name(code), "REASON_CODE_");
+}
+std::string Word(v1::JobState state) {
+  return Lower(v1::JobState_Name(state), "JOB_STATE_");
+}
+std::string Word(v1::NodeState state) {
+  return Lower(v1::NodeState_Name(state), "NODE_STATE_");
+}
+
+std::string Word(v1::FactKind kind) {
+  return Lower(v1::FactKind_Name(kind), "FACT_KIND_");
+}
+
+std::string ChangeText(const v1::FactChange& change) {
+  std::string text = absl::StrCat(change.subject(), ": ");
+  if (!change.before().empty()) {
+    absl::StrAppend(&text, change.before(), " -> ");
+  }
+  absl::StrAppend(&text, change.after());
+  if (change.count() > 1) {
+    absl::StrAppend(&text, " (", change.count(), " changes)");
+  }
+  return text;
+}
+
+std::string ChangesSuffix(const v1::RootCause& cause) {
+  if (cause.node_changes().empty()) return "";
+  return absl::StrCat("; changes on ", cause.node(), ": ",
+                      cause.node_changes());
+}
+
+std::string CauseText(const v1::RootCause& cause) {
+  return absl::StrCat(WhatHappened(cause), ChangesSuffix(cause));
 }
 
 }  // namespace rollcall

@@ -1,5 +1,5 @@
 // Status words: the names of states and reasons that programs read; and the
-// text of a root cause.
+// texts of a root cause and of a changed fact.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_DAEMON_CORE_STATUS_WORDS_H_
@@ -16,6 +16,14 @@ namespace rollcall {
 std::string Word(v1::ReasonCode code);
 std::string Word(v1::JobState state);
 std::string Word(v1::NodeState state);
+std::string Word(v1::FactKind kind);
+
+// One line: `interface eth1: up -> down (7 changes)`.
+std::string ChangeText(const v1::FactChange& change);
+
+// The end of a text about this cause: what changed at its node before. Empty:
+// nothing.
+std::string ChangesSuffix(const v1::RootCause& cause);
 
 // One line: `rank 3 on b exited with code 1`.
 std::string CauseText(const v1::RootCause& cause);

@@ -2,7 +2,13 @@
 // has the functions that client/facts uses, with the layouts of nvml.h.
 // FAKE_NVML (see fate.h) sets which calls fail; a GPU is named by its number.
 // FAKE_NVML also takes gpus=N, chatter=1 (the library prints), and rows=none (a
-// GPU that retires pages but does not remap rows).
+// GPU that retires pages but does not remap rows). With events=FIFO, lines from
+// that FIFO change what it reports: "xid GPU NUMBER", "ecc GPU COUNT" and
+// "clocks GPU BITS".
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,9 +65,61 @@ int Put(const char* function, Device device, const std::string& value,
   return 0;
 }
 
+struct Event {
+  Device device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+
+// What the FIFO has changed; -1: nothing.
+long long ecc_now[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+long long clocks_now[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+
 }  // namespace
 
 extern "C" {
+
+int nvmlEventSetCreate(void** set) {
+  *set = &ecc_now;
+  return Fate(kNvml, "nvmlEventSetCreate", "");
+}
+
+int nvmlDeviceRegisterEvents(Device device, unsigned long long, void*) {
+  return NvmlFate("nvmlDeviceRegisterEvents", device);
+}
+
+int nvmlEventSetWait_v2(void*, Event* event, unsigned timeout_ms) {
+  constexpr int kTimeout = 10;
+  static const int fifo = [] {
+    const std::string path = FateWord(kNvml, "events");
+    return path.empty() ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC);
+  }();
+  if (const int error = Fate(kNvml, "nvmlEventSetWait_v2", "")) return error;
+  pollfd polled{fifo, POLLIN, 0};
+  if (poll(&polled, 1, static_cast<int>(timeout_ms)) <= 0) return kTimeout;
+  std::string line;
+  for (char c; read(fifo, &c, 1) == 1 && c != '\n';) line += c;
+  char what[16] = "";
+  unsigned gpu = 0;
+  long long value = 0;
+  if (sscanf(line.c_str(), "%15s %u %lli", what, &gpu, &value) != 3 ||
+      gpu > 7) {
+    return kTimeout;
+  }
+  *event = {reinterpret_cast<Device>(size_t{gpu} + 1), 0x8,
+            static_cast<unsigned long long>(value), ~0u, ~0u};
+  if (strcmp(what, "clocks") == 0) {
+    clocks_now[gpu] = value;
+    return kTimeout;
+  }
+  if (strcmp(what, "ecc") == 0) {
+    ecc_now[gpu] = value;
+    event->type = 0x2;
+  }
+  return 0;
+}
 
 int nvmlInit_v2() {
   if (!FateWord(kNvml, "chatter").empty()) {
@@ -132,6 +190,7 @@ int nvmlDeviceGetEccMode(Device device, int* current, int* pending) {
 int nvmlDeviceGetTotalEccErrors(Device device, int type, int counter,
                                 unsigned long long* count) {
   *count = type == 1 && counter == 0 ? Index(device) : 77;
+  if (ecc_now[Index(device)] >= 0) *count = ecc_now[Index(device)];
   return NvmlFate("nvmlDeviceGetTotalEccErrors", device);
 }
 
@@ -168,6 +227,7 @@ int nvmlDeviceGetMaxClockInfo(Device device, int type, unsigned* mhz) {
 int nvmlDeviceGetCurrentClocksEventReasons(Device device,
                                            unsigned long long* bits) {
   *bits = Index(device) == 2 ? 0x1 | 0x8 | 0x40 : 0x1;
+  if (clocks_now[Index(device)] >= 0) *bits = clocks_now[Index(device)];
   return NvmlFate("nvmlDeviceGetCurrentClocksEventReasons", device);
 }
 

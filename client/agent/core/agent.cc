@@ -198,6 +198,30 @@ void Agent::On(const ChecksDone& done) {
   Tell(std::move(message));
 }
 
+void Agent::On(const FactChanged& changed) {
+  if (fact_changes_.size() == Limits::fact_changes_per_node) {
+    fact_changes_.pop_front();
+  }
+  fact_changes_.push_back(changed.change);
+  SayFactChanges();
+}
+
+void Agent::On(const FactWatchEnded& ended) {
+  Tell(Report::Kind::kWarning,
+       absl::StrCat("changes of this node's facts are not watched any more: ",
+                    ended.reason));
+}
+
+void Agent::SayFactChanges() {
+  if (link_ != Link::kAttending) return;
+  for (v1::FactChange& change : fact_changes_) {
+    v1::AgentMessage message;
+    *message.mutable_fact_change() = std::move(change);
+    if (takes_fact_changes_) Tell(std::move(message));
+  }
+  fact_changes_.clear();
+}
+
 void Agent::On(const ProbeDone& done) {
   v1::AgentMessage message;
   *message.mutable_probed() = done.probed;

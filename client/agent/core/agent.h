@@ -20,6 +20,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -194,6 +195,8 @@ class Agent {
   void On(const RankAskedToLeave& asked);
   void On(const ChecksDone& done);
   void On(const ProbeDone& done);
+  void On(const FactChanged& changed);
+  void On(const FactWatchEnded& ended);
   void On(const SignalCame& came);
   void On(const AgentTick& tick);
 
@@ -269,6 +272,7 @@ class Agent {
   void Leave(int code, const std::string& reason,
              std::optional<v1::End> end = std::nullopt);
   void MaybeExit();
+  void SayFactChanges();
   void Tell(v1::AgentMessage message);
   void Tell(Report::Kind kind, std::string text);
   void Tell(std::optional<Report> news);
@@ -302,6 +306,11 @@ class Agent {
   ToSay stopped_;
   NodeExchanges exchanges_;
   NodeStore store_;
+  // Those that were not sent yet, oldest first; at most
+  // Limits::fact_changes_per_node.
+  std::deque<v1::FactChange> fact_changes_;
+  // Welcome.takes_fact_changes.
+  bool takes_fact_changes_ = false;
 
   const int preempt_signal_;
   // The agent starts no rank and cannot kill one.

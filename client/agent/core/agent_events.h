@@ -199,15 +199,23 @@ struct SignalCame {
   int signal;
 };
 
+// A fact of this node has changed (client/facts/watch).
+struct FactChanged {
+  v1::FactChange change;
+};
+// The facts are not watched any more.
+struct FactWatchEnded {
+  std::string reason;
+};
+
 struct AgentTick {};
 
-using AgentEvent =
-    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
-                 PreparationFailed, RankEnded, RanksGone, RankAttended,
-                 RankUnlinked, RankDoubled, RankWaits, RankAtBoundary,
-                 RankExchanged, RankAsksStore, StoreCancelled, RankProgressed,
-                 RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
-                 ChecksDone, ProbeDone, SignalCame, AgentTick>;
+using AgentEvent = std::variant<
+    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankDoubled, RankWaits,
+    RankAtBoundary, RankExchanged, RankAsksStore, StoreCancelled,
+    RankProgressed, RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
+    ChecksDone, ProbeDone, SignalCame, FactChanged, FactWatchEnded, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 

@@ -90,6 +90,8 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
     *message.mutable_exchange() = std::move(values);
     Tell(std::move(message));
   }
+  takes_fact_changes_ = welcome.takes_fact_changes();
+  SayFactChanges();
   if (leave_.signal != 0) SayLeaving();
 }
 

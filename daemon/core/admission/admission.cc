@@ -61,6 +61,16 @@ absl::Status AdmitStalled(const v1::RankStalled& stalled) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitFactChange(const v1::FactChange& change) {
+  if (change.subject().empty()) {
+    return Unfit("fact_change.subject", "a text", "none");
+  }
+  if (change.count() == 0) {
+    return Unfit("fact_change.count", "at least 1", "0");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdmitResumeState(const v1::ResumeState& resume_state) {
   RETURN_IF_REFUSED(AdmitGeneration("resume_state.prepared_generation",
                                     resume_state.prepared_generation()));
@@ -242,6 +252,8 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
       return AdmitCheckReport(message.check_report());
     case v1::AgentMessage::kRankStalled:
       return AdmitStalled(message.rank_stalled());
+    case v1::AgentMessage::kFactChange:
+      return AdmitFactChange(message.fact_change());
     case v1::AgentMessage::kHello:
       return absl::InvalidArgumentError(
           "Hello: expected once, as the first message of a stream, got "

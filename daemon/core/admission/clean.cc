@@ -35,6 +35,7 @@ void CleanExit(v1::RankExited& exited) {
 void CleanCause(v1::RootCause& cause) {
   cause.set_node(Printable(cause.node(), Limits::node_name_bytes_max));
   cause.set_detail(Tail(cause.detail()));
+  cause.set_node_changes(Reason(cause.node_changes()));
   cause.set_stderr_tail(Tail(cause.stderr_tail()));
 }
 
@@ -109,6 +110,14 @@ void CleanMessage(v1::AgentMessage& message) {
     case v1::AgentMessage::kRankStalled: {
       v1::RankStalled& stalled = *message.mutable_rank_stalled();
       stalled.set_text(Printable(stalled.text(), Limits::stall_text_bytes_max));
+      break;
+    }
+    case v1::AgentMessage::kFactChange: {
+      constexpr size_t kMost = Limits::fact_text_bytes_max;
+      v1::FactChange& change = *message.mutable_fact_change();
+      change.set_subject(Printable(change.subject(), kMost));
+      change.set_before(Printable(change.before(), kMost));
+      change.set_after(Printable(change.after(), kMost));
       break;
     }
     case v1::AgentMessage::kLeaving:

@@ -52,6 +52,12 @@ class Failures {
                                         v1::ReasonCode code,
                                         const std::string& reason,
                                         absl::Time now);
+  // What changed before at the node of the root cause. Requires that a
+  // generation has failed.
+  void SetNodeChanges(const std::string& changes) {
+    window_->cause.set_node_changes(changes);
+    causes_.back().set_node_changes(changes);
+  }
   // Whether TakeRank still accepts failures of this generation.
   bool IsInWindow(uint64_t generation, absl::Time now) const {
     return window_.has_value() && now <= window_->until &&

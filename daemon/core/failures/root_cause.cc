@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/core/status_words.h"
 
 namespace rollcall {
 namespace {
@@ -135,7 +136,9 @@ int ExitCodeOf(const v1::RootCause& cause) {
   return cause.value() != 0 ? cause.value() & 0xff : 1;
 }
 
-std::string Describe(const v1::RootCause& cause) {
+namespace {
+
+std::string WhatHappened(const v1::RootCause& cause) {
   if (IsLostNode(cause)) {
     return absl::StrCat("node ", cause.node(), " was lost: ", cause.detail());
   }
@@ -171,6 +174,12 @@ std::string Describe(const v1::RootCause& cause) {
     default:
       return absl::StrCat(who, " exited with code ", cause.value());
   }
+}
+
+}  // namespace
+
+std::string Describe(const v1::RootCause& cause) {
+  return absl::StrCat(WhatHappened(cause), ChangesSuffix(cause));
 }
 
 }  // namespace rollcall

@@ -39,7 +39,7 @@ bool IsLostNode(const v1::RootCause& cause);
 // 69 if a node was lost.
 int ExitCodeOf(const v1::RootCause& cause);
 
-// "rank 3 on node2 exited with code 7".
+// "rank 3 on node2 exited with code 7", and what changed at the node before.
 std::string Describe(const v1::RootCause& cause);
 
 }  // namespace rollcall

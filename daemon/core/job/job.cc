@@ -7,6 +7,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
+#include "daemon/core/status_words.h"
 
 namespace rollcall {
 namespace {
@@ -94,6 +95,8 @@ void Job::On(const Said& said) {
       return OnCheckReport(*node, m.check_report());
     case v1::AgentMessage::kRankStalled:
       return OnRankStalled(*node, m.rank_stalled());
+    case v1::AgentMessage::kFactChange:
+      return OnFactChange(*node, m.fact_change());
     case v1::AgentMessage::kProbed:
       return OnProbed(*node, m.probed());
     case v1::AgentMessage::kHello:
@@ -189,6 +192,20 @@ void Job::On(const Tick& tick) {
 }
 
 // --- Messages of members -----------------------------------------------------
+
+void Job::OnFactChange(Node& node, const v1::FactChange& change) {
+  if (!node.changes.Take(change, now_)) return;
+  out_.SayOf(node, Log::Level::kWarning,
+             absl::StrCat("event=fact_changed node=", node.name(),
+                          " kind=", Word(change.kind()),
+                          " text=", Quoted(ChangeText(change))));
+  out_.Changed();
+}
+
+std::string Job::ChangesOf(const std::string& node) const {
+  const Node* const at = membership_.Find(node);
+  return at == nullptr ? "" : at->changes.TextBefore(now_);
+}
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
   TakeBackLate(node);

@@ -229,6 +229,9 @@ class Job {
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
   void OnStore(Node& node, const v1::StoreIn& in);
+  void OnFactChange(Node& node, const v1::FactChange& change);
+  // For RootCause.node_changes.
+  std::string ChangesOf(const std::string& node) const;
   void SendStoreMessages();
 
   // Forming (job_form.cc).
@@ -372,7 +375,7 @@ class Job {
   // Failures and the end (job_end.cc).
   void RankFailed(Node& node, const v1::RankExited& exited);
   // `permanent`: another try would fail too, so no restart is spent on it.
-  void GenerationFailed(const v1::RootCause& cause, bool permanent = false);
+  void GenerationFailed(v1::RootCause cause, bool permanent = false);
   void Lose(Node& node, v1::ReasonCode code, const std::string& reason);
   void BlameLostNode(const Node& node, v1::ReasonCode code,
                      const std::string& reason);

@@ -28,6 +28,7 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
   if (!exited.started_again() &&
       failures_.IsInWindow(exited.generation(), now_)) {
     if (const auto former = failures_.TakeRank(name, exited, now_)) {
+      failures_.SetNodeChanges(ChangesOf(name));
       BlameNode(*former, 0);
       BlameNode(failures_.cause(), 1);
       BlameInReform(failures_.cause());
@@ -54,7 +55,8 @@ void Job::RankFailed(Node& node, const v1::RankExited& exited) {
 }
 
 // The running generation ends because a rank failed.
-void Job::GenerationFailed(const v1::RootCause& cause, bool permanent) {
+void Job::GenerationFailed(v1::RootCause cause, bool permanent) {
+  cause.set_node_changes(ChangesOf(cause.node()));
   if (failures_.EndByRank(world(), cause, permanent, now_, limits_)) {
     Reform(cause.code(), Describe(cause), cause.node());
     return BlameNode(cause, 1);
@@ -96,6 +98,8 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
                           " code=", v1::ReasonCode_Name(code),
                           " reason=", Quoted(reason)));
   BlameLostNode(node, code, reason);
+  v1::RootCause cause = CauseOfLostNode(name, code, reason, generation());
+  cause.set_node_changes(ChangesOf(name));
   // Close comes before Part, so that the stream ends with the reason.
   const Refused lost = RefusalOfLost(this->name(), name, code, reason);
   if (node.session != 0) {
@@ -103,16 +107,14 @@ void Job::Lose(Node& node, v1::ReasonCode code, const std::string& reason) {
   }
   Part(node, v1::NODE_STATE_LOST, reason, code == v1::REASON_CODE_EVICTED);
   if (!member) return;
-  const std::string text = absl::StrCat("node ", name, " was lost: ", reason);
+  const std::string text = Describe(cause);
   switch (phase_) {
     case Phase::kForming:
       return Reform(code, text, name);
     case Phase::kRunning:
       // The member's ranks have finished, so its loss changes nothing.
       if (finished) return;
-      failures_.EndByLoss(world(),
-                          CauseOfLostNode(name, code, reason, generation()),
-                          now_, limits_);
+      failures_.EndByLoss(world(), cause, now_, limits_);
       return Reform(code, text, name);
     case Phase::kBlameWindow:
       if (!stopped) failures_.NoteStopped();
@@ -131,6 +133,7 @@ void Job::BlameLostNode(const Node& node, v1::ReasonCode code,
   if (code == v1::REASON_CODE_EVICTED && node.session != 0) return;
   const auto former = failures_.TakeLoss(node.name(), code, reason, now_);
   if (!former.has_value()) return;
+  failures_.SetNodeChanges(ChangesOf(node.name()));
   BlameNode(*former, 0);
   BlameInReform(failures_.cause());
 }

@@ -154,6 +154,12 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     if (job_.phase_ == Job::Phase::kForming && node.member()) {
       row.set_prepared(node.prepared);
     }
+    for (const FactChanges::Kept& kept : node.changes.latest()) {
+      v1::NodeChange& change = *row.add_changes();
+      *change.mutable_change() = kept.change;
+      ToProto(now - kept.at, change.mutable_age());
+    }
+    row.set_changes_dropped(node.changes.dropped());
   }
   if (job_.phase_ == Job::Phase::kGathering) {
     for (std::string& name : job_.membership_.Missing(job_.settings_)) {

@@ -27,6 +27,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/membership/fact_changes.h"
 #include "daemon/core/session_id.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -37,6 +38,7 @@ struct Node {
   v1::Hello hello;
   // Facts that the node sent while its world ran.
   std::optional<v1::Facts> told_facts;
+  FactChanges changes;
   // How many times its probe results became outdated since its last world.
   int reprobes = 0;
   // How many worlds it has refused.

@@ -19,6 +19,7 @@ v1::DaemonMessage WelcomeOf(const std::string& run,
   *welcome.mutable_stop_grace() = settings.stop_grace();
   welcome.set_node_credential(credential);
   *welcome.mutable_settings() = settings;
+  welcome.set_takes_fact_changes(true);
   welcome.mutable_settings()->clear_expected_nodes();
   return message;
 }

@@ -23,6 +23,17 @@ ordered_json NodeJson(const v1::NodeStatus& node) {
       {"ranks", node.ranks()},         {"step", node.step()},
       {"reason", node.reason()}};
   if (node.has_prepared()) json["prepared"] = node.prepared();
+  json["changes"] = ordered_json::array();
+  for (const v1::NodeChange& change : node.changes()) {
+    json["changes"].push_back(
+        {{"kind", Word(change.change().kind())},
+         {"subject", change.change().subject()},
+         {"before", change.change().before()},
+         {"after", change.change().after()},
+         {"count", change.change().count()},
+         {"age_s", absl::ToDoubleSeconds(FromProto(change.age()))}});
+  }
+  json["changes_dropped"] = node.changes_dropped();
   return json;
 }
 
@@ -138,7 +149,8 @@ ordered_json StatusJson(const v1::JobStatus& status) {
         {"node", cause.node()},
         {"rank", cause.rank()},
         {"code", Word(cause.code())},
-        {"detail", cause.detail().empty() ? CauseText(cause) : cause.detail()}};
+        {"detail", cause.detail().empty() ? CauseText(cause) : cause.detail()},
+        {"node_changes", cause.node_changes()}};
   }
   if (status.has_exit_code()) {
     json["end"] = {{"exit_code", status.exit_code()},

@@ -2,6 +2,9 @@
 // refusals end it.
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "tests/story/agent/agent_story.h"
 
 namespace rollcall {
@@ -48,6 +51,53 @@ TEST(AgentLink, AnExitBetweenHelloAndWelcomeIsNotLost) {
       {1.3, StreamUp{}, "hello i11"},
       {1.4, RankEnded{1, 1, 3}, ""},  // After Hello, before Welcome.
       {1.5, Welcome(), "exited 0=0/0; exited 1=3/0"},
+  });
+}
+
+FactChanged Changed(const std::string& subject) {
+  FactChanged changed;
+  changed.change.set_subject(subject);
+  return changed;
+}
+
+TEST(AgentLink, AChangedFactIsSentWhenTheDaemonIsThere) {
+  FromDaemon welcome = Welcome();
+  welcome.message.mutable_welcome()->set_takes_fact_changes(true);
+  AgentStory story;
+  story.Tell({
+      {0.0, Changed("early"), ""},
+      {0.1, StreamUp{}, "hello i11"},
+      {0.2, Changed("eth0"), ""},
+      {0.3, welcome, "changed early; changed eth0"},
+      {0.4, Changed("eth1"), "changed eth1"},
+      {0.5, Down(), ""},
+  });
+  // The latest eight are kept.
+  for (int i = 0; i < 9; ++i) {
+    story.Tell({{0.6, Changed(absl::StrCat("n", i)), ""}});
+  }
+  story.Tell({
+      {0.7, AgentTick{}, "dial"},
+      {0.8, StreamUp{}, "hello i11"},
+      {0.8, welcome,
+       "changed n1; changed n2; changed n3; changed n4; changed n5; "
+       "changed n6; changed n7; changed n8"},
+      {0.9, Down(), ""},
+      {1.0, AgentTick{}, "dial"},
+      {1.1, StreamUp{}, "hello i11"},
+      // Nothing is sent twice.
+      {1.1, welcome, ""},
+  });
+}
+
+// An older daemon would end the stream of an agent that sends this message.
+TEST(AgentLink, AnOlderDaemonIsToldOfNoChange) {
+  AgentStory story;
+  story.Tell({
+      {0.0, Changed("early"), ""},
+      {0.1, StreamUp{}, "hello i11"},
+      {0.2, Welcome(), ""},
+      {0.3, Changed("eth0"), ""},
   });
 }
 

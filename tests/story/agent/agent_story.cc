@@ -131,6 +131,8 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
                           m.notice_seen().generation());
     case v1::AgentMessage::kRankStalled:
       return TextOf(m.rank_stalled());
+    case v1::AgentMessage::kFactChange:
+      return absl::StrCat("changed ", m.fact_change().subject());
     case v1::AgentMessage::kCheckReport:
       return absl::StrCat("report ", m.check_report().request(), " ",
                           m.check_report().findings_size());

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/story/job/job_story.h"
@@ -27,6 +29,17 @@ HelloOptions ComesBack() {
   again.run = "run1";
   again.by_credential = true;
   return again;
+}
+
+Told Changes(std::string node, const std::string& subject) {
+  v1::AgentMessage message;
+  v1::FactChange& change = *message.mutable_fact_change();
+  change.set_kind(v1::FACT_KIND_INTERFACE);
+  change.set_subject(subject);
+  change.set_before("up");
+  change.set_after("down");
+  change.set_count(1);
+  return Says(std::move(node), message);
 }
 
 v1::Facts FactsAt(const std::string& address_of) {
@@ -256,6 +269,65 @@ TEST(FactsStory, ANodeThatRedialsWithOtherAddressesKeepsNobodyOut) {
       {0.3, Attends("h", 1, again), ""},
       {0.4, Reaches("b"), "form g1 a,b"},
   });
+}
+
+// --- What changes while the agent attends -----------------------------------
+
+TEST(FactsStory, ARootCauseNamesWhatChangedAtItsNodeBefore) {
+  JobStory story = ThreeRunning("3");
+  story.Tell({
+      {1.0, Changes("c", "interface eth9"), ""},
+      {10.0, BeatsAll({"a", "b", "c"}), ""},
+      {11.0, Changes("b", "interface eth1"), ""},
+      {12.0, BeatsAll({"a", "b", "c"}), ""},
+      {13.0, Exits("b", 1, 7), "abort g1 RANK_EXIT; form g2 a,b,c"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.root_cause().node_changes(),
+            "interface eth1: up -> down 2 s before");
+  EXPECT_EQ(status.last_reform().reason(),
+            "rank 1 on b exited with code 7; changes on b: "
+            "interface eth1: up -> down 2 s before");
+  ASSERT_EQ(RowOf(status, "b").changes_size(), 1);
+  EXPECT_EQ(RowOf(status, "b").changes(0).change().after(), "down");
+  EXPECT_EQ(RowOf(status, "b").changes(0).age().seconds(), 2);
+  EXPECT_EQ(RowOf(status, "a").changes_size(), 0);
+  EXPECT_TRUE(absl::StrContains(story.logs(),
+                                "event=fact_changed node=c kind=interface "
+                                "text=\"interface eth9: up -> down\""))
+      << story.logs();
+}
+
+// A heavier cause takes the place of another one, with its own node's changes.
+TEST(FactsStory, ALostNodeIsNamedWithItsChanges) {
+  JobStory story = ThreeRunning("2:3");
+  story.Tell({
+      {1.0, Changes("c", "interface eth1"), ""},
+      {1.1, Changes("b", "interface eth0"), ""},
+      {1.2, Breaks("c"), ""},
+      {1.3, Exits("b", 1, 7), "abort g1 RANK_EXIT"},
+      {2.2, Ticks(), "form g2 a,b"},
+  });
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(status.root_cause().node(), "c");
+  EXPECT_EQ(status.root_cause().node_changes(),
+            "interface eth1: up -> down 1 s before");
+}
+
+TEST(FactsStory, AChangeIsNewsAndAFloodOfThemIsNot) {
+  JobStory story = TwoRunning("2");
+  std::vector<JobStory::Row> flood;
+  for (int i = 0; i < 1000; ++i) {
+    flood.push_back({1.0, Changes("b", absl::StrCat("fact ", i)), ""});
+  }
+  const uint64_t before = story.job().revision();
+  story.Tell(flood);
+  EXPECT_EQ(story.job().revision(), before + Limits::fact_changes_burst);
+  const v1::JobStatus status = story.job().Status(story.now());
+  EXPECT_EQ(RowOf(status, "b").changes_size(),
+            static_cast<int>(Limits::fact_changes_per_node));
+  EXPECT_EQ(RowOf(status, "b").changes_dropped(),
+            1000 - Limits::fact_changes_burst);
 }
 
 }  // namespace

@@ -24,6 +24,8 @@
 #include "client/agent/link/channel.h"
 #include "client/agent/nccl/nccl.h"
 #include "client/agent/processes/guard.h"
+#include "client/facts/device_facts.h"
+#include "client/facts/watch/fact_watch.h"
 #include "daemon/security/token.h"
 #include "daemon/server/server.h"
 #include "rollcall/v1/admin.grpc.pb.h"
@@ -280,6 +282,13 @@ int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "guard") == 0) return rollcall::GuardMain();
   if (argc > 1 && strcmp(argv[1], "mint-nccl-id") == 0) {
     return rollcall::MintNcclIdMain({argv + 2, argv + argc});
+  }
+  if (argc > 1 && strcmp(argv[1], "facts") == 0) {
+    const auto command = rollcall::ParseFactsArguments({argv + 2, argv + argc});
+    if (command.ok() && command->watch) {
+      rollcall::WatchFacts(command->options, /*json=*/false);
+    }
+    return 2;
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -39,15 +39,72 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
                                "refused",    "unauthenticated"}));
   EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
-  EXPECT_EQ(keys(json["nodes"][0]),
-            (Names{"node", "state", "node_rank", "incarnation", "address",
-                   "lease_ms", "ranks", "step", "reason"}));
+  EXPECT_EQ(
+      keys(json["nodes"][0]),
+      (Names{"node", "state", "node_rank", "incarnation", "address", "lease_ms",
+             "ranks", "step", "reason", "changes", "changes_dropped"}));
   EXPECT_EQ(keys(json["last_reform"]), (Names{"generation", "code", "reason"}));
   EXPECT_EQ(keys(json["root_cause"]),
-            (Names{"node", "rank", "code", "detail"}));
+            (Names{"node", "rank", "code", "detail", "node_changes"}));
   EXPECT_EQ(json["state"], "running");
   EXPECT_TRUE(json["generation"].is_number());
   EXPECT_EQ(json["last_reform"]["code"], "lost_stream");
+}
+
+v1::NodeChange ChangeAgo(const std::string& subject, int64_t seconds) {
+  v1::NodeChange change;
+  change.mutable_age()->set_seconds(seconds);
+  change.mutable_change()->set_kind(v1::FACT_KIND_INTERFACE);
+  change.mutable_change()->set_subject(subject);
+  change.mutable_change()->set_before("up");
+  change.mutable_change()->set_after("down");
+  change.mutable_change()->set_count(3);
+  return change;
+}
+
+TEST(JobText, WhatChangedAtTheNodesLatestFirst) {
+  v1::JobStatus status;
+  EXPECT_EQ(ChangesTable(status), "");
+  v1::NodeStatus& a = *status.add_nodes();
+  a.set_node("a");
+  *a.add_changes() = ChangeAgo("interface eth0", 30);
+  v1::NodeStatus& b = *status.add_nodes();
+  b.set_node("b");
+  *b.add_changes() = ChangeAgo("interface eth1", 600);
+  *b.add_changes() = ChangeAgo("interface eth2", 2);
+  EXPECT_EQ(ChangesTable(status),
+            "changed 2 s ago: b: interface eth2: up -> down (3 changes)\n"
+            "changed 30 s ago: a: interface eth0: up -> down (3 changes)\n"
+            "changed 10 min 0 s ago: b: interface eth1: up -> down "
+            "(3 changes)\n");
+  for (int i = 0; i < 7; ++i) {
+    *a.add_changes() = ChangeAgo("interface eth3", 1);
+  }
+  a.set_changes_dropped(5);
+  EXPECT_TRUE(absl::StrContains(
+      ChangesTable(status),
+      "changed 2 s ago: b: interface eth2: up -> down (3 changes)\n"
+      "changed: 7 more; --json has the latest of each node\n"))
+      << ChangesTable(status);
+  const auto json = StatusJson(status)["nodes"][1]["changes"][1];
+  EXPECT_EQ(json["kind"], "interface");
+  EXPECT_EQ(json["subject"], "interface eth2");
+  EXPECT_EQ(json["before"], "up");
+  EXPECT_EQ(json["after"], "down");
+  EXPECT_EQ(json["count"], 3);
+  EXPECT_EQ(json["age_s"], 2.0);
+}
+
+TEST(JobText, ACauseEndsWithWhatChangedAtItsNode) {
+  v1::RootCause cause;
+  cause.set_node("b");
+  cause.set_rank(3);
+  cause.set_code(v1::REASON_CODE_RANK_EXIT);
+  cause.set_value(7);
+  cause.set_node_changes("GPU 3: Xid 79 4 s before");
+  EXPECT_EQ(CauseText(cause),
+            "rank 3 on b exited with code 7; changes on b: "
+            "GPU 3: Xid 79 4 s before");
 }
 
 TEST(JobText, HowATrainingGoes) {

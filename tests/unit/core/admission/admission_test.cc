@@ -347,6 +347,33 @@ TEST(Admission, Messages) {
   }
 }
 
+TEST(Admission, AFactChangeNeedsASubjectAndACount) {
+  const struct {
+    const char* subject;
+    uint32_t count;
+    bool fits;
+  } kRows[] = {{"GPU 3", 1, true},
+               {"GPU 3", UINT32_MAX, true},
+               {"", 1, false},
+               {"GPU 3", 0, false}};
+  for (const auto& row : kRows) {
+    v1::AgentMessage message;
+    message.mutable_fact_change()->set_subject(row.subject);
+    message.mutable_fact_change()->set_count(row.count);
+    EXPECT_EQ(AdmitMessage(message).ok(), row.fits) << row.subject << row.count;
+  }
+  v1::AgentMessage message;
+  v1::FactChange& change = *message.mutable_fact_change();
+  change.set_subject(std::string(9999, '\n'));
+  change.set_before(std::string(9999, '\x1b'));
+  change.set_after(std::string(9999, 'x'));
+  CleanMessage(message);
+  const size_t most = Limits::fact_text_bytes_max;
+  EXPECT_EQ(change.subject(), std::string(most, '?'));
+  EXPECT_EQ(change.before(), std::string(most, '?'));
+  EXPECT_EQ(change.after(), std::string(most, 'x'));
+}
+
 TEST(Clean, KeepsTheEndOfAStderrTail) {
   v1::AgentMessage message;
   message.mutable_rank_stalled()->set_text(std::string(10'000, '\x1b'));

@@ -1,0 +1,47 @@
+// FactWatcher: the process that watches this node's facts (`rollcall facts
+// --watch`, client/facts/watch), as its agent sees it.
+//
+// It passes each change on. If the process ends by itself, the facts are not
+// watched any more; nothing else depends on them.
+//
+// Thread rule: `changed` and `ended` are called on a thread of FactWatcher and
+// must only post.
+#ifndef ROLLCALL_CLIENT_AGENT_FACT_WATCHER_H_
+#define ROLLCALL_CLIENT_AGENT_FACT_WATCHER_H_
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "client/facts/facts.h"
+#include "daemon/base/child_process.h"
+#include "daemon/base/fd.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+class FactWatcher {
+ public:
+  using Changed = std::function<void(v1::FactChange)>;
+  // Called once, with the reason, if the process cannot be started, ends by
+  // itself or writes something else than changes.
+  using Ended = std::function<void(std::string)>;
+
+  FactWatcher(const NodeFactsOptions& options, Changed changed, Ended ended);
+  // Ends the process.
+  ~FactWatcher();
+
+ private:
+  void Run(NodeFactsOptions options);
+  absl::Status Follow(ChildProcess& child);
+
+  const Changed changed_;
+  const Ended ended_;
+  const Fd stop_;
+  std::thread thread_;
+};
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_FACT_WATCHER_H_
