@@ -1,9 +1,12 @@
 #include "daemon/core/job/job.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
@@ -17,6 +20,7 @@ namespace {
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 // How many times an incarnation that refused a world may get a seat again.
 constexpr int kRefusalsForgiven = 3;
+constexpr size_t kChangesBytesMax = 1 << 10;
 
 }  // namespace
 
@@ -202,6 +206,18 @@ void Job::OnFactChange(Node& node, const v1::FactChange& change) {
   out_.Changed();
 }
 
+// "b: interface eth1: up -> down 3 s before; ..." of the running world's
+// members; empty: nothing has changed.
+std::string Job::ChangesOfMembers() const {
+  std::vector<std::string> changes;
+  for (const auto& [name, node] : membership_.nodes()) {
+    if (!node.member()) continue;
+    const std::string text = node.changes.TextBefore(now_);
+    if (!text.empty()) changes.push_back(absl::StrCat(name, ": ", text));
+  }
+  return Printable(absl::StrJoin(changes, "; "), kChangesBytesMax);
+}
+
 std::string Job::ChangesOf(const std::string& node) const {
   const Node* const at = membership_.Find(node);
   return at == nullptr ? "" : at->changes.TextBefore(now_);
@@ -304,7 +320,8 @@ void Job::TakeStep(Node& node, uint64_t step) {
            absl::StrCat("event=", change->slow ? "slow" : "slow_ended",
                         " generation=", generation(),
                         " step_s=", absl::ToDoubleSeconds(change->step),
-                        " median_s=", absl::ToDoubleSeconds(change->median)));
+                        " median_s=", absl::ToDoubleSeconds(change->median),
+                        " changed=", Quoted(ChangesOfMembers())));
   out_.Changed();
 }
 

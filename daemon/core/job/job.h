@@ -232,6 +232,7 @@ class Job {
   void OnFactChange(Node& node, const v1::FactChange& change);
   // For RootCause.node_changes.
   std::string ChangesOf(const std::string& node) const;
+  std::string ChangesOfMembers() const;
   void SendStoreMessages();
 
   // Forming (job_form.cc).

@@ -168,7 +168,8 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_slow()) {
     json["slow"] = {
         {"step_s", absl::ToDoubleSeconds(FromProto(status.slow().step()))},
-        {"median_s", absl::ToDoubleSeconds(FromProto(status.slow().median()))}};
+        {"median_s", absl::ToDoubleSeconds(FromProto(status.slow().median()))},
+        {"changed", status.slow().changed()}};
   }
   json["steps"] = nullptr;
   json["loss"] = nullptr;

@@ -60,8 +60,17 @@ TEST(Status, StepsThatTakeTwiceAsLongForAMinuteAreASlowPeriod) {
     return story.job().Status(story.now());
   };
   EXPECT_FALSE(train(60, 2.5).has_slow());
+  v1::AgentMessage changed;
+  changed.mutable_fact_change()->set_kind(v1::FACT_KIND_INTERFACE);
+  changed.mutable_fact_change()->set_subject("interface eth1");
+  changed.mutable_fact_change()->set_before("up");
+  changed.mutable_fact_change()->set_after("down");
+  changed.mutable_fact_change()->set_count(1);
+  story.Tell({{at, Says("b", changed), ""}});
   EXPECT_FALSE(train(50, 5).has_slow());
   const v1::JobStatus status = train(15, 5);
+  EXPECT_TRUE(absl::StartsWith(status.slow().changed(), "b: interface eth1"))
+      << status.slow().changed();
   EXPECT_EQ(status.slow().step().seconds(), 5);
   EXPECT_EQ(status.slow().median().seconds(), 2);
   EXPECT_TRUE(absl::StrContains(

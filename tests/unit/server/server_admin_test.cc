@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/server/access_fixture.h"
@@ -49,6 +50,7 @@ std::vector<NamedCall> AllCalls() {
   rotate.set_id("nobody");
   return {
       {"status", v1::ROLE_VIEWER, Calling(&v1::Admin::Stub::Status)},
+      {"events", v1::ROLE_VIEWER, Calling(&v1::Admin::Stub::Events)},
       {"watch", v1::ROLE_VIEWER,
        [](v1::Admin::Stub& stub, grpc::ClientContext& context) {
          const auto watch = stub.Watch(&context, v1::StatusRequest());
@@ -163,6 +165,31 @@ TEST_F(AdminTest, ATokensSecretIsToldOnce) {
     EXPECT_EQ(AdminStub()->CreateToken(&context, wrong, &response).error_code(),
               grpc::StatusCode::INVALID_ARGUMENT);
   }
+}
+
+TEST_F(AdminTest, EventsAreThoseOfOneJob) {
+  StartJob(2);
+  const auto ask = [this](const v1::EventsRequest& request) {
+    grpc::ClientContext context;
+    Authorize(context);
+    v1::EventsResponse response;
+    const grpc::Status status =
+        AdminStub()->Events(&context, request, &response);
+    return std::make_pair(status, response);
+  };
+  v1::EventsRequest request;
+  const auto [status, answer] = ask(request);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_GE(answer.lines_size(), 1);
+  EXPECT_NE(answer.lines(0).find("\"event\":\"start\""), std::string::npos);
+  request.set_after(answer.last());
+  EXPECT_EQ(ask(request).second.lines_size(), 0);
+  request.mutable_within()->set_seconds(-1);
+  EXPECT_EQ(ask(request).first.error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  request.clear_within();
+  request.set_job("none");
+  EXPECT_EQ(ask(request).first.error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 }  // namespace
