@@ -187,11 +187,12 @@ std::string StatusTable(const v1::JobStatus& status) {
   }
   if (status.has_slow()) {
     absl::StrAppendFormat(
-        &text, "slow: a step takes %.3g s, and took %.3g s before; %s\n",
+        &text, "slow: a step takes %.3g s, and took %.3g s before%s\n",
         absl::ToDoubleSeconds(FromProto(status.slow().step())),
         absl::ToDoubleSeconds(FromProto(status.slow().median())),
-        status.slow().changed().empty() ? "no node has reported a change"
-                                        : status.slow().changed());
+        status.slow().changed().empty()
+            ? ""
+            : absl::StrCat("; changes before: ", status.slow().changed()));
   }
   size_t width = 4;
   for (const auto& node : status.nodes()) {

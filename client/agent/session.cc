@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -30,6 +31,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/base/inbox.h"
+#include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -90,6 +92,8 @@ class Session {
   // `network.facts` are the node's latest facts.
   AgentOptions options_;
   v1::Facts told_;  // The facts that the daemon was sent last.
+  // Only its `environment`, as the daemon sent it last.
+  v1::JobSettings variables_;
   AgentIncarnations incarnations_;
   // Declared before everything that posts to the inbox, so it outlives them.
   Inbox<LinkEvent> inbox_{Limits::inbox_events_max};
@@ -250,19 +254,31 @@ bool Session::TakeFacts(v1::CheckReport& report) {
   return asked || !AllTold();
 }
 
-// They are the same in every Welcome of a run.
+// They are the same in every Welcome of a run. With --attach the agent sets no
+// environment.
 void Session::TakeJobVariables(const v1::JobSettings& settings) {
-  std::vector<std::string> warnings;
-  auto variables = JobVariables(settings, warnings);
-  if (variables == options_.network.job_variables) return;
-  for (const auto& [name, value] : variables) {
-    const std::string own = VariableIn(options_.environment, name);
-    if (own.empty() || own == value) continue;
-    warnings.push_back(absl::StrCat(name, "=", value,
-                                    " (--env of the launcher) replaces ", own,
-                                    " of this node's environment"));
+  v1::JobSettings taken;
+  *taken.mutable_environment() = settings.environment();
+  if (options_.attach ||
+      taken.SerializeAsString() == variables_.SerializeAsString()) {
+    return;
   }
-  options_.network.job_variables = std::move(variables);
+  variables_ = std::move(taken);
+  NetworkOptions& network = options_.network;
+  std::vector<std::string> warnings;
+  network.job_variables = JobVariables(settings, warnings);
+  for (const auto& [name, value] : network.job_variables) {
+    std::string own = VariableIn(options_.environment, name);
+    std::string from = "this node's environment";
+    const auto in_file = network.conf.find(name);
+    if (own.empty() && in_file != network.conf.end()) {
+      std::tie(own, from) = in_file->second;
+    }
+    if (own.empty() || own == value) continue;
+    warnings.push_back(absl::StrCat(
+        name, "=", value, " (--env of the launcher) replaces ",
+        MayBeSecret(name, own) ? "another value" : own, " of ", from));
+  }
   for (std::string& warning : warnings) Warn(options_, std::move(warning));
 }
 

@@ -1,17 +1,14 @@
-// A folder that all nodes should see (--shared). The launcher leaves a mark in
-// it, a small file with random contents, before any agent starts; each agent
-// reports the mark's digest, and the daemon compares them. Two folders with
-// equal names on different file systems have different marks or none.
-//
-// An agent looks only after the mark is there, so an NFS client has no cached
-// answer that it is missing.
+// A folder that all nodes should see (--shared). Its mark is a small file with
+// random contents, `.rollcall-shared`: the first node that looks makes it,
+// every node reports its digest, and the daemon compares them. Two folders of
+// one path on different file systems have different marks. The mark stays: a
+// folder keeps it for all jobs, so the order in which nodes and launchers start
+// does not matter. A copy of a folder with its mark passes for the same folder.
 #ifndef ROLLCALL_CLIENT_AGENT_SHARED_FOLDER_H_
 #define ROLLCALL_CLIENT_AGENT_SHARED_FOLDER_H_
 
 #include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -19,28 +16,10 @@ namespace rollcall {
 // The path as in facts: it ends with one '/'.
 std::string SharedFolderPath(const std::string& folder);
 
-// Reads the mark of the job's launcher, then makes a file in the folder and
-// removes it. Blocks as long as the file system does not answer. Never fails:
-// `error` has what did not work.
-v1::SameFile LookAtSharedFolder(const std::string& folder,
-                                const std::string& job);
-
-// The launcher's marks; they exist as long as this object.
-class SharedMarks {
- public:
-  // `keep`: marks that an earlier launcher of this run has left stay as they
-  // are. FAILED_PRECONDITION: a folder cannot be written; no mark is left.
-  static absl::StatusOr<SharedMarks> Make(
-      const std::vector<std::string>& folders, const std::string& job,
-      bool keep);
-  ~SharedMarks();
-  SharedMarks(SharedMarks&& other) noexcept = default;
-  SharedMarks& operator=(SharedMarks&&) = delete;
-
- private:
-  SharedMarks() = default;
-  std::vector<std::string> paths_;
-};
+// Writes a file in the folder, which becomes the mark if there is none, and
+// reads the mark. Blocks as long as the file system does not answer. Never
+// fails: `error` has what did not work.
+v1::SameFile LookAtSharedFolder(const std::string& folder);
 
 }  // namespace rollcall
 

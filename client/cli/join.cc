@@ -31,6 +31,7 @@
 #include "daemon/base/durations.h"
 #include "daemon/base/live_bell.h"
 #include "daemon/base/system_user.h"
+#include "daemon/core/admission/grammar.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -66,8 +67,7 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
 
 // What to find out of the files of --same and the folders of --shared, each
 // once.
-std::vector<SameQuery> SameQueries(const LocalFlags& local,
-                                   const std::string& job) {
+std::vector<SameQuery> SameQueries(const LocalFlags& local) {
   std::vector<SameQuery> queries;
   const auto add = [&](SameQuery query) {
     for (const SameQuery& known : queries) {
@@ -81,8 +81,7 @@ std::vector<SameQuery> SameQueries(const LocalFlags& local,
   }
   for (const std::string& folder : local.shared) {
     const std::string path = AbsolutePath(folder);
-    add({SharedFolderPath(path),
-         [path, job] { return LookAtSharedFolder(path, job); }});
+    add({SharedFolderPath(path), [path] { return LookAtSharedFolder(path); }});
   }
   return queries;
 }
@@ -273,9 +272,15 @@ int RunJoinCommand(JoinFlags& flags) {
   // Called while this process has one thread, because folders are read in a
   // copy of it.
   v1::Facts facts = NodeFacts(options.facts, folders);
-  GatherSameFiles(SameQueries(flags.local, address->job),
-                  *user ? &**user : nullptr, options.limits.same_files_time,
-                  facts);
+  const std::vector<SameQuery> same = SameQueries(flags.local);
+  for (const SameQuery& query : same) {
+    // A relative path may be below a folder with another name.
+    const absl::Status good = AdmitPlainText("--same or --shared", query.path,
+                                             Limits::same_path_bytes_max);
+    if (!good.ok()) return Fail(good);
+  }
+  GatherSameFiles(same, *user ? &**user : nullptr,
+                  options.limits.same_files_time, facts);
   BoundFacts(facts);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);

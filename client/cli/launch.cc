@@ -390,9 +390,6 @@ int RunLaunchCommand(const LaunchFlags& given) {
     options.state_dir = state->folder;
   }
   options.token_ttl = flags.token_ttl;
-  for (const std::string& folder : flags.local.shared) {
-    options.shared.push_back(AbsolutePath(folder));
-  }
   options.local_workers = flags.local_workers;
   options.join_line = flags.join_line;
   options.agent_flags = AgentFlags(flags, options.hosts);

@@ -1,5 +1,6 @@
 #include "client/cli/run_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -180,6 +181,14 @@ absl::StatusOr<RunPlan> PlanJoin(const Platform& platform, LaunchFlags launch,
   join.local = std::move(launch.local);
   join.command = std::move(launch.command);
   join.settings = std::move(launch.settings);
+  // `--env NAME` is for the launcher's own value, which this node does not
+  // have.
+  auto& variables = *join.settings.mutable_environment();
+  variables.erase(std::remove_if(variables.begin(), variables.end(),
+                                 [](const v1::JobVariable& each) {
+                                   return each.value().empty();
+                                 }),
+                  variables.end());
   join.join_timeout = flags.join_timeout;
   join.where.given = launch.given;
   if (!launch.given.join.empty()) {

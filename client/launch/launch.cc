@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/admin/live_line.h"
 #include "client/admin/messages.h"
-#include "client/agent/shared_folder.h"
 #include "client/launch/launch_folder.h"
 #include "client/launch/launch_record.h"
 #include "client/launch/left_behind.h"
@@ -73,8 +72,6 @@ int RunLaunch(LaunchOptions options) {
     options.settings = plan->terms.settings;
     options.ephemeral = plan->ephemeral;
   }
-  const auto marks = SharedMarks::Make(options.shared, options.job, goes_on);
-  if (!marks.ok()) return Refuse(marks.status());
   return Supervisor(std::move(options), *std::move(state), *std::move(wire),
                     *std::move(plan))
       .Run(*std::move(found));

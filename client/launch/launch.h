@@ -64,8 +64,6 @@ struct LaunchOptions {
   std::vector<Host> hosts;
   SshOptions ssh;
   SubmitTerms submit;
-  // The folders in which marks are left, see shared_folder.h.
-  std::vector<std::string> shared;
   // Flags of every agent that is started here.
   std::vector<std::string> agent_flags;
   std::vector<std::string> command;

@@ -107,15 +107,15 @@ class FactWatch(E2E):
         self.await_sources("gpus")
         # Open for reading as well, so that it does not wait for the fake.
         with os.fdopen(os.open(fifo, os.O_RDWR), "w") as events:
-            events.write("xid 3 79\nclocks 5 0x48\necc 6 9\n")
+            events.write("xid 3 79\nxid 3 45\nxid 3 45\nclocks 5 0x48\necc 6 9\n")
             events.flush()
             self.await_changes(
-                ("xid", "GPU 3", "Xid 79"),
+                ("xid", "GPU 3 Xid 79", "occurred"),
                 ("throttle", "GPU 5 clocks", "hw_slowdown, hw_thermal"),
                 ("ecc", "GPU 6 uncorrectable ECC errors", "9"))
         self.gate.open()
         self.assert_code(self.launcher, 3)
-        self.assertTrue(self.launcher.find(r"GPU 3: Xid 79 \d+ s before"))
+        self.assertTrue(self.launcher.find(r"GPU 3 Xid 79: occurred"))
 
     def test_an_rdma_port_that_goes_down(self):
         self.lab = Lab(self.stage, 1)

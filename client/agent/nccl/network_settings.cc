@@ -294,7 +294,7 @@ std::map<std::string, std::string> JobVariables(
     const v1::JobSettings& settings, std::vector<std::string>& refused) {
   std::map<std::string, std::string> variables;
   for (const v1::JobVariable& variable : settings.environment()) {
-    if (variables.size() == Limits::job_variables_max) break;
+    if (variables.size() + refused.size() == Limits::job_variables_max) break;
     if (absl::Status good = AdmitJobVariable(variable); !good.ok()) {
       refused.push_back(absl::StrCat("not taken from the daemon: ",
                                      std::string(good.message())));

@@ -98,8 +98,11 @@ class GpuWatch {
     if (at == devices_.end()) return;
     const size_t index = at - devices_.begin();
     if (event.type == kXidEvent) {
-      reporter_.Take(MakeFactChange(v1::FACT_KIND_XID, Name(index), "",
-                                    absl::StrCat("Xid ", event.data)));
+      // Each code is a subject: the first one is usually the cause, and those
+      // that follow it must not replace it.
+      reporter_.Take(MakeFactChange(
+          v1::FACT_KIND_XID, absl::StrCat(Name(index), " Xid ", event.data), "",
+          "occurred"));
     } else {
       ReadEcc(index);
     }

@@ -450,6 +450,7 @@ bool IsSharedVariable(std::string_view name) {
   if (HasPrefix(name, "NCCL_INSPECTOR_") || HasPrefix(name, "NCCL_PROFILE")) {
     return false;
   }
+  if (HasPrefix(name, "GLOO_DEVICE_TRANSPORT_TCP_TLS_")) return false;
   const bool listed = HasPrefix(name, "UCX_") || HasPrefix(name, "FI_");
   if (!listed) return true;
   return !(HasEnd(name, "_IFACE") || HasEnd(name, "_DEVICES") ||

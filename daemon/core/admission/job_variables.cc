@@ -39,13 +39,17 @@ constexpr std::string_view kAllowed[] = {
 // program, or names a file: NCCL_NET_PLUGIN, NCCL_IBVERBS_LIB, NCCL_DEBUG_FILE,
 // UCX_MODULE_DIR, UCX_GDB_COMMAND, UCX_ERROR_MAIL_TO, FI_PROVIDER_PATH.
 constexpr std::string_view kRefusedWords[] = {
-    "CMD",     "COMMAND", "CONFIG", "DEST",    "DIR",     "DIRS",  "FILE",
-    "GDB",     "HOME",    "LIB",    "LIBRARY", "LIBS",    "MAIL",  "MODULE",
-    "MODULES", "PATH",    "PLUGIN", "PLUGINS", "PRELOAD", "SCRIPT"};
+    "BASEPATH",  "CERT",   "CMD",     "COMMAND", "CONFIG", "DEST", "DIR",
+    "DIRECTORY", "DIRS",   "FILE",    "GDB",     "HOME",   "LIB",  "LIBRARY",
+    "LIBS",      "MAIL",   "MODULE",  "MODULES", "PATH",   "PKEY", "PLUGIN",
+    "PLUGINS",   "PREFIX", "PRELOAD", "SCRIPT"};
+// NCCL_IB_PKEY is a partition of an InfiniBand fabric, not a private key.
+constexpr std::string_view kNoFile = "NCCL_IB_PKEY";
 
 // These must differ between nodes, or are rollcall's own choice.
-constexpr std::string_view kRefusedNames[] = {"NCCL_COMM_ID", "NCCL_HOSTID",
-                                              "NCCL_RAS_ADDR"};
+// UCX_HANDLE_ERRORS can run a debugger.
+constexpr std::string_view kRefusedNames[] = {
+    "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR", "UCX_HANDLE_ERRORS"};
 
 template <size_t kCount>
 bool Contains(const std::string_view (&all)[kCount], std::string_view one) {
@@ -68,7 +72,7 @@ absl::Status AdmitJobVariableName(std::string_view name) {
       return Unfit("--env", "a name of [A-Za-z0-9_]", name);
     }
   }
-  if (Contains(kAllowed, name)) return absl::OkStatus();
+  if (Contains(kAllowed, name) || name == kNoFile) return absl::OkStatus();
   if (!IsCommunicationVariable(name)) {
     return RefuseName(
         name,
@@ -78,9 +82,8 @@ absl::Status AdmitJobVariableName(std::string_view name) {
   }
   if (Contains(kRefusedNames, name)) {
     return RefuseName(name,
-                      "expected a setting that all nodes have in common, and "
-                      "this one is of one node or of rollcall; set it on the "
-                      "nodes that need it");
+                      "expected a setting that all nodes have in common and "
+                      "that runs nothing; set it on the nodes that need it");
   }
   const absl::string_view text(name.data(), name.size());
   for (const absl::string_view word : absl::StrSplit(text, '_')) {
@@ -98,8 +101,12 @@ absl::Status AdmitJobVariable(const v1::JobVariable& variable) {
   const std::string field = absl::StrCat("--env ", variable.name());
   RETURN_IF_REFUSED(AdmitPlainText(field.c_str(), variable.value(),
                                    Limits::job_variable_bytes_max));
-  if (!variable.value().empty()) return absl::OkStatus();
-  return Unfit(field.c_str(), "a value", variable.value());
+  // Also a name that this list does not know may be that of a file.
+  if (!variable.value().empty() &&
+      variable.value().find('/') == std::string::npos) {
+    return absl::OkStatus();
+  }
+  return Unfit(field.c_str(), "a value without a /", variable.value());
 }
 
 absl::Status AdmitJobVariables(const v1::JobSettings& settings) {

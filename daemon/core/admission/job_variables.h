@@ -18,7 +18,7 @@ namespace rollcall {
 absl::Status AdmitJobVariableName(std::string_view name);
 
 // Also checks the value: 1 to Limits::job_variable_bytes_max bytes of printable
-// ASCII.
+// ASCII without a '/', so that it names no file.
 absl::Status AdmitJobVariable(const v1::JobVariable& variable);
 
 // All variables of a job: sorted by name, each name once, at most

@@ -202,7 +202,8 @@ void Job::OnFactChange(Node& node, const v1::FactChange& change) {
   out_.SayOf(node, Log::Level::kWarning,
              absl::StrCat("event=fact_changed node=", node.name(),
                           " kind=", Word(change.kind()),
-                          " text=", Quoted(ChangeText(change))));
+                          " text=", Quoted(ChangeText(change))),
+             "/facts");
   out_.Changed();
 }
 
@@ -213,7 +214,9 @@ std::string Job::ChangesOfMembers() const {
   for (const auto& [name, node] : membership_.nodes()) {
     if (!node.member()) continue;
     const std::string text = node.changes.TextBefore(now_);
-    if (!text.empty()) changes.push_back(absl::StrCat(name, ": ", text));
+    // In quotes, so that a node's text does not look like another node's.
+    if (!text.empty())
+      changes.push_back(absl::StrCat(name, ": ", Quoted(text)));
   }
   return Printable(absl::StrJoin(changes, "; "), kChangesBytesMax);
 }
@@ -316,12 +319,13 @@ void Job::TakeStep(Node& node, uint64_t step) {
   }
   const auto change = slow_steps_.Take(step, now_);
   if (!change.has_value()) return;
+  slow_changes_ = change->slow ? ChangesOfMembers() : "";
   out_.Say(change->slow ? Log::Level::kWarning : Log::Level::kInfo,
            absl::StrCat("event=", change->slow ? "slow" : "slow_ended",
                         " generation=", generation(),
                         " step_s=", absl::ToDoubleSeconds(change->step),
                         " median_s=", absl::ToDoubleSeconds(change->median),
-                        " changed=", Quoted(ChangesOfMembers())));
+                        " changed=", Quoted(slow_changes_)));
   out_.Changed();
 }
 

@@ -444,6 +444,8 @@ class Job {
   Starts starts_;
   Progress progress_;
   SlowSteps slow_steps_;
+  // What had changed when the slow period was noticed.
+  std::string slow_changes_;
   v1::RankMemory peak_memory_;
   v1::Resumed resumed_;
 

@@ -190,7 +190,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     const SlowSteps::Change& slow = *job_.slow_steps_.slow();
     ToProto(slow.step, status.mutable_slow()->mutable_step());
     ToProto(slow.median, status.mutable_slow()->mutable_median());
-    status.mutable_slow()->set_changed(job_.ChangesOfMembers());
+    status.mutable_slow()->set_changed(job_.slow_changes_);
   }
   if (job_.progress_.pace()) *status.mutable_pace() = *job_.progress_.pace();
   status.set_restarts_charged(job_.failures_.charged());

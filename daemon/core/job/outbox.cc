@@ -41,9 +41,14 @@ void Outbox::Say(Log::Level level, const std::string& text) {
 
 void Outbox::SayOf(const Node& node, Log::Level level,
                    const std::string& text) {
+  SayOf(node, level, text, "");
+}
+
+void Outbox::SayOf(const Node& node, Log::Level level, const std::string& text,
+                   const std::string& about) {
   actions_.push_back(Log{level, absl::StrCat("job=", job_, " ", text),
                          node.observed_address,
-                         absl::StrCat(job_, "/", node.name())});
+                         absl::StrCat(job_, "/", node.name(), about)});
 }
 
 void Outbox::SayOf(const std::string& address, Log::Level level,

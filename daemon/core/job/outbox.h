@@ -37,6 +37,10 @@ class Outbox {
   void Say(Log::Level level, const std::string& text);
   // A line that this node's messages cause; LogQuota limits such lines.
   void SayOf(const Node& node, Log::Level level, const std::string& text);
+  // The same, with a quota of its own for each `about`, so that many lines of
+  // one kind do not suppress others of the node.
+  void SayOf(const Node& node, Log::Level level, const std::string& text,
+             const std::string& about);
   // A line that a Hello from this address causes; it may belong to no known
   // node.
   void SayOf(const std::string& address, Log::Level level,

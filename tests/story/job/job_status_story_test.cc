@@ -69,7 +69,7 @@ TEST(Status, StepsThatTakeTwiceAsLongForAMinuteAreASlowPeriod) {
   story.Tell({{at, Says("b", changed), ""}});
   EXPECT_FALSE(train(50, 5).has_slow());
   const v1::JobStatus status = train(15, 5);
-  EXPECT_TRUE(absl::StartsWith(status.slow().changed(), "b: interface eth1"))
+  EXPECT_TRUE(absl::StartsWith(status.slow().changed(), "b: \"interface eth1"))
       << status.slow().changed();
   EXPECT_EQ(status.slow().step().seconds(), 5);
   EXPECT_EQ(status.slow().median().seconds(), 2);

@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 namespace rollcall {
 namespace {
@@ -28,51 +29,61 @@ class SharedFolder : public testing::Test {
 };
 
 TEST_F(SharedFolder, AllWhoSeeTheMarkReportTheSame) {
-  const auto marks = SharedMarks::Make({One()}, "demo", false);
-  ASSERT_TRUE(marks.ok()) << marks.status();
-  const v1::SameFile a = LookAtSharedFolder(One(), "demo");
-  const v1::SameFile b = LookAtSharedFolder(One() + "/", "demo");
+  const v1::SameFile a = LookAtSharedFolder(One());
+  const v1::SameFile b = LookAtSharedFolder(One() + "/");
   EXPECT_EQ(a.error(), "");
   EXPECT_EQ(a.path(), One() + "/");
   EXPECT_EQ(a.sha256().size(), 32u);
   EXPECT_EQ(a.SerializeAsString(), b.SerializeAsString());
-  // Another folder, another job.
-  EXPECT_NE(LookAtSharedFolder(Two(), "demo").error(), "");
-  EXPECT_EQ(LookAtSharedFolder(Two(), "demo").sha256(), "");
-  EXPECT_NE(LookAtSharedFolder(One(), "other").error(), "");
+  const v1::SameFile other = LookAtSharedFolder(Two());
+  EXPECT_EQ(other.error(), "");
+  EXPECT_NE(other.sha256(), a.sha256());
 }
 
-TEST_F(SharedFolder, NothingIsLeft) {
-  {
-    const auto marks = SharedMarks::Make({One(), Two()}, "demo", false);
-    ASSERT_TRUE(marks.ok()) << marks.status();
-    LookAtSharedFolder(One(), "demo");
-    EXPECT_FALSE(std::filesystem::is_empty(One()));
+TEST_F(SharedFolder, NothingButTheMarkIsLeft) {
+  LookAtSharedFolder(One());
+  LookAtSharedFolder(One());
+  const std::filesystem::directory_iterator files(One());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
+  EXPECT_EQ(std::filesystem::file_size(One() + "/.rollcall-shared"), 64u);
+}
+
+// Nodes look at the same time.
+TEST_F(SharedFolder, TheFirstMarkIsTheOneThatAllRead) {
+  int pipe_fds[2];
+  ASSERT_EQ(pipe(pipe_fds), 0);
+  constexpr int kNodes = 16;
+  for (int i = 0; i < kNodes; ++i) {
+    if (fork() == 0) {
+      const std::string digest = LookAtSharedFolder(One()).sha256();
+      _exit(write(pipe_fds[1], digest.data(), digest.size()) == 32 ? 0 : 1);
+    }
   }
-  EXPECT_TRUE(std::filesystem::is_empty(One()));
-  EXPECT_TRUE(std::filesystem::is_empty(Two()));
-  EXPECT_FALSE(SharedMarks::Make({One(), root_ + "/none"}, "demo", false).ok());
-  EXPECT_TRUE(std::filesystem::is_empty(One()));
+  for (int i = 0; i < kNodes; ++i) {
+    int status = 1;
+    EXPECT_GT(wait(&status), 0);
+    EXPECT_EQ(status, 0);
+  }
+  const std::string expect = LookAtSharedFolder(One()).sha256();
+  for (int i = 0; i < kNodes; ++i) {
+    char digest[32];
+    ASSERT_EQ(read(pipe_fds[0], digest, sizeof(digest)), 32);
+    EXPECT_EQ(std::string(digest, sizeof(digest)), expect);
+  }
+  close(pipe_fds[0]);
+  close(pipe_fds[1]);
 }
 
-TEST_F(SharedFolder, ANewRunHasAnotherMarkAndOneThatGoesOnTheSame) {
-  auto first = SharedMarks::Make({One()}, "demo", false);
-  ASSERT_TRUE(first.ok());
-  const std::string before = LookAtSharedFolder(One(), "demo").sha256();
-  const auto again = SharedMarks::Make({One()}, "demo", true);
-  EXPECT_EQ(LookAtSharedFolder(One(), "demo").sha256(), before);
-  const auto fresh = SharedMarks::Make({One()}, "demo", false);
-  EXPECT_NE(LookAtSharedFolder(One(), "demo").sha256(), before);
-}
-
-// One that cannot be written is tested with a read-only mount, in
-// tests/e2e/sharing_test.py.
-TEST_F(SharedFolder, AFolderWithoutAMarkHasNoDigest) {
+// A read-only mount is in tests/e2e/sharing_test.py.
+TEST_F(SharedFolder, AFolderThatCannotBeWrittenHasNoDigest) {
   for (const std::string& folder : {std::string("/proc"), root_ + "/none"}) {
-    const v1::SameFile file = LookAtSharedFolder(folder, "demo");
+    const v1::SameFile file = LookAtSharedFolder(folder);
     EXPECT_NE(file.error(), "") << folder;
     EXPECT_EQ(file.sha256(), "") << folder;
   }
+  // The mark is a folder.
+  std::filesystem::create_directory(Two() + "/.rollcall-shared");
+  EXPECT_NE(LookAtSharedFolder(Two()).error(), "");
 }
 
 }  // namespace
