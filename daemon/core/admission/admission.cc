@@ -62,10 +62,9 @@ absl::Status AdmitStalled(const v1::RankStalled& stalled) {
 }
 
 absl::Status AdmitFactChange(const v1::FactChange& change) {
-  if (!v1::FactKind_IsValid(change.kind()) ||
-      change.kind() == v1::FACT_KIND_UNSPECIFIED) {
-    return Unfit("fact_change.kind", "a FactKind",
-                 absl::StrCat(static_cast<int>(change.kind())));
+  // A kind that this daemon does not know is of a newer agent.
+  if (change.kind() == v1::FACT_KIND_UNSPECIFIED) {
+    return Unfit("fact_change.kind", "a kind", "none");
   }
   if (change.subject().empty()) {
     return Unfit("fact_change.subject", "a text", "none");

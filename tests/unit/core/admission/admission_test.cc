@@ -347,20 +347,26 @@ TEST(Admission, Messages) {
   }
 }
 
-TEST(Admission, AFactChangeNeedsASubjectAndACount) {
+TEST(Admission, AFactChangeNeedsAKindASubjectAndACount) {
   const struct {
+    int kind;
     const char* subject;
     uint32_t count;
     bool fits;
-  } kRows[] = {{"GPU 3", 1, true},
-               {"GPU 3", UINT32_MAX, true},
-               {"", 1, false},
-               {"GPU 3", 0, false}};
+  } kRows[] = {{v1::FACT_KIND_XID, "GPU 3", 1, true},
+               {v1::FACT_KIND_XID, "GPU 3", UINT32_MAX, true},
+               {99, "GPU 3", 1, true},
+               {v1::FACT_KIND_UNSPECIFIED, "GPU 3", 1, false},
+               {v1::FACT_KIND_XID, "", 1, false},
+               {v1::FACT_KIND_XID, "GPU 3", 0, false}};
   for (const auto& row : kRows) {
     v1::AgentMessage message;
-    message.mutable_fact_change()->set_subject(row.subject);
-    message.mutable_fact_change()->set_count(row.count);
-    EXPECT_EQ(AdmitMessage(message).ok(), row.fits) << row.subject << row.count;
+    v1::FactChange& change = *message.mutable_fact_change();
+    change.set_kind(static_cast<v1::FactKind>(row.kind));
+    change.set_subject(row.subject);
+    change.set_count(row.count);
+    EXPECT_EQ(AdmitMessage(message).ok(), row.fits)
+        << row.kind << row.subject << row.count;
   }
   v1::AgentMessage message;
   v1::FactChange& change = *message.mutable_fact_change();
