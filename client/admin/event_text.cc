@@ -12,7 +12,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kLineBytesMax = 8 << 10;
+constexpr size_t kEventTextBytesMax = 8 << 10;
 
 // `0.31 s`, `12 s`, `4 min 10 s`: short interruptions differ by fractions.
 std::string Took(absl::Duration duration) {
@@ -25,7 +25,7 @@ std::string Took(absl::Duration duration) {
 
 std::string EventText(const std::string& line) {
   const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
-  if (!json.is_object()) return Printable(line, kLineBytesMax);
+  if (!json.is_object()) return Printable(line, kEventTextBytesMax);
   const auto text = [&json](const char* key) {
     const auto at = json.find(key);
     return at == json.end() || !at->is_string() ? "" : at->get<std::string>();
@@ -46,7 +46,7 @@ std::string EventText(const std::string& line) {
             ? Quoted(word)
             : word);
   }
-  return Printable(out, kLineBytesMax);
+  return Printable(out, kEventTextBytesMax);
 }
 
 std::string ResumedText(const v1::JobStatus& status) {
