@@ -18,6 +18,7 @@ namespace {
 constexpr absl::Duration kUnpreparedAfter = absl::Seconds(5);
 // After this time the nodes that others wait for are named.
 constexpr absl::Duration kStragglersAfter = absl::Minutes(1);
+constexpr absl::Duration kSummaryAfter = absl::Minutes(1);
 
 // The job's end, from its status.
 v1::End EndIn(const v1::JobStatus& status) {
@@ -228,6 +229,12 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
     line_.Print(FailureText(*end));
   }
   if (json_ || !status_.has_value()) return;
+  // A short run without an interruption has nothing to account for.
+  const v1::RunSummary& told = status_->summary();
+  if (told.interruption_count() == 0 &&
+      FromProto(told.elapsed()) < kSummaryAfter) {
+    return;
+  }
   const std::string summary = SummaryText(*status_);
   if (!summary.empty()) line_.Print(summary);
 }
