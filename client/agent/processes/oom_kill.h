@@ -3,9 +3,9 @@
 // The kernel counts OOM kills for each memory cgroup (v2: oom_kill in
 // memory.events, v1: in memory.oom_control). It counts before it sends SIGKILL.
 // A rank that ended by SIGKILL counts as killed for memory if the count of its
-// cgroup has grown since the rank was started. Others in that cgroup are counted
-// too, so a rank that a person kills after another process was killed for memory
-// is named wrongly.
+// cgroup has grown since the rank was started. Others in that cgroup are
+// counted too, so a rank that a person kills after another process was killed
+// for memory is named wrongly.
 //
 // Ranks without a memory cgroup of their own share the agent's. Each counted
 // kill then explains one rank (Explained).
