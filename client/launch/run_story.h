@@ -85,7 +85,7 @@ class RunStory {
   bool told_failure_ = false;
   // The generation after which the next world waits; 0: none waits.
   uint64_t told_fence_ = 0;
-  // The latest generation that began at a step which was told; 0: none.
+  // The latest generation whose ResumedText was printed; 0: none.
   uint64_t told_resumed_ = 0;
   // The number of failed connections in the waiting line. It is updated when it
   // has doubled, so that a log does not get a line for each.

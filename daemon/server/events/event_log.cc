@@ -82,7 +82,7 @@ void EventLog::ReadFile(const std::string& path) {
   file.seekg(std::max<std::streamoff>(
       size - static_cast<std::streamoff>(2 * Limits::event_file_bytes_max), 0));
   for (std::string line; std::getline(file, line);) ReadLine(line);
-  // What is read belongs to ended jobs, unless they go on.
+  // A job counts as ended until it logs again.
   for (auto& [job, of] : jobs_) of.over = true;
 }
 

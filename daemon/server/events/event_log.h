@@ -2,9 +2,9 @@
 // log: in memory the latest ones, for Admin.Events, and in a file, one JSON
 // object each (EventsResponse says what is in it).
 //
-// Everything is bounded. In memory a job has two lists: what nodes cause, which
-// may be much, does not push out what the job itself did (its worlds, notices
-// and end). At event_file_bytes_max, events.jsonl is renamed to events.1.jsonl,
+// Everything is bounded. A job has two lists in memory, so that the many events
+// of nodes do not push out those of the job itself (its worlds, notices and
+// end). At event_file_bytes_max, events.jsonl is renamed to events.1.jsonl,
 // replaces an older file of that name, and the new file begins with the latest
 // events of the second kind of the jobs that still run.
 //

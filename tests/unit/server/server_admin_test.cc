@@ -1,4 +1,4 @@
-// Who may inspect and control a daemon from outside.
+// Which callers may inspect and control a daemon.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// Who may watch a job, and which watchers are ended because they do not read.
+// Which callers may watch a job, and which watchers are ended because they do
+// not read.
 #include "daemon/server/loop/watch_list.h"
 
 #include <gtest/gtest.h>
