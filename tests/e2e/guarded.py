@@ -179,15 +179,19 @@ class Guarded(E2E):
         return Proxy(self.stage, f"127.0.0.1:{port}", name, certificate)
 
     def restart_daemon(self):
-        """Kills the daemon; returns when the new one answers."""
+        """Kills the daemon; returns when the new one answers and `w1`, which
+        is suspect until it dials again, is back."""
         os.kill(self.daemon_pid(), signal.SIGKILL)
         self.launcher.await_line("started again")
 
         def runs():
             asked = self.rollcall("status", "--job", self.job, "--json")
-            return asked.code == 0 and json.loads(
-                asked.out()[0])["state"] == "running"
-        self.ask_until(runs, "a daemon that answers")
+            if asked.code != 0:
+                return False
+            state = json.loads(asked.out()[0])
+            return (state["state"] == "running" and
+                    nodes_by_name(state)["w1"]["state"] == "running")
+        self.ask_until(runs, "a daemon that answers, and w1 back")
 
     def daemon_pid(self):
         with open(os.path.join(self.state_dir, "daemon.json"),
