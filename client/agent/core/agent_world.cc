@@ -82,6 +82,8 @@ void Agent::On(const FromDaemon& from) {
       return;
     case v1::DaemonMessage::kRanksLink:
       return OnRanksLink(m.ranks_link());
+    case v1::DaemonMessage::kGroupCheck:
+      return;
     // A message of a newer daemon; this agent ignores it.
     case v1::DaemonMessage::KIND_NOT_SET:
       return;

@@ -262,6 +262,9 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
       return absl::InvalidArgumentError(
           "Hello: expected once, as the first message of a stream, got "
           "another one; open a new stream");
+    case v1::AgentMessage::kSetupEnded:
+    case v1::AgentMessage::kGroupListening:
+    case v1::AgentMessage::kGroupChecked:
     case v1::AgentMessage::KIND_NOT_SET:
       break;
   }

@@ -103,6 +103,9 @@ void Job::On(const Said& said) {
       return OnFactChange(*node, m.fact_change());
     case v1::AgentMessage::kProbed:
       return OnProbed(*node, m.probed());
+    case v1::AgentMessage::kSetupEnded:
+    case v1::AgentMessage::kGroupListening:
+    case v1::AgentMessage::kGroupChecked:
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
       out_.Close(
