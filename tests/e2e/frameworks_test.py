@@ -76,7 +76,7 @@ class Frameworks(E2E):
                                  f"rng_state_{rank}.pth") for rank in range(4)]
             self.stage.pump(
                 lambda: killed.done() or all(map(os.path.exists, last)),
-                f"the checkpoint of step {step}")
+                f"the checkpoint of step {step}", 5 * harness.DEADLINE_S)
             ranks = [pid for pid in harness.descendants(killed.pid)
                      if folder in harness.command_line(pid)[-1:]]
             os.kill(ranks[-1], signal.SIGKILL)
