@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
@@ -50,12 +51,20 @@ absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags) {
   // The place of each flag in the spec, for messages about files that the
   // launcher reads later.
   std::map<std::string, std::string> from;
+  // They come before those of the command line, because the later one of two
+  // variables with the same name counts.
+  std::vector<std::string> variables;
   for (const SpecFlag& flag : spec->flags) {
+    if (flag.name == "--env") {
+      variables.push_back(absl::StrCat(flag.name, "=", flag.value));
+      continue;
+    }
     if (Overridden(flag.name, flags.on_command_line)) continue;
     from[flag.name] = absl::StrCat(flags.file, ":", flag.place.line, ":",
                                    flag.place.column, ":");
     args.flags.push_back(absl::StrCat(flag.name, "=", flag.value));
   }
+  args.flags.insert(args.flags.begin() + 1, variables.begin(), variables.end());
   if (!args.has_command) args.command = std::move(spec->command);
   if (args.command.empty()) {
     return absl::InvalidArgumentError(

@@ -218,6 +218,7 @@ class Readmes(E2E):
         "preflight": "off", "preempt-signal": "TERM", "requeue-exit-code": 75,
         "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "nccl-env": "all",
         "token-ttl": "1h", "folder": ["d"], "hosts-names": ["a"],
+        "same": ["f"], "shared": ["d"], "env": {"NCCL_ALGO": "Ring"},
     }
 
     def spec_takes(self, key):

@@ -49,6 +49,26 @@ class RunSpec(E2E):
         self.assertIsNotNone(launcher.find("other-1 3 of 4 a"),
                              launcher.text())
 
+    def test_what_all_nodes_must_share(self):
+        os.mkdir(self.stage.path("data"))
+        self.write("lr: 1", "config")
+        path = self.spec(
+            job="shared", spawn={"local": 1}, same=["config"],
+            shared=["data"], command=["sh", "-c", "echo gets $NCCL_ALGO "
+                                      "$NCCL_PROTO $UCX_TLS"],
+            env={"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple",
+                 "UCX_TLS": None})
+        launcher = self.stage.start(
+            ["env", "UCX_TLS=tcp", harness.ROLLCALL, "launch", "--hosts-file",
+             self._hosts, "--spec", path, "--env", "NCCL_PROTO=LL"])
+        self.assert_code(launcher, 0)
+        for rank in range(2):
+            self.assertIsNotNone(launcher.find(
+                rf"/{rank}\] gets Ring LL tcp$"), launcher.text())
+        # The agents have looked into the folder.
+        self.assertEqual(os.listdir(self.stage.path("data")),
+                         [".rollcall-shared"])
+
     def test_hosts_by_ssh(self):
         lab = Lab(self.stage, 3)
         sshd = Sshd(self.stage, lab, (2, 3))

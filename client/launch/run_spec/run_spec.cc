@@ -27,6 +27,7 @@ enum class Form {
   kSwitch,    // true or false.
   kPathList,  // A list of paths: the flag is repeated for each.
   kNameList,  // A list of names: one flag, with commas.
+  kMap,       // Names and values: the flag is repeated for each.
 };
 
 struct Key {
@@ -43,6 +44,7 @@ constexpr Key kKeys[] = {
     {"max-restarts", Form::kValue},
     {"grow", Form::kValue},
     {"preflight", Form::kValue},
+    {"env", Form::kMap},
     {"join-timeout", Form::kValue},
     {"hang-timeout", Form::kValue},
     {"start-timeout", Form::kValue},
@@ -54,6 +56,8 @@ constexpr Key kKeys[] = {
     {"rank-user", Form::kValue},
     {"log-dir", Form::kPath},
     {"folder", Form::kPathList},
+    {"same", Form::kPathList},
+    {"shared", Form::kPathList},
     {"hosts-file", Form::kPath},
     {"no-hosts", Form::kSwitch},
     {"hosts-names", Form::kNameList},
@@ -209,15 +213,19 @@ class SpecReader {
   void Value(const std::string& key, const std::string& flag,
              const YamlNode& node) {
     if (!ExpectText(node, key, "a value")) return;
-    if (absl::Status good = check_(flag, node.text); !good.ok()) {
+    Word(key, flag, node.text, node.place);
+  }
+
+  void Word(const std::string& key, const std::string& flag,
+            const std::string& value, const TextPlace& place) {
+    if (absl::Status good = check_(flag, value); !good.ok()) {
       const std::string named =
           absl::StrReplaceAll(good.message(), {{flag, key}});
-      Add(node.place, absl::StartsWith(named, key)
-                          ? named
-                          : absl::StrCat(key, ": ", named));
+      Add(place, absl::StartsWith(named, key) ? named
+                                              : absl::StrCat(key, ": ", named));
       return;
     }
-    AddFlag(flag, node.text, node.place);
+    AddFlag(flag, value, place);
   }
 
   void Switch(const std::string& key, const std::string& flag,
@@ -254,6 +262,8 @@ class SpecReader {
         return;
       case Form::kNameList:
         return Names(key.name, flag, node);
+      case Form::kMap:
+        return Variables(key.name, flag, node);
     }
   }
 
@@ -273,6 +283,25 @@ class SpecReader {
       names.push_back(name.text);
     }
     if (!names.empty()) AddFlag(flag, absl::StrJoin(names, ","), node.place);
+  }
+
+  // A name without a value is for the launcher's own value.
+  void Variables(const std::string& key, const std::string& flag,
+                 const YamlNode& node) {
+    if (!ExpectMap(node, "a map of names and values", key)) return;
+    std::vector<std::string> known;
+    for (const YamlNode& name : node.keys) known.push_back(name.text);
+    ForEach(
+        node, key, known,
+        [this, &key, &flag](const std::string& name, const YamlNode& value) {
+          const bool own = value.kind == YamlNode::Kind::kNull;
+          if (!own && value.kind != YamlNode::Kind::kText) {
+            return Expected(value, absl::StrCat(key, ": ", name),
+                            "a value (none: the launcher's own)");
+          }
+          Word(key, flag, own ? name : absl::StrCat(name, "=", value.text),
+               value.place);
+        });
   }
 
   // A list is the argv; a text is run by a shell.

@@ -17,7 +17,7 @@ namespace rollcall {
 namespace {
 
 absl::Status Check(const std::string& flag, const std::string& value) {
-  if (value != "wrong") return absl::OkStatus();
+  if (value != "wrong" && value != "A=wrong") return absl::OkStatus();
   return absl::InvalidArgumentError(flag + " takes no wrong value");
 }
 
@@ -54,6 +54,14 @@ TEST(RunSpec, WhatItSays) {
        "--log-dir=/d/logs --state=/s --folder=/d/a --folder=/d/../b "
        "--secret-file=- |  | "},
       {"hosts-names: [a, b.lan]", "--hosts-names=a,b.lan |  | "},
+      {"same: [t.json, /c]\nshared: [ckpt]",
+       "--same=/d/t.json --same=/c --shared=/d/ckpt |  | "},
+      // A name without a value is for the launcher's own.
+      {"env: {NCCL_ALGO: Ring, OMP_NUM_THREADS: 010, NCCL_PROTO: }",
+       "--env=NCCL_ALGO=Ring --env=OMP_NUM_THREADS=010 --env=NCCL_PROTO |  | "},
+      // Workers of a template get these from the daemon.
+      {"spawn: {template: {file: w, submit: s}}\nenv: {A: 1}",
+       "--worker-template=/d/w --submit=s --env=A=1 |  | "},
       {"spawn: {local: 3}", "--local-workers=3 |  | "},
       {"spawn:\n  ssh:\n    hostfile: hosts\n    command: ssh -p 2\n    push: "
        "true",
@@ -105,6 +113,18 @@ TEST(RunSpec, AMistakeIsNamedWithItsPlace) {
       {"environment:\n  A:\n  B: 1",
        "f:2:3: environment: A: expected a value (\"\" is an empty one), found "
        "nothing"},
+      {"same: a", "f:1:7: same: expected a list of paths, found 'a'"},
+      {"shared: ['~/c']",
+       "f:1:10: shared: expected a path of this machine, from / or from this "
+       "file's folder, found '~/c'"},
+      {"env: [A=1]",
+       "f:1:6: env: expected a map of names and values, found a list"},
+      {"env:\n  A: [1]",
+       "f:2:6: env: A: expected a value (none: the launcher's own), found a "
+       "list"},
+      {"env:\n  A: 1\n  A: 2",
+       "f:3:3: env: expected each key once, found 'A' again; it is in line 2"},
+      {"env:\n  A: wrong", "f:2:6: env takes no wrong value"},
       {"spawn: ssh",
        "f:1:8: spawn: expected one of local, ssh and template, found 'ssh'"},
       {"spawn: {ssh: {push: true}}",
