@@ -51,10 +51,10 @@ std::string EventText(const std::string& line) {
 
 std::string ResumedText(const v1::JobStatus& status) {
   if (!status.has_resumed()) return "";
-  return absl::StrCat("generation ", status.resumed().generation(),
-                      " began at step ", status.resumed().step(),
-                      ", and the run had reached step ", status.resumed().was(),
-                      "; check that the ranks find their checkpoint");
+  return absl::StrCat(
+      "generation ", status.resumed().generation(), " began at step ",
+      status.resumed().step(), ", and step ", status.resumed().was(),
+      " had been reached before; check that the ranks find their checkpoint");
 }
 
 std::string SummaryText(const v1::JobStatus& status) {

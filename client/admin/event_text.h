@@ -14,7 +14,7 @@ namespace rollcall {
 // ...`. A line that is no such object is returned as it is, made printable.
 std::string EventText(const std::string& json);
 
-// `generation 3 began at step 1, and the run had reached step 12000; ...`;
+// `generation 3 began at step 1, and step 12000 had been reached before; ...`;
 // empty: it did not.
 std::string ResumedText(const v1::JobStatus& status);
 

@@ -217,6 +217,45 @@ class NamesAgain(E2E):
              "--name", name, "--", *command])
 
 
+class StepsOfTheRunBefore(E2E):
+    def begin(self, state, step, flags=("--json",)):
+        """A run of one node that publishes a step, until its gate opens."""
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "again", "--state", state, *flags],
+            ["sh", "-c", f"echo {step} >$ROLLCALL_PROGRESS; "
+             f"cat {gate.path}"])
+        if flags:
+            launcher.await_line(f'"step":{step},')
+        return launcher, gate
+
+    def events(self, state):
+        with open(os.path.join(state, "events.jsonl"), encoding="utf-8") as f:
+            return events_of(f)
+
+    def test_a_run_after_a_requeue_that_begins_anew_is_named(self):
+        state = self.stage.path("kept")
+        # This training finishes, so the next run is another one.
+        first, gate = self.begin(state, 12000)
+        gate.open()
+        self.assert_code(first, 0)
+        second, _ = self.begin(state, 4000)
+        second.signal(signal.SIGUSR1)
+        self.assert_code(second, 75)
+        third, gate = self.begin(state, 1, flags=())
+        third.await_line("generation 1 began at step 1, and step 4000 had "
+                         "been reached before; check", "err")
+        gate.open()
+        self.assert_code(third, 0)
+        events = self.events(state)
+        ends = [e for e in events if e["event"] == "end"]
+        self.assertEqual([e["step"] for e in ends], ["12000", "4000", "1"])
+        below, = [e for e in events if e["event"] == "resumed_below"]
+        self.assertEqual(
+            (below["run"], below["former_run"], below["step"], below["was"]),
+            (ends[2]["run"], ends[1]["run"], "1", "4000"))
+
+
 class Spans(E2E):
     def test_each_formation_is_a_line_of_otlp(self):
         state = self.stage.path("kept")

@@ -9,11 +9,21 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "daemon/core/membership/membership.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
+
+// The last step that ranks of a job have published, as far as it was recorded,
+// and the run that it belongs to. 0: none is known.
+struct LastStep {
+  std::string run;
+  uint64_t step = 0;
+
+  bool operator==(const LastStep&) const = default;
+};
 
 class Progress {
  public:

@@ -1,6 +1,7 @@
 #include "daemon/core/job/job.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -310,15 +311,20 @@ void Job::TakeStep(Node& node, uint64_t step) {
   if (!hangs_.HasStepped(generation())) out_.Changed();
   NoteStarted(node);
   hangs_.NoteStep(generation());
-  const uint64_t was = progress_.step();
+  const bool first = progress_.step() == 0;
+  const uint64_t was = first ? last_step_.step : progress_.step();
   if (!progress_.TakeStep(node, world(), membership_)) return;
+  TellStep();
   if (slow_steps_.fresh() && step < was / 2) {
     resumed_.set_generation(generation());
     resumed_.set_step(step);
     resumed_.set_was(was);
     out_.Say(Log::Level::kWarning,
              absl::StrCat("event=resumed_below generation=", generation(),
-                          " step=", step, " was=", was));
+                          " step=", step, " was=", was,
+                          first && last_step_.run != run()
+                              ? " former_run=" + Quoted(last_step_.run)
+                              : ""));
   }
   const auto change = slow_steps_.Take(step, now_);
   if (!change.has_value()) return;
@@ -330,6 +336,20 @@ void Job::TakeStep(Node& node, uint64_t step) {
                         " median_s=", absl::ToDoubleSeconds(change->median),
                         " changed=", Quoted(slow_changes_)));
   out_.Changed();
+}
+
+void Job::TellStep() {
+  // No step is twice as high as one above half of this.
+  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  if (progress_.step() < tell_step_ || tell_step_ == kNever) return;
+  tell_step_ = progress_.step() > kNever / 2 ? kNever : 2 * progress_.step();
+  out_.Say(Log::Level::kInfo,
+           absl::StrCat("event=reached generation=", generation(), StepText()));
+}
+
+// For an event that may be the last one that is recorded of the run.
+std::string Job::StepText() const {
+  return progress_.step() == 0 ? "" : absl::StrCat(" step=", progress_.step());
 }
 
 // Ends the node's stream if it names a rank that the node does not have.

@@ -144,6 +144,10 @@ class Job {
   // Call before the first Step, if a Hello created the job: while the job has
   // never run, it ends if no node attends for reattach_grace.
   void EndUnattended() { gathering_.unattended().Allow(); }
+  // Call before the first Step: what was recorded before this daemon began to
+  // take steps. The run may be this one or the one before it. A recorded step
+  // that is too high causes one false warning, and nothing else.
+  void UseLastStep(LastStep last) { last_step_ = std::move(last); }
   // Whether a world of this run was committed, or may have been.
   bool HasRun() const { return generations_.may_have_run(); }
   // Whether an agent of this run may know it by this id.
@@ -193,6 +197,11 @@ class Job {
     kEnded,
   };
 
+  // The first step that an event tells; then each one that is twice as high, so
+  // that a run has few of these events, and the step that a killed daemon has
+  // recorded is at least half of the one that it knew.
+  static constexpr uint64_t kToldStepMin = 64;
+
   // The reason of a node that gets no seat because it is silent.
   static constexpr char kSilentText[] =
       "it has not answered a probe of addresses";
@@ -225,6 +234,8 @@ class Job {
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
   void TakeStep(Node& node, uint64_t step);
+  void TellStep();
+  std::string StepText() const;
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
@@ -443,6 +454,10 @@ class Job {
   // daemon, heartbeats report them again.
   Starts starts_;
   Progress progress_;
+  // Counts until `progress_` has a step.
+  LastStep last_step_;
+  // The step with which the next event says how far the run is.
+  uint64_t tell_step_ = kToldStepMin;
   SlowSteps slow_steps_;
   // What had changed when the slow period was noticed.
   std::string slow_changes_;

@@ -201,7 +201,7 @@ void Job::Finish(v1::End end) {
   out_.Say(ended.finished() ? Log::Level::kInfo : Log::Level::kError,
            absl::StrCat("event=end exit_code=", ended.exit_code(),
                         " code=", v1::ReasonCode_Name(ended.code()),
-                        " reason=", Quoted(ended.reason())));
+                        " reason=", Quoted(ended.reason()), StepText()));
   out_.Changed();
 }
 

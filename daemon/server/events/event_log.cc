@@ -43,9 +43,9 @@ std::string ValueOf(
 // Whether the job itself did this, so that it does not happen for each node.
 bool IsOwn(const std::string& event) {
   static constexpr const char* kOwn[] = {
-      "start",  "form",   "run",       "adopt",    "abort",
-      "end",    "slow",   "isolated",  "reunited", "resumed_below",
-      "notice", "fenced", "slow_ended"};
+      "start",  "form",   "run",        "adopt",    "abort",
+      "end",    "slow",   "isolated",   "reunited", "resumed_below",
+      "notice", "fenced", "slow_ended", "reached"};
   return std::any_of(std::begin(kOwn), std::end(kOwn),
                      [&event](const char* own) { return event == own; });
 }
@@ -162,6 +162,7 @@ void EventLog::Keep(const std::string& job, const std::string& run, Event event,
   // A file begins with events that the older one has as well.
   if (!of.own.events.empty() && event.id <= of.own.events.back().id) return;
   of.account.Take(fields, event.at);
+  of.steps.Take(run, fields);
   of.own.Add(std::move(event), Limits::events_of_job_max,
              Limits::events_of_job_bytes_max);
 }
@@ -208,6 +209,11 @@ std::optional<v1::RunSummary> EventLog::Summary(const std::string& job,
   const auto of = jobs_.find(job);
   if (of == jobs_.end() || of->second.run != run) return std::nullopt;
   return of->second.account.Summary(wall_now);
+}
+
+LastStep EventLog::LastStepOf(const std::string& job) const {
+  const auto of = jobs_.find(job);
+  return of == jobs_.end() ? LastStep() : of->second.steps.last();
 }
 
 // --- Writing -----------------------------------------------------------------

@@ -30,6 +30,8 @@
 #include "absl/time/time.h"
 #include "daemon/base/fd.h"
 #include "daemon/core/events.h"
+#include "daemon/core/failures/progress.h"
+#include "daemon/server/events/last_steps.h"
 #include "daemon/server/events/run_account.h"
 #include "rollcall/v1/admin.pb.h"
 
@@ -63,6 +65,9 @@ class EventLog {
                                         const std::string& run,
                                         absl::Time wall_now) const;
 
+  // Of the job's last run that had a step; see LastSteps.
+  LastStep LastStepOf(const std::string& job) const;
+
  private:
   using Fields = std::vector<std::pair<std::string, std::string>>;
   struct Event {
@@ -82,6 +87,7 @@ class EventLog {
     Latest of_nodes;
     std::string run;
     RunAccount account;
+    LastSteps steps;
     bool over = false;
     uint64_t last_id = 0;
   };

@@ -237,8 +237,15 @@ void Loop::Step(LiveJob& live, const Event& event) {
   Collect(live.job, std::move(actions));
 }
 
+std::vector<Action> Loop::StartJob(LiveJob& live) {
+  if (options_.events != nullptr) {
+    live.job.UseLastStep(options_.events->LastStepOf(live.job.name()));
+  }
+  return live.job.Start();
+}
+
 void Loop::StartTakenUp(LiveJob& live, absl::Time now) {
-  std::vector<Action> actions = live.job.Start();
+  std::vector<Action> actions = StartJob(live);
   if (options_.observer != nullptr) {
     options_.observer->TookUp(live.job, actions, now);
   }
@@ -313,7 +320,7 @@ void Loop::TakeUpOnlyJob(absl::Time now) {
     return;
   }
   LiveJob& made = jobs_.MakeOnlyJob(now);
-  Collect(made.job, made.job.Start());
+  Collect(made.job, StartJob(made));
 }
 
 // Usually a returning agent causes a TakeBack earlier. This is for jobs without

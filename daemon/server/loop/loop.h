@@ -185,6 +185,8 @@ class Loop {
                    const EndedJob& ended);
   void Step(LiveJob& live, const Event& event);
   void Collect(const Job& job, std::vector<Action> actions);
+  // Starts a run that has just been made, or that continues from the journal.
+  std::vector<Action> StartJob(LiveJob& live);
   void Tick(absl::Time now);
 
   // Journals the batch, then carries out its effects.

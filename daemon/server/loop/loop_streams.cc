@@ -75,7 +75,7 @@ void Loop::On(HelloCame& came) {
   session.job = came.hello.job();
   session.node = came.hello.node();
   session.address = came.observed_address;
-  if (made) Collect((*live)->job, (*live)->job.Start());
+  if (made) Collect((*live)->job, StartJob(**live));
   const v1::JoinToken token = came.hello.token();
   // These are secrets that the job does not need.
   came.hello.clear_swept_nonces();

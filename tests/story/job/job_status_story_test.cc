@@ -3,9 +3,11 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "daemon/base/printable.h"
 #include "tests/story/job/job_story.h"
 
@@ -111,6 +113,55 @@ TEST(Status, AWorldThatBeginsFarBelowTheLastOneIsNamed) {
       story.logs(), "event=resumed_below generation=3 step=2 was=120"));
   next(130, 4, 3.2);
   EXPECT_FALSE(story.job().Status(story.now()).has_resumed());
+}
+
+TEST(Status, ARunThatBeginsFarBelowTheOneBeforeItIsNamed) {
+  struct Row {
+    LastStep last;
+    uint64_t step;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{"run0", 120}, 2, " step=2 was=120 former_run=\"run0\""},
+      {{"run0", 120}, 60, ""},
+      {{"run0", 0}, 2, ""},
+      {{}, 2, ""},
+      // The daemon was started again.
+      {{"run1", 120}, 2, " step=2 was=120"},
+      {{"run1", 120}, 119, ""},
+  };
+  for (const Row& row : rows) {
+    JobStory story = ThreeRunning("3");
+    story.job().UseLastStep(row.last);
+    story.Tell({{1.0, BeatsAt("a", row.step, 1), ""}});
+    const v1::JobStatus status = story.job().Status(story.now());
+    EXPECT_EQ(status.has_resumed(), *row.expect != '\0') << row.expect;
+    EXPECT_EQ(status.resumed().was(), *row.expect ? row.last.step : 0u);
+    if (*row.expect == '\0') continue;
+    EXPECT_TRUE(absl::StrContains(
+        story.logs(),
+        absl::StrCat("event=resumed_below generation=1", row.expect, "\n")))
+        << story.logs();
+  }
+}
+
+TEST(Status, HowFarTheRunIsIsToldRarely) {
+  JobStory story = ThreeRunning("3");
+  double at = 1;
+  for (const uint64_t step :
+       {uint64_t{63}, uint64_t{64}, uint64_t{127}, uint64_t{10}, uint64_t{150},
+        uint64_t{1} << 63, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 1}) {
+    story.Tell({{at += 1, BeatsAt("a", step, 1), ""}});
+  }
+  std::vector<std::string> told;
+  for (const absl::string_view line : absl::StrSplit(story.logs(), '\n')) {
+    const size_t found = line.find("event=reached");
+    if (found != line.npos) told.emplace_back(line.substr(found));
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{
+                      "event=reached generation=1 step=64",
+                      "event=reached generation=1 step=150",
+                      "event=reached generation=1 step=9223372036854775808"}));
 }
 
 TEST(Status, TheMostMemoryOfARankIsShown) {

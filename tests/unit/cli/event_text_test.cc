@@ -33,8 +33,8 @@ TEST(ResumedText, NamesBothSteps) {
   status.mutable_resumed()->set_step(1);
   status.mutable_resumed()->set_was(12000);
   EXPECT_EQ(ResumedText(status),
-            "generation 3 began at step 1, and the run had reached step 12000; "
-            "check that the ranks find their checkpoint");
+            "generation 3 began at step 1, and step 12000 had been reached "
+            "before; check that the ranks find their checkpoint");
 }
 
 TEST(SummaryText, SaysWhatTheTimeWasSpentOn) {

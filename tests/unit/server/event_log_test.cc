@@ -126,6 +126,26 @@ TEST_F(EventLogTest, IsBoundedWhateverComes) {
   EXPECT_EQ(again.Summary("j", "r", At(kLines))->worlds(), 1u);
 }
 
+TEST_F(EventLogTest, TheLastStepOutlivesTheDaemonAndAFullFile) {
+  {
+    EventLog log(folder_);
+    log.Add("j", "r1", kInfo, "event=end code=REASON_CODE_REQUEUE step=9",
+            At(0));
+    log.Add("j", "r2", kInfo, "event=start nodes=1:1", At(1));
+    const std::string reason(1500, 'x');
+    for (int i = 0; i < 6000; ++i) {
+      log.Add("j", "r2", kInfo, absl::StrCat("event=lost reason=", reason),
+              At(2));
+    }
+    log.Add("k", "r3", kInfo, "event=end code=REASON_CODE_FINISHED step=9",
+            At(3));
+  }
+  EventLog log(folder_);
+  EXPECT_EQ(log.LastStepOf("j"), (LastStep{"r1", 9}));
+  EXPECT_EQ(log.LastStepOf("k"), LastStep());
+  EXPECT_EQ(log.LastStepOf("none"), LastStep());
+}
+
 TEST_F(EventLogTest, OnlyJobsThatAreOverMakeRoom) {
   EventLog log("");
   const auto count = [&log](const std::string& job) {
