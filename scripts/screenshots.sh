@@ -127,7 +127,7 @@ def waiting(stage, pictures):
                 "--local-workers", "1", "--no-hosts"], ["true"])
     watching = watch(stage, ["--job", "waiting"])
     await_state(stage, watching, lambda s: len(s["nodes"]) == 2, "two nodes")
-    pictures.take("waiting", url, {"wide": 560, "phone": 760})
+    pictures.take("waiting", url, {"wide": 760, "phone": 1000})
     stop(stage, launcher)
 
 
@@ -139,7 +139,7 @@ def running(stage, pictures):
     watching = watch(stage, ["--job", "demo"])
     await_state(stage, watching, lambda s: s["step"] > 100 and s["loss"],
                 "a few steps")
-    pictures.take("running", url, {"wide": 640, "phone": 860})
+    pictures.take("running", url, {"wide": 1120, "phone": 1500})
     # A stopped rank does not report that it has left the world. The next world
     # waits for it, for 15 s at most.
     rank, = [pid for pid in proc.descendants(agent_of(launcher, "local-3"))
@@ -148,13 +148,13 @@ def running(stage, pictures):
     os.kill(agent_of(launcher, "local-2"), signal.SIGKILL)
     await_state(stage, watching, lambda s: s["state"] == "forming",
                 "the next world is formed")
-    pictures.take("reforming", url, {"wide": 700, "phone": 960})
+    pictures.take("reforming", url, {"wide": 1240, "phone": 1600})
     os.kill(rank, signal.SIGCONT)
     formed = await_state(stage, watching, lambda s: s["state"] == "running",
                          "the next world runs")
     await_state(stage, watching, lambda s: s["step"] > formed["step"] + 30,
                 "steps of the next world")
-    pictures.take("recovered", url, {"wide": 760, "phone": 1060})
+    pictures.take("recovered", url, {"wide": 1560, "phone": 2300})
     stop(stage, launcher)
 
 
@@ -174,7 +174,7 @@ def failed(stage, pictures):
                   ("node2", [*train(), stage.path("shard-0002.bin")]))]
     for agent in agents:
         agent.wait()
-    pictures.take("failed", url, {"wide": 640, "phone": 1000})
+    pictures.take("failed", url, {"wide": 1000, "phone": 1500})
     daemon.signal(signal.SIGTERM)
     daemon.wait()
 
@@ -210,7 +210,7 @@ def pings(stage, pictures):
             break
         if time.monotonic() > until:
             stage.fail("the cut pair never showed")
-    pictures.take("pings", url, {"wide": 760, "phone": 1100}, start)
+    pictures.take("pings", url, {"wide": 1240, "phone": 1700}, start)
     gate.open()
     for process in (launcher, *workers):
         process.wait()

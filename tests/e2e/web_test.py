@@ -36,8 +36,10 @@ def ask(url, path, method="GET", headers=None, timeout_s=30):
 
 
 # Runs the script of the page without a browser; elements are plain objects. The
-# status is in argv. Prints the text of each note on a line.
-NOTES = """
+# status and the answer of /events.json are in argv, and the id of an element.
+# Prints each child of that element, and each row of a table, on a line: the
+# texts of its parts, and the titles of marks.
+PARTS = """
 const element = () => ({children: [], style: {setProperty() {}},
   append(...more) { this.children.push(...more); },
   replaceChildren(...all) { this.children = all; }});
@@ -52,15 +54,29 @@ globalThis.location = {hash: "", pathname: "/"};
 globalThis.addEventListener = () => {};
 globalThis.setInterval = () => {};
 globalThis.setTimeout = () => {};
-globalThis.fetch = async () => ({ok: true, status: 200,
-  json: async () => JSON.parse(process.argv[2])});
+const asked = [];
+globalThis.fetch = async (path) => {
+  asked.push(path);
+  const events = path.startsWith("/events.json");
+  const given = JSON.parse(process.argv[events ? 3 : 2]);
+  return {ok: true, status: 200, json: async () => given,
+    headers: {get: () => JSON.parse(process.argv[3]).last}};
+};
 require("vm").runInThisContext(
   require("fs").readFileSync(process.argv[1], "utf8"));
 const text = (node) => typeof node === "string" ? node
-  : node.children.map(text).join("");
-setImmediate(() => setImmediate(() => {
-  for (const note of byId.get("notes").children) console.log(text(note));
-}));
+  : [node.title || "", ...node.children.map(text)].filter((s) => s).join("|");
+const rows = (node) => typeof node === "string" ? []
+  : node.children.some((one) => /^num/.test(one.className)) ? [node]
+  : node.children.flatMap(rows);
+setImmediate(() => setImmediate(() => setImmediate(() => {
+  const named = byId.get(process.argv[4]);
+  for (const part of named.children) {
+    const found = rows(part);
+    for (const one of found.length > 0 ? found : [part]) console.log(text(one));
+  }
+  console.log("asked", ...asked);
+})));
 """
 
 
@@ -204,9 +220,86 @@ class Web(E2E):
                             "status_page.js")
         for state, nodes, missing, notes in rows:
             status = dict(base, state=state, nodes=nodes, missing=missing)
-            ran = self.stage.run([node, "-e", NOTES, page, json.dumps(status)])
+            ran = self.stage.run([node, "-e", PARTS, page, json.dumps(status),
+                                  '{"last":null}', "notes"])
             self.assert_code(ran, 0)
-            self.assertEqual(ran.out(), notes, self.stage.transcript())
+            self.assertEqual([line.replace("|", "") for line in ran.out()],
+                             [*notes, "asked /status.json"],
+                             self.stage.transcript())
+
+    def test_the_page_draws_the_events(self):
+        node = shutil.which("node") or shutil.which("nodejs")
+        if node is None:
+            self.skipTest("NOT TESTED: no Node.js, which runs the page's "
+                          "script")
+        page = os.path.join(harness.PROJECT, "daemon", "server", "web",
+                            "status_page.js")
+        with open(page, encoding="utf-8") as f:
+            self.assertNotIn("innerHTML", f.read())
+        begin = 1_700_000_000
+        status = {
+            "job": "j", "run": "r", "state": "running", "generation": 2,
+            "world_size": 1, "nodes_min": 1, "nodes_max": 2, "missing": [],
+            "differences": [], "root_cause": None, "waited_s": 1.0, "step": 0,
+            "steps": None, "loss": None, "tokens_per_second": None,
+            "nodes": [], "end": {"exit_code": 0, "reason": ""},
+            # The daemon was started again when the second world ran.
+            "history": {"commits": 0, "changes": [
+                {"at": begin + at, "state": state, "generation": 2,
+                 "code": "unspecified", "reason": ""}
+                for at, state in ((60, "running"), (100, "finished"))]}}
+        given = [
+            (-50, "r0", "lost", {"node": "old"}),
+            (0, "r", "start", {"state": "gathering", "generation": "0"}),
+            (10, "r", "form", {"generation": "1", "reason": "first"}),
+            (20, "r", "run", {"generation": "1", "world_size": "2"}),
+            (25, "r", "fact_changed", {"node": "<b>", "text": "</td> down"}),
+            (30, "r", "slow", {"generation": "1", "step_s": "2"}),
+            (40, "r", "lost", {"node": "<b>", "reason": "its lease ended"}),
+            (40, "r", "abort", {"generation": "1", "reason": "lost"}),
+            (45, "r", "form", {"generation": "2"}),
+            (50, "r", "run", {"generation": "2"}),
+            (70, "r", "abort", {"generation": "2", "reason": "it failed",
+                                "code": "REASON_CODE_RANK_EXIT"}),
+            (90, "r", "notice", {"generation": "2", "kind": "NOTICE_KIND_GROW"}),
+            (100, "r", "end", {"exit_code": "0"})]
+        events = [{"id": number, "level": "info", "job": "j", "run": run,
+                   "time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z",
+                                         time.gmtime(begin + at)),
+                   "event": event, **more}
+                  for number, (at, run, event, more) in enumerate(given, 7)]
+        answer = {"last": 19, "more": False, "lost": 0, "events": events}
+
+        def shown(element):
+            ran = self.stage.run([node, "-e", PARTS, page, json.dumps(status),
+                                  json.dumps(answer), element],
+                                 {"TZ": "UTC"})
+            self.assert_code(ran, 0)
+            *lines, asked = ran.out()
+            self.assertEqual(asked, "asked /status.json "
+                             "/events.json?job=j&after=0")
+            return [line.split("|") for line in lines]
+        lanes = {name: marks for name, *marks in shown("line")}
+        self.assertEqual(
+            [mark.split(",")[0] for mark in lanes["states"]],
+            ["gathering", "forming", "running", "gathering", "forming",
+             "running", "running", "finished"])
+        self.assertEqual(
+            {name: [mark.split(" ", 2)[-1] for mark in marks]
+             for name, marks in lanes.items()
+             if name in ("losses", "facts", "notices", "slow", "steps")},
+            {"losses": ["lost its lease ended",
+                        "abort it failed; code rank_exit"],
+             "facts": ["fact changed </td> down"],
+             "notices": ["notice kind grow"], "slow": ["slow step s 2"]})
+        table = shown("events")
+        self.assertEqual(table[0], ["Events"])
+        rows = [row[1:] for row in table[2:]]
+        self.assertEqual(len(rows), len(given))
+        self.assertEqual(rows[0], ["end", "exit code 0"])
+        self.assertEqual(rows[6], ["lost", "<b>", "its lease ended"])
+        self.assertEqual(rows[8], ["fact changed", "<b>", "</td> down"])
+        self.assertEqual(rows[-1], ["lost", "old"])
 
     def test_a_node_that_does_not_prepare_is_seen(self):
         launcher = self.launch(["--job", "slow", "--nodes", "3", "--listen",
@@ -243,6 +336,19 @@ class Web(E2E):
         self.assertIn("<img src=x", ended["root_cause"]["detail"])
         headers = ask(url, "/status.json")[1]
         self.assertIn("application/json", headers["Content-Type"])
+        last = int(headers["Rollcall-Last-Event"])
+        headers, text = ask(url, "/events.json?job=hostile")[1:]
+        self.assertIn("application/json", headers["Content-Type"])
+        told = json.loads(text)
+        self.assertEqual(told["last"], last)
+        self.assertEqual({event["job"] for event in told["events"]},
+                         {"hostile"})
+        self.assertTrue({"start", "run", "end"} <=
+                        {event["event"] for event in told["events"]})
+        told = json.loads(
+            ask(url, f"/events.json?job=hostile&after={last - 1}")[2])
+        self.assertEqual([event["id"] for event in told["events"]], [last])
+        self.assertEqual(ask(url, "/events.json?job=none")[0], 404)
         self.assertNotIn("<img", ask(url, "/metrics")[2])
 
     def test_slow_clients_harm_nobody(self):
@@ -305,8 +411,8 @@ class Web(E2E):
 import http.client, ssl, sys, urllib.parse
 at = urllib.parse.urlsplit(sys.argv[1])
 context = ssl._create_unverified_context()
-for path in ("/", "/healthz", "/readyz", "/status.json", "/metrics",
-             "/status.json?token=x"):
+for path in ("/", "/healthz", "/readyz", "/status.json", "/events.json",
+             "/metrics", "/status.json?token=x"):
     codes = []
     for token in ("", *sys.argv[2:]):
         connection = (http.client.HTTPSConnection(at.hostname, at.port,
@@ -342,7 +448,7 @@ for path in ("/", "/healthz", "/readyz", "/status.json", "/metrics",
                 self.assertEqual(asked.out(), [
                     "/ 200 200 200 200", "/healthz 200 200 200 200",
                     "/readyz 200 200 200 200", "/status.json 401 401 200 200",
-                    "/metrics 401 401 200 200",
+                    "/events.json 401 401 200 200", "/metrics 401 401 200 200",
                     "/status.json?token=x 400 400 400 400"],
                     self.stage.transcript())
             if not flags:

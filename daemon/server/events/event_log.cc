@@ -21,6 +21,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The most bytes of each of the two lists of EventLog::Newest. Usual events are
+// far shorter than the longest ones.
+constexpr size_t kNewestBytesMax = 48 << 10;
+
 std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false,
                    ordered_json::error_handler_t::replace);
@@ -201,6 +205,38 @@ v1::EventsResponse EventLog::Events(const v1::EventsRequest& request,
     answer.set_last(event->id);
   }
   return answer;
+}
+
+v1::EventsResponse EventLog::Newest(const std::string& job,
+                                    uint64_t after) const {
+  v1::EventsResponse answer;
+  answer.set_lost(lost_);
+  answer.set_last(LastId(job));
+  const auto of = jobs_.find(job);
+  if (of == jobs_.end()) return answer;
+  std::vector<const Event*> events;
+  for (const Latest* latest : {&of->second.own, &of->second.of_nodes}) {
+    size_t count = 0;
+    size_t bytes = 0;
+    for (auto at = latest->events.rbegin();
+         at != latest->events.rend() && at->id > after; ++at) {
+      bytes += at->json.size();
+      if (++count > kNewestMax || bytes > kNewestBytesMax) {
+        answer.set_more(true);
+        break;
+      }
+      events.push_back(&*at);
+    }
+  }
+  std::sort(events.begin(), events.end(),
+            [](const Event* a, const Event* b) { return a->id < b->id; });
+  for (const Event* event : events) answer.add_lines(event->json);
+  return answer;
+}
+
+uint64_t EventLog::LastId(const std::string& job) const {
+  const auto of = jobs_.find(job);
+  return of == jobs_.end() ? 0 : of->second.last_id;
 }
 
 std::optional<v1::RunSummary> EventLog::Summary(const std::string& job,

@@ -60,6 +60,15 @@ class EventLog {
   v1::EventsResponse Events(const v1::EventsRequest& request,
                             absl::Time wall_now) const;
 
+  // The newest events with a higher id than `after`, oldest first: at most
+  // kNewestMax of the job itself and as many of its nodes.
+  // EventsResponse::more: there are older ones above `after`.
+  static constexpr size_t kNewestMax = 100;
+  v1::EventsResponse Newest(const std::string& job, uint64_t after) const;
+
+  // The id of the job's last event; 0: it has none.
+  uint64_t LastId(const std::string& job) const;
+
   // Of the job's latest run; nullopt: it is not `run`.
   std::optional<v1::RunSummary> Summary(const std::string& job,
                                         const std::string& run,

@@ -95,9 +95,11 @@ bool Loop::TakePlace(LargeCall& call) {
 }
 
 void Loop::On(EventsAsked& asked) {
-  if (!Permit(asked, TokenTable::For::kLook, "status") || !TakePlace(asked)) {
+  if (!asked.open && !Permit(asked, TokenTable::For::kLook,
+                             asked.newest ? "http" : "status")) {
     return;
   }
+  if (!asked.newest && !TakePlace(asked)) return;
   const absl::StatusOr<std::string> job = jobs_.Resolve(asked.request.job());
   if (!job.ok()) return asked.reply(job.status());
   if (jobs_.Find(*job) == nullptr && jobs_.FindEnded(*job) == nullptr) {
@@ -105,8 +107,9 @@ void Loop::On(EventsAsked& asked) {
         absl::StrCat("this daemon has no job ", *job, "; check --job")));
   }
   asked.request.set_job(*job);
-  asked.reply(options_.events == nullptr
-                  ? v1::EventsResponse()
+  asked.reply(options_.events == nullptr ? v1::EventsResponse()
+              : asked.newest
+                  ? options_.events->Newest(*job, asked.request.after())
                   : options_.events->Events(asked.request, WallNow()));
 }
 
@@ -144,6 +147,9 @@ void Loop::On(SnapshotAsked& asked) {
         snapshots_.Get(job, asked.request.pings(), Now());
     if (!status.ok()) return asked.reply(status.status());
     snapshot.jobs.push_back(*std::move(status));
+  }
+  if (snapshot.single && options_.events != nullptr) {
+    snapshot.last_event = options_.events->LastId(jobs.front());
   }
   snapshot.counters =
       std::make_shared<const v1::JobStatus>(WithCounters(v1::JobStatus()));

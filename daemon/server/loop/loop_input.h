@@ -69,7 +69,13 @@ struct LargeCall : Call<Request, Response> {
   std::function<void(CallQuota::Hold)> keep;
 };
 struct StatusAsked : LargeCall<v1::StatusRequest, v1::JobStatus> {};
-struct EventsAsked : LargeCall<v1::EventsRequest, v1::EventsResponse> {};
+struct EventsAsked : LargeCall<v1::EventsRequest, v1::EventsResponse> {
+  // For the HTTP port, which bounds the answers that are under way: see
+  // EventLog::Newest.
+  bool newest = false;
+  // As SnapshotAsked::open.
+  bool open = false;
+};
 // A request of the HTTP port.
 struct SnapshotAsked : Call<v1::StatusRequest, Snapshot> {
   // If the request names no job, the answer is a list of all jobs, even if the

@@ -11,6 +11,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_SNAPSHOTS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_SNAPSHOTS_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +35,8 @@ struct Snapshot {
   std::vector<SharedStatus> jobs;
   // Whether this is the answer for one job, and not a list.
   bool single = false;
+  // The id of the single job's last event; 0: it has none.
+  uint64_t last_event = 0;
   // Counts of the daemon: see JobStatus::refused and ::unauthenticated.
   SharedStatus counters;
 };

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "daemon/core/admission/admission.h"
@@ -18,8 +19,11 @@ namespace {
 
 std::optional<WebPath> PathOf(std::string_view path) {
   static const auto& kPaths = *new std::map<std::string_view, WebPath>{
-      {"/", WebPath::kPage},           {"/healthz", WebPath::kHealth},
-      {"/readyz", WebPath::kReady},    {"/status.json", WebPath::kStatus},
+      {"/", WebPath::kPage},
+      {"/healthz", WebPath::kHealth},
+      {"/readyz", WebPath::kReady},
+      {"/status.json", WebPath::kStatus},
+      {"/events.json", WebPath::kEvents},
       {"/metrics", WebPath::kMetrics},
   };
   const auto at = kPaths.find(path);
@@ -30,9 +34,12 @@ std::optional<WebPath> PathOf(std::string_view path) {
 // Parses the query. Errors contain nothing from the request.
 absl::Status TakeQuery(std::string_view query, Route& route) {
   if (query.empty()) return absl::OkStatus();
-  if (route.path != WebPath::kStatus) {
+  const bool status = route.path == WebPath::kStatus;
+  const bool events = route.path == WebPath::kEvents;
+  if (!status && !events) {
     return absl::InvalidArgumentError(
-        "expected no query; only /status.json takes one: job=NAME, pings=1");
+        "expected no query; /status.json takes job=NAME and pings=1, "
+        "/events.json job=NAME and after=ID");
   }
   for (const absl::string_view part :
        absl::StrSplit(absl::string_view(query.data(), query.size()), '&')) {
@@ -44,8 +51,13 @@ absl::Status TakeQuery(std::string_view query, Route& route) {
             "job: expected 1 to 63 of a-z, 0-9 and -, got something else");
       }
       route.job = pair.second;
-    } else if (part == "pings=1") {
+    } else if (status && part == "pings=1") {
       route.pings = true;
+    } else if (events && pair.first == "after") {
+      if (!absl::SimpleAtoi(pair.second, &route.after)) {
+        return absl::InvalidArgumentError(
+            "after: expected the id of an event, got something else");
+      }
     } else if (pair.first == "token") {
       return absl::InvalidArgumentError(
           "a token does not belong into a URL, which is logged on its way; "
@@ -53,7 +65,8 @@ absl::Status TakeQuery(std::string_view query, Route& route) {
           "/#token=TOKEN; revoke this one with `rollcall token revoke`");
     } else {
       return absl::InvalidArgumentError(
-          "query: expected job=NAME or pings=1, got something else");
+          status ? "query: expected job=NAME or pings=1, got something else"
+                 : "query: expected job=NAME or after=ID, got something else");
     }
   }
   return absl::OkStatus();
@@ -125,15 +138,16 @@ std::variant<Route, WebAnswer> RouteOf(const WebRequest& request,
   if (!path.has_value()) {
     return TextAnswer(
         404,
-        "expected /, /status.json, /metrics, /healthz or /readyz, got another "
-        "path");
+        "expected /, /status.json, /events.json, /metrics, /healthz or "
+        "/readyz, got another path");
   }
   Route route{*path};
   const absl::Status fits = TakeQuery(
       mark == std::string_view::npos ? "" : target.substr(mark + 1), route);
   if (!fits.ok()) return ErrorAnswer(fits);
-  const bool shows_jobs =
-      route.path == WebPath::kStatus || route.path == WebPath::kMetrics;
+  const bool shows_jobs = route.path == WebPath::kStatus ||
+                          route.path == WebPath::kEvents ||
+                          route.path == WebPath::kMetrics;
   if (loopback) {
     if (shows_jobs && !IsLoopback(absl::AsciiStrToLower(request.host))) {
       return TextAnswer(

@@ -5,6 +5,7 @@
 //   /healthz        whether the loop answers       open
 //   /readyz         whether jobs can be served     open
 //   /status.json    jobs                           a viewer's token
+//   /events.json    the newest events of a job     a viewer's token
 //   /metrics        the same as numbers            a viewer's token
 //
 // On loopback everything is open, but for jobs the Host header must name
@@ -17,6 +18,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_WEB_ROUTES_H_
 #define ROLLCALL_DAEMON_SERVER_WEB_ROUTES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,7 +57,7 @@ WebAnswer TextAnswer(int status, std::string text);
 // message as the text.
 WebAnswer ErrorAnswer(const absl::Status& status);
 
-enum class WebPath { kPage, kHealth, kReady, kStatus, kMetrics };
+enum class WebPath { kPage, kHealth, kReady, kStatus, kEvents, kMetrics };
 
 // A request that may be answered.
 struct Route {
@@ -63,6 +65,8 @@ struct Route {
   // Empty: the request names no job.
   std::string job = {};
   bool pings = false;
+  // Only events with a higher id.
+  uint64_t after = 0;
   // The client's token; empty: none is needed, or the client sent no valid text
   // of a token.
   v1::JoinToken token = {};

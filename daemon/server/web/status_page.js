@@ -7,6 +7,8 @@ const GRID_FROM = 25;
 const PINGS_NODES_MAX = 64;
 const MATRIX_MAX = 24;
 const NAMES_MAX = 20;
+const EVENTS_MAX = 200;
+const EVENT_ROWS = 25;
 const TONES = {
   gathering: "wait", forming: "work", running: "good", isolated: "warn",
   finished: "done", failed: "bad", lingering: "bad", attending: "wait",
@@ -16,6 +18,29 @@ const TONES = {
 const WORST_FIRST = ["lost", "quarantined", "suspect", "draining", "preparing",
   "attending", "running", "finished", "spare"];
 
+// How each event is shown; others are those of nodes that come.
+const EVENT_TONES = {
+  form: "work", run: "good", adopt: "good", abort: "warn", end: "done",
+  isolated: "warn", fenced: "warn", resumed_below: "warn", reached: "good",
+  lost: "bad", suspect: "warn", stalled: "bad", quarantined: "bad",
+  evict: "bad", refused: "warn", warning: "warn", differs: "warn",
+  unreached: "warn", fact_changed: "warn", notice: "leave", slow: "warn",
+};
+// The marks below the states, by the events that make them.
+const LANES = [
+  ["losses", ["lost", "stalled", "quarantined", "evict", "abort", "end"]],
+  ["facts", ["fact_changed"]],
+  ["notices", ["notice"]],
+  ["slow", ["slow"]],
+  ["steps", ["reached", "resumed_below"]],
+];
+// A world ends without a loss as well, by growing for example.
+const FAILURE = /RANK_|HANG|GPU_|MEMORY|NOT_STARTED|RESTART_BUDGET/;
+const isShown = (one) => !["abort", "end"].includes(one.event) ||
+  FAILURE.test(one.code || "");
+// What ends a period that an event begins; the end of a world ends all.
+const PERIODS = {notice: "form", slow: "slow_ended"};
+
 const $ = (id) => document.getElementById(id);
 const tone = (state) => TONES[state] || "rest";
 let token = "";
@@ -23,6 +48,10 @@ let job = "";
 let status = null;
 let told = 0;       // When the daemon last answered.
 let showAll = false;
+let showEvents = false;
+let events = [];      // The newest ones of the job, the oldest first.
+let eventsOf = "";    // Their job.
+let lastEvent = 0;    // The id of its last event.
 let timer = 0;
 
 function h(tag, kind, ...children) {
@@ -154,20 +183,74 @@ function notes(s) {
   return list;
 }
 
+// What `status --events` knows of the states before the history begins, because
+// another daemon led or ran then.
+function earlier(s, until) {
+  const list = [];
+  for (const one of events) {
+    if (one.run !== s.run || !(one.at < until)) continue;
+    const state = one.event === "form" ? "forming"
+      : one.event === "run" || one.event === "adopt" ? "running"
+      : one.event === "abort" ? "gathering"
+      : one.event === "start" || one.event === "isolated"
+        ? one.state || one.event : "";
+    if (state) {
+      list.push({at: one.at, state, generation: one.generation || 0,
+        reason: one.reason || "", code: ""});
+    }
+  }
+  return list;
+}
+// Returns the part of the time from `from` to `to` in a track of this range.
+function part(range, kind, from, to, title) {
+  const [begin, end] = range;
+  const whole = Math.max(end - begin, 0.001);
+  const at = Math.min(Math.max(from, begin), end);
+  const made = h("i", kind);
+  made.style.left = "min(" + (at - begin) / whole * 100 + "%, 100% - 3px)";
+  made.style.width = Math.max(Math.min(to, end) - at, 0) / whole * 100 + "%";
+  made.title = title;
+  return made;
+}
+function lane(name, kind, parts) {
+  return h("div", "lane", h("div", "label", name),
+    h("div", "track" + kind, ...parts));
+}
+function lanes(s, range) {
+  const list = [];
+  const own = events.filter((one) => one.run === s.run);
+  for (const [name, kinds] of LANES) {
+    const parts = [];
+    own.forEach((one, i) => {
+      if (!kinds.includes(one.event) || !isShown(one) || one.at > range[1]) {
+        return;
+      }
+      const last = PERIODS[one.event];
+      const over = last && own.slice(i + 1).find((next) =>
+        [last, "abort", "end"].includes(next.event));
+      const until = !last ? one.at : over ? over.at : range[1];
+      if (until < range[0]) return;
+      parts.push(part(range, eventTone(one), one.at, until,
+        clock(one.at) + " " + eventName(one) + " " + eventText(one)));
+    });
+    if (parts.length > 0) list.push(lane(name, "", parts));
+  }
+  return list;
+}
 function timeLine(s) {
-  const changes = s.history ? s.history.changes : [];
+  const known = s.history ? s.history.changes : [];
+  const changes = [
+    ...earlier(s, known.length > 0 ? known[0].at : Infinity), ...known];
   if (changes.length === 0) return [h("h2", "", "Time line"),
     h("div", "soft", "nothing yet")];
   const over = s.end ? changes[changes.length - 1].at : Date.now() / 1000;
-  const bar = h("div", "bar");
-  changes.forEach((change, i) => {
+  const range = [changes[0].at, over];
+  const bar = lane("states", " bar", changes.map((change, i) => {
     const until = i + 1 < changes.length ? changes[i + 1].at : over;
-    const part = h("span", tone(change.state));
-    part.style.flexGrow = Math.max(until - change.at, 0.001);
-    part.title = change.state + ", generation " + change.generation + ", " +
-      duration(until - change.at);
-    bar.append(part);
-  });
+    return part(range, tone(change.state), change.at, until,
+      change.state + ", generation " + change.generation + ", " +
+      duration(until - change.at));
+  }));
   const rows = changes.map((change, i) => {
     const until = i + 1 < changes.length ? changes[i + 1].at : over;
     const first = change.code === "first" || change.code === "unspecified";
@@ -181,11 +264,52 @@ function timeLine(s) {
         ? "the first world" : why));
   });
   rows.reverse();
-  return [h("h2", "", "Time line"), bar,
+  return [h("h2", "", "Time line"), bar, ...lanes(s, range),
     h("div", "ends", h("span", "", clock(changes[0].at)),
       h("span", "", s.end ? clock(over) : "now")),
     table(["time", "state", "generation", "for", "why"], rows.slice(0, 12),
       [true, false, true, true, false], [3])];
+}
+
+const eventTone = (one) => one.level === "error" ? "bad"
+  : EVENT_TONES[one.event] || "rest";
+const eventName = (one) => String(one.event || "").replaceAll("_", " ");
+// What the event says, without what has a column of its own.
+function eventText(one) {
+  const words = [];
+  for (const [key, value] of Object.entries(one)) {
+    if (typeof value !== "string" || value === "" || ["time", "level", "job",
+      "run", "event", "generation", "node", "reason", "text"].includes(key)) {
+      continue;
+    }
+    words.push(key.replaceAll("_", " ") + " " + value.replace(
+      /^(?:REASON_CODE|NOTICE_KIND)_(\w+)$/, (_, word) => word.toLowerCase()));
+  }
+  return [one.reason, one.text, ...words].filter((word) =>
+    typeof word === "string" && word !== "").join("; ");
+}
+function eventRow(s, one) {
+  const former = one.run === s.run ? "" : " former";
+  return h("tr", "",
+    h("td", "num" + former, clock(one.at)),
+    h("td", former.trim(), h("span", "dot " + eventTone(one)),
+      eventName(one)),
+    h("td", "num wide" + former, one.generation || ""),
+    h("td", "name" + former, one.node || ""),
+    h("td", "why", eventText(one)));
+}
+function eventTable(s) {
+  const most = showEvents ? EVENTS_MAX : EVENT_ROWS;
+  const rows = events.slice(-most).reverse().map((one) => eventRow(s, one));
+  const parts = [h("h2", "", "Events"),
+    table(["time", "event", "generation", "node", "what"], rows,
+      [true, false, true, false, false], [2])];
+  if (events.length > most) {
+    const button = h("button", "", "show " + events.length);
+    button.onclick = () => { showEvents = true; draw(); };
+    parts.push(button);
+  }
+  return parts;
 }
 function table(heads, rows, numbers, wide) {
   const head = h("tr", "", ...heads.map((name, i) =>
@@ -306,7 +430,9 @@ function drawList(list) {
   document.title = "rollcall";
   fill("state");
   $("where").textContent = plural(list.length, "job");
-  for (const id of ["facts", "line", "nodes", "pings"]) $(id).hidden = true;
+  for (const id of ["facts", "line", "nodes", "pings", "events"]) {
+    $(id).hidden = true;
+  }
   fill("notes");
   $("jobs").hidden = false;
   fill("jobs", list.length === 0 ? h("div", "soft", "no job yet")
@@ -332,6 +458,8 @@ function draw() {
   const pings = pingTable(s);
   $("pings").hidden = pings === null;
   if (pings !== null) fill("pings", ...pings);
+  $("events").hidden = events.length === 0;
+  if (events.length > 0) fill("events", ...eventTable(s));
 }
 function drawAge() {
   $("age").textContent = told === 0 ? "" : "updated " +
@@ -342,6 +470,39 @@ function lost(text) {
   $("lost").textContent = text;
 }
 
+function ask(path, query) {
+  const asked = query.toString();
+  return fetch(path + (asked ? "?" + asked : ""), {
+    cache: "no-store",
+    headers: token ? {Authorization: "Bearer " + token} : {},
+    signal: AbortSignal.timeout(15000),
+  });
+}
+// Asks for the events since the last time, if there are any; returns whether
+// the list has changed. `last`: the id of the job's last event. If the answer is
+// an error, the next call asks again.
+async function pollEvents(last) {
+  const of = status && status.job || "";
+  // Another daemon that has no file of events counts from 1 again.
+  if (of !== eventsOf || last < lastEvent) {
+    events = [];
+    eventsOf = of;
+    lastEvent = 0;
+  }
+  if (!of || last === lastEvent) return false;
+  const answer = await ask("/events.json",
+    new URLSearchParams({job: of, after: String(lastEvent)}));
+  if (!answer.ok || of !== eventsOf) return false;
+  const given = await answer.json();
+  for (const one of given.events) {
+    one.at = Date.parse(one.time) / 1000;
+    if (one.id > lastEvent) events.push(one);
+  }
+  events = events.slice(-EVENTS_MAX);
+  lastEvent = given.last;
+  return true;
+}
+
 async function poll() {
   clearTimeout(timer);
   try {
@@ -350,16 +511,13 @@ async function poll() {
     if (status && status.nodes && status.nodes.length <= PINGS_NODES_MAX) {
       query.set("pings", "1");
     }
-    const asked = query.toString();
-    const answer = await fetch("/status.json" + (asked ? "?" + asked : ""), {
-      cache: "no-store",
-      headers: token ? {Authorization: "Bearer " + token} : {},
-      signal: AbortSignal.timeout(15000),
-    });
+    const answer = await ask("/status.json", query);
     if (answer.status === 401 || answer.status === 403) {
       $("ask").hidden = false;
       $("refused").textContent = token ? (await answer.text()).trim() : "";
       status = null;
+      events = [];
+      lastEvent = 0;
       lost("");
       return draw();
     }
@@ -370,6 +528,9 @@ async function poll() {
     $("ask").hidden = true;
     lost("");
     draw();
+    if (await pollEvents(Number(answer.headers.get("Rollcall-Last-Event")))) {
+      draw();
+    }
     timer = setTimeout(poll, first && status.nodes ? 50 : POLL_MS);
   } catch (error) {
     const ended = status && status.end;
@@ -393,6 +554,7 @@ function takeFragment() {
   job = given.get("job") || "";
   status = null;
   showAll = false;
+  showEvents = false;
   poll();
 }
 function takeTyped() {

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/server/web/job_json.h"
 #include "daemon/server/web/metrics.h"
 #include "daemon/server/web/status_page.h"
@@ -14,6 +15,8 @@
 namespace rollcall {
 namespace {
 
+// With it the page asks for events only if there are new ones.
+constexpr char kLastEventHeader[] = "Rollcall-Last-Event";
 constexpr char kBusy[] = "the daemon has too many requests; try again";
 
 // The work for an answer that is ready already.
@@ -47,6 +50,17 @@ std::string ListText(const std::vector<SharedStatus>& jobs) {
   return OneLine({{"jobs", std::move(list)}});
 }
 
+// Each line is an object of JSON already.
+WebAnswer EventsAnswer(const v1::EventsResponse& events) {
+  WebAnswer answer;
+  answer.content_type = "application/json; charset=utf-8";
+  answer.body = std::make_shared<const std::string>(absl::StrCat(
+      "{\"last\":", events.last(), ",\"more\":",
+      events.more() ? "true" : "false", ",\"lost\":", events.lost(),
+      ",\"events\":[", absl::StrJoin(events.lines(), ","), "]}\n"));
+  return answer;
+}
+
 }  // namespace
 
 void WebSite::Answer(const WebRequest& request, HttpServer::Reply reply) {
@@ -62,6 +76,8 @@ void WebSite::Answer(const WebRequest& request, HttpServer::Reply reply) {
       return AskHealth(/*ready=*/false, std::move(reply));
     case WebPath::kReady:
       return AskHealth(/*ready=*/true, std::move(reply));
+    case WebPath::kEvents:
+      return AskEvents(route, request.address, std::move(reply));
     case WebPath::kStatus:
     case WebPath::kMetrics:
       return AskJobs(route, request.address, std::move(reply));
@@ -75,6 +91,22 @@ void WebSite::AskHealth(bool ready, HttpServer::Reply reply) {
   asked.reply = [ready, reply](const absl::Status& status) {
     if (ready && !status.ok()) return reply(Done(ErrorAnswer(status)));
     reply(Done(TextAnswer(200, ready ? "ready" : "ok")));
+  };
+  if (!loop_.Post(std::move(asked))) reply(Done(TextAnswer(503, kBusy)));
+}
+
+void WebSite::AskEvents(const Route& route, const std::string& address,
+                        HttpServer::Reply reply) {
+  EventsAsked asked;
+  asked.caller.token = route.token;
+  asked.caller.address = address;
+  asked.request.set_job(route.job);
+  asked.request.set_after(route.after);
+  asked.newest = true;
+  asked.open = route.open;
+  asked.reply = [reply](const absl::StatusOr<v1::EventsResponse>& events) {
+    if (!events.ok()) return reply(Done(ErrorAnswer(events.status())));
+    reply([events = *events] { return EventsAnswer(events); });
   };
   if (!loop_.Post(std::move(asked))) reply(Done(TextAnswer(503, kBusy)));
 }
@@ -115,6 +147,10 @@ WebAnswer WebSite::Encode(WebPath path, const Snapshot& snapshot) {
   answer.content_type = metrics ? "text/plain; version=0.0.4; charset=utf-8"
                                 : "application/json; charset=utf-8";
   answer.body = last.body;
+  if (!metrics && snapshot.single) {
+    answer.headers.emplace_back(kLastEventHeader,
+                                absl::StrCat(snapshot.last_event));
+  }
   return answer;
 }
 

@@ -1,6 +1,7 @@
-// WebSite: makes the answers of the HTTP port: the status page, jobs as JSON
-// and as metrics, and whether the daemon works. It posts to the loop as the
-// admin calls do, and encodes the loop's answers on the server's thread.
+// WebSite: makes the answers of the HTTP port: the status page, jobs and their
+// events as JSON, jobs as metrics, and whether the daemon works. It posts to
+// the loop as the admin calls do, and encodes the loop's answers on the
+// server's thread.
 //
 // It changes nothing, logs no request, and never repeats what a request
 // contained.
@@ -38,6 +39,8 @@ class WebSite {
   };
 
   void AskHealth(bool ready, HttpServer::Reply reply);
+  void AskEvents(const Route& route, const std::string& address,
+                 HttpServer::Reply reply);
   void AskJobs(const Route& route, const std::string& address,
                HttpServer::Reply reply);
   WebAnswer Encode(WebPath path, const Snapshot& snapshot);

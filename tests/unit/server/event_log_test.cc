@@ -126,6 +126,50 @@ TEST_F(EventLogTest, IsBoundedWhateverComes) {
   EXPECT_EQ(again.Summary("j", "r", At(kLines))->worlds(), 1u);
 }
 
+TEST_F(EventLogTest, TheNewestOfTheJobAndOfItsNodes) {
+  EventLog log("");
+  EXPECT_EQ(log.Newest("j", 0).lines_size(), 0);
+  EXPECT_EQ(log.LastId("j"), 0u);
+  constexpr int kMany = 2 * EventLog::kNewestMax;
+  for (int i = 1; i <= kMany; ++i) {
+    log.Add("j", "r", kInfo, absl::StrCat("event=run n=", i), At(i));
+  }
+  for (int i = 1; i <= kMany; ++i) {
+    log.Add("j", "r", kInfo, absl::StrCat("event=lost n=", i), At(kMany + i));
+  }
+  log.Add("other", "r", kInfo, "event=run", At(0));
+  const auto describe = [](const v1::EventsResponse& answer) {
+    std::vector<std::string> found;
+    for (const std::string& line : answer.lines()) {
+      const auto json = nlohmann::json::parse(line);
+      found.push_back(absl::StrCat(json["event"].get<std::string>(),
+                                   json["n"].get<std::string>()));
+    }
+    return found;
+  };
+  const v1::EventsResponse all = log.Newest("j", 0);
+  const std::vector<std::string> found = describe(all);
+  ASSERT_EQ(found.size(), size_t{kMany});
+  EXPECT_EQ(found.front(), absl::StrCat("run", kMany / 2 + 1));
+  EXPECT_EQ(found[kMany / 2 - 1], absl::StrCat("run", kMany));
+  EXPECT_EQ(found.back(), absl::StrCat("lost", kMany));
+  EXPECT_TRUE(all.more());
+  EXPECT_EQ(all.last(), uint64_t{2 * kMany});
+  EXPECT_EQ(log.LastId("j"), all.last());
+  log.Add("j", "r", kInfo, "event=run n=9", At(0));
+  const v1::EventsResponse next = log.Newest("j", all.last());
+  EXPECT_EQ(describe(next), std::vector<std::string>{"run9"});
+  EXPECT_FALSE(next.more());
+  EXPECT_EQ(log.Newest("j", next.last()).lines_size(), 0);
+  EXPECT_EQ(log.Newest("j", next.last()).last(), next.last());
+  // Long events.
+  for (int i = 0; i < kMany; ++i) {
+    log.Add("j", "r", kInfo,
+            absl::StrCat("event=lost reason=", std::string(1500, 'x')), At(0));
+  }
+  EXPECT_LE(log.Newest("j", 0).ByteSizeLong(), size_t{128} << 10);
+}
+
 TEST_F(EventLogTest, TheLastStepOutlivesTheDaemonAndAFullFile) {
   {
     EventLog log(folder_);

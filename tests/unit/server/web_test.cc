@@ -68,6 +68,14 @@ TEST(Routes, WhoMayAskWhat) {
       {"GET", "/status.json?pings=2", "localhost", kToken, 400, 400},
       {"GET", "/status.json?token=abc.00ff", "localhost", kToken, 400, 400},
       {"GET", "/metrics?job=train", "localhost", kToken, 400, 400},
+      {"GET", "/events.json", "127.0.0.1:8080", "", 0, 401},
+      {"GET", "/events.json", "evil.example", kToken, 421, 0},
+      {"GET", "/events.json?job=train&after=17", "localhost", kToken, 0, 0},
+      {"GET", "/events.json?after=", "localhost", kToken, 400, 400},
+      {"GET", "/events.json?after=-1", "localhost", kToken, 400, 400},
+      {"GET", "/events.json?pings=1", "localhost", kToken, 400, 400},
+      {"GET", "/events.json?token=abc.00ff", "localhost", kToken, 400, 400},
+      {"GET", "/status.json?after=1", "localhost", kToken, 400, 400},
       {"GET", "/?x", "localhost", "", 400, 400},
   };
   for (const AccessRow& row : rows) {
@@ -111,6 +119,11 @@ TEST(Routes, WhatARouteSays) {
   EXPECT_TRUE(jobs.pings);
   EXPECT_FALSE(jobs.open);
   EXPECT_EQ(TokenText(jobs.token), "abc.00ff");
+  const Route events = MustFind("/events.json?job=b&after=17", kToken, false);
+  EXPECT_EQ(events.path, WebPath::kEvents);
+  EXPECT_EQ(events.job, "b");
+  EXPECT_EQ(events.after, 17u);
+  EXPECT_FALSE(events.open);
   EXPECT_TRUE(MustFind("/metrics", "", true).open);
   // A header without a valid token gives an empty token. The loop refuses it.
   EXPECT_TRUE(MustFind("/metrics", "Basic YTpi", false).token.id().empty());
