@@ -266,8 +266,9 @@ class Server::Core {
         SqliteJournal::Open(*std::move(folder));
     if (!journal.ok()) return journal.status();
     journal_ = *std::move(journal);
-    spans_ = std::make_unique<SpanObserver>(options_.state_dir + kSpansFile);
     events_ = std::make_unique<EventLog>(options_.state_dir);
+    spans_ = std::make_unique<SpanObserver>(options_.state_dir + kSpansFile,
+                                            *events_);
     return absl::OkStatus();
   }
 
@@ -456,9 +457,9 @@ class Server::Core {
   const PollerKeepAlive poller_keep_alive_;
   Logger logger_;
   std::unique_ptr<JournalStore> journal_;
-  // Null: no state folder.
-  std::unique_ptr<SpanObserver> spans_;
   std::unique_ptr<EventLog> events_ = std::make_unique<EventLog>("");
+  // Null: no state folder. Uses events_.
+  std::unique_ptr<SpanObserver> spans_;
   // Declared before leader_session_, which uses it.
   std::unique_ptr<EtcdClient> etcd_;
   // After Start, exactly one of the two is set.

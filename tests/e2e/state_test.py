@@ -273,9 +273,25 @@ class Spans(E2E):
             "the next world$", "err")
         with open(os.path.join(state, "spans.jsonl"), encoding="utf-8") as f:
             exports = [json.loads(line) for line in f]
-        formations = [e["resourceSpans"][0]["scopeSpans"][0]["spans"]
-                      for e in exports]
+        all_spans = [e["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                     for e in exports]
+        # The run's own span is written at its end; it is the root of all.
+        (run,) = all_spans.pop()
+        self.assertEqual((run["name"], run["status"]), ("run", {"code": 1}))
+        self.assertNotIn("parentSpanId", run)
+        self.assertEqual([event["name"] for event in run["events"]],
+                         ["run", "abort", "run", "end"])
+        formations = [spans for spans in all_spans
+                      if spans[0]["name"] == "formation"]
         self.assertEqual(len(formations), 2)
+        self.assertEqual({spans[0]["parentSpanId"] for spans in all_spans},
+                         {run["spanId"]})
+        for spans in all_spans:
+            self.assertEqual(spans[0]["traceId"], run["traceId"])
+            self.assertLessEqual(int(run["startTimeUnixNano"]),
+                                 int(spans[0]["startTimeUnixNano"]))
+            self.assertLessEqual(int(spans[0]["endTimeUnixNano"]),
+                                 int(run["endTimeUnixNano"]))
         self.assertEqual(len({s["traceId"] for f in formations for s in f}), 1)
         for generation, spans in enumerate(formations, 1):
             root = spans[0]
@@ -294,6 +310,42 @@ class Spans(E2E):
                                      int(span["startTimeUnixNano"]))
                 self.assertLessEqual(int(span["endTimeUnixNano"]),
                                      int(root["endTimeUnixNano"]))
+
+
+    def test_a_loss_and_a_notice_are_spans_below_the_run(self):
+        state = self.stage.path("kept")
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--state", state, "--nodes", "1:2", "--name", "main",
+             "--local-workers", "1", "--requeue-exit-code", "76"],
+            ["sh", "-c", f"echo $WORLD_SIZE ranks; cat {gate.path}"])
+        for node in ("main", "local-1"):
+            launcher.await_line(rf"\[{node}/\d\] 2 ranks")
+        agent, = [pid for pid in harness.descendants(launcher.pid)
+                  if {"agent", "local-1"} <= set(harness.command_line(pid))]
+        os.kill(agent, signal.SIGKILL)
+        launcher.await_line(r"\[main/0\] 1 ranks")
+        launcher.signal(signal.SIGUSR1)
+        self.assert_code(launcher, 76)
+        with open(os.path.join(state, "spans.jsonl"), encoding="utf-8") as f:
+            spans = [json.loads(line)["resourceSpans"][0]["scopeSpans"][0]
+                     ["spans"][0] for line in f]
+        run = spans[-1]
+        self.assertEqual((run["name"], run["status"]["code"]), ("run", 2))
+        periods = {span["name"]: span for span in spans
+                   if span["name"] in ("recovery", "notice")}
+        said = {name: {a["key"]: a["value"] for a in span["attributes"]}
+                for name, span in periods.items()}
+        self.assertEqual(said["recovery"]["rollcall.node"],
+                         {"stringValue": "local-1"})
+        self.assertEqual(periods["recovery"]["status"], {"code": 1})
+        self.assertIn("rollcall.kind", said["notice"])
+        for span in periods.values():
+            self.assertEqual(span["parentSpanId"], run["spanId"])
+            self.assertLess(int(span["startTimeUnixNano"]),
+                            int(span["endTimeUnixNano"]))
+        self.assertEqual([event["name"] for event in run["events"]],
+                         ["run", "lost", "abort", "run", "end"])
 
 
 # Rank 0 fails, then rank 1, then rank 0: a node that fails twice in a row would

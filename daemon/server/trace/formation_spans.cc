@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/printable.h"
-#include "daemon/security/digest.h"
+#include "daemon/server/trace/otlp_json.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {
@@ -14,10 +13,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr size_t kReasonBytesMax = 512;
-// OTLP's numbers of SpanKind INTERNAL, StatusCode OK and ERROR.
-constexpr int kInternal = 1;
-constexpr int kOk = 1;
-constexpr int kError = 2;
 
 // The phase of a formation in this state; null: no world is being formed.
 const char* PhaseOf(const FormationSpans::Seen& seen) {
@@ -31,23 +26,6 @@ const char* PhaseOf(const FormationSpans::Seen& seen) {
     default:
       return nullptr;
   }
-}
-
-// 64-bit integers are strings in OTLP's JSON.
-std::string Nanoseconds(absl::Time time) {
-  return absl::StrCat(absl::ToUnixNanos(time));
-}
-
-ordered_json Attribute(const char* key, const std::string& value) {
-  return {{"key", key}, {"value", {{"stringValue", value}}}};
-}
-ordered_json Attribute(const char* key, uint64_t value) {
-  return {{"key", key}, {"value", {{"intValue", absl::StrCat(value)}}}};
-}
-
-// An id for OTLP: `bytes` bytes as lower-case hexadecimal digits.
-std::string Id(size_t bytes, const std::string& text) {
-  return absl::BytesToHexString(Sha256(text).substr(0, bytes));
 }
 
 }  // namespace
@@ -90,57 +68,47 @@ void FormationSpans::EndPhase(absl::Time now) {
 
 std::string OtlpLine(const FormationTrace& formation,
                      const FormationFacts& facts) {
-  const std::string trace = Id(16, absl::StrCat("trace ", facts.run));
+  const std::string trace = OtlpTraceId(facts.run);
   const std::string seed =
       absl::StrCat("span ", facts.run, " ", facts.generation, " ",
-                   Nanoseconds(formation.begin), " ");
-  const std::string root = Id(8, seed);
-  ordered_json span = {{"traceId", trace},
-                       {"spanId", root},
-                       {"name", "formation"},
-                       {"kind", kInternal},
-                       {"startTimeUnixNano", Nanoseconds(formation.begin)},
-                       {"endTimeUnixNano", Nanoseconds(formation.end)},
-                       {"attributes",
-                        {Attribute("rollcall.job", facts.job),
-                         Attribute("rollcall.run", facts.run),
-                         Attribute("rollcall.generation", facts.generation),
-                         Attribute("rollcall.nodes", facts.nodes),
-                         Attribute("rollcall.world_size", facts.world_size),
-                         Attribute("rollcall.code", facts.code),
-                         Attribute("rollcall.reason",
-                                   Printable(facts.reason, kReasonBytesMax))}},
-                       {"status", {{"code", formation.formed ? kOk : kError}}}};
+                   OtlpTime(formation.begin), " ");
+  const std::string root = OtlpSpanId(seed);
+  ordered_json span = {
+      {"traceId", trace},
+      {"spanId", root},
+      {"parentSpanId", OtlpRunSpanId(facts.run)},
+      {"name", "formation"},
+      {"kind", kOtlpInternal},
+      {"startTimeUnixNano", OtlpTime(formation.begin)},
+      {"endTimeUnixNano", OtlpTime(formation.end)},
+      {"attributes",
+       {OtlpAttribute("rollcall.job", facts.job),
+        OtlpAttribute("rollcall.run", facts.run),
+        OtlpAttribute("rollcall.generation", facts.generation),
+        OtlpAttribute("rollcall.nodes", facts.nodes),
+        OtlpAttribute("rollcall.world_size", facts.world_size),
+        OtlpAttribute("rollcall.code", facts.code),
+        OtlpAttribute("rollcall.reason",
+                      Printable(facts.reason, kReasonBytesMax))}},
+      {"status", {{"code", formation.formed ? kOtlpOk : kOtlpError}}}};
   if (formation.phases_left_out > 0) {
     span["attributes"].push_back(
-        Attribute("rollcall.phases_left_out", formation.phases_left_out));
+        OtlpAttribute("rollcall.phases_left_out", formation.phases_left_out));
   }
   ordered_json spans = {std::move(span)};
   for (const FormationTrace::Phase& phase : formation.phases) {
     spans.push_back(
         {{"traceId", trace},
-         {"spanId", Id(8, absl::StrCat(seed, spans.size()))},
+         {"spanId", OtlpSpanId(absl::StrCat(seed, spans.size()))},
          {"parentSpanId", root},
          {"name", phase.name},
-         {"kind", kInternal},
-         {"startTimeUnixNano", Nanoseconds(phase.begin)},
-         {"endTimeUnixNano", Nanoseconds(phase.end)},
-         {"attributes", ordered_json::array({Attribute("rollcall.generation",
-                                                       phase.generation)})}});
+         {"kind", kOtlpInternal},
+         {"startTimeUnixNano", OtlpTime(phase.begin)},
+         {"endTimeUnixNano", OtlpTime(phase.end)},
+         {"attributes", ordered_json::array({OtlpAttribute(
+                            "rollcall.generation", phase.generation)})}});
   }
-  const ordered_json request = {
-      {"resourceSpans",
-       ordered_json::array(
-           {{{"resource",
-              {{"attributes",
-                ordered_json::array(
-                    {Attribute("service.name", "rollcall"),
-                     Attribute("service.version", ROLLCALL_VERSION)})}}},
-             {"scopeSpans",
-              ordered_json::array({{{"scope", {{"name", "rollcall"}}},
-                                    {"spans", std::move(spans)}}})}}})}};
-  return request.dump(-1, ' ', /*ensure_ascii=*/false,
-                      ordered_json::error_handler_t::replace);
+  return OtlpRequest(std::move(spans));
 }
 
 }  // namespace rollcall

@@ -86,10 +86,9 @@ struct FormationFacts {
   std::string reason;
 };
 
-// Returns one line: an export request of traces in OTLP's JSON encoding, as the
-// OpenTelemetry collector's file exporter writes and its file receiver reads.
-// All formations of a run are in one trace. Ids are digests of run, generation
-// and time.
+// Returns one line: see OtlpRequest. All formations of a run are in one trace,
+// below the run's span (see RunSpans). Ids are digests of run, generation and
+// time.
 std::string OtlpLine(const FormationTrace& formation,
                      const FormationFacts& facts);
 

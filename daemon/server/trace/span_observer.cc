@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <utility>
+#include <variant>
 
 #include "absl/time/clock.h"
+#include "daemon/base/durations.h"
 #include "daemon/core/job/job_report.h"
 #include "daemon/core/status_words.h"
+#include "daemon/server/events/log_line.h"
 
 namespace rollcall {
 
@@ -40,23 +44,47 @@ class SpanObserver::File {
   std::unique_ptr<spdlog::logger> logger_;
 };
 
-SpanObserver::SpanObserver(const std::string& path)
-    : file_(std::make_unique<File>(path)) {}
+SpanObserver::SpanObserver(const std::string& path, const EventLog& events)
+    : events_(events), file_(std::make_unique<File>(path)) {}
 SpanObserver::~SpanObserver() = default;
 
-void SpanObserver::TookUp(const Job& job, const std::vector<Action>&,
+void SpanObserver::TookUp(const Job& job, const std::vector<Action>& actions,
                           absl::Time now) {
-  See(job, now);
+  See(job, actions, now);
 }
 
 void SpanObserver::AfterStep(const Job& job, const Event&, absl::Time now,
-                             const std::vector<Action>&) {
-  See(job, now);
+                             const std::vector<Action>& actions) {
+  See(job, actions, now);
 }
 
-void SpanObserver::See(const Job& job, absl::Time now) {
+// The run's first event may be one of an earlier life of the daemon.
+RunSpans SpanObserver::Begin(const Job& job, absl::Time now) const {
+  const absl::Time wall_now = absl::Now();
+  const auto summary = events_.Summary(job.name(), job.run(), wall_now);
+  return {job.name(), job.run(),
+          summary.has_value() && summary->has_began()
+              ? FromProto(summary->began())
+              : wall_now,
+          now, wall_now};
+}
+
+void SpanObserver::See(const Job& job, const std::vector<Action>& actions,
+                       absl::Time now) {
+  std::vector<RunSpans::Fields> events;
+  for (const Action& action : actions) {
+    const Log* const log = std::get_if<Log>(&action);
+    if (log != nullptr) events.push_back(LogFields(log->text));
+  }
+  OfJob& of = jobs_[job.name()];
+  const bool over = job.end().has_value();
+  if (of.run.has_value() && of.run->run() != job.run()) of.run.reset();
+  // After the end of a run its job still has Steps, without events.
+  if (!of.run.has_value() && !(over && events.empty())) {
+    of.run.emplace(Begin(job, now));
+  }
   const JobReport report(job);
-  const auto formation = jobs_[job.name()].Note(
+  const auto formation = of.formations.Note(
       {job.state(), job.generation(), report.IsProbing()}, now, absl::Now());
   if (formation.has_value()) {
     file_->Write(
@@ -67,7 +95,13 @@ void SpanObserver::See(const Job& job, absl::Time now) {
                   : job.end().has_value() ? job.end()->reason()
                                           : ""}));
   }
-  if (job.end().has_value()) jobs_.erase(job.name());
+  if (of.run.has_value()) {
+    for (const std::string& line :
+         of.run->Take(events, job.state() == v1::JOB_STATE_RUNNING, now)) {
+      file_->Write(line);
+    }
+  }
+  if (over) jobs_.erase(job.name());
 }
 
 }  // namespace rollcall

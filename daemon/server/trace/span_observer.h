@@ -1,5 +1,5 @@
-// SpanObserver: writes the spans of a loop's formations to a file, one line per
-// formation (OtlpLine).
+// SpanObserver: writes the spans of a loop's runs to a file: one line for each
+// formation (OtlpLine) and for each period and run (RunSpans).
 //
 // The file is bounded: at kFileBytesMax it is renamed to NAME.1.jsonl, and
 // replaces an older file of that name. A line that cannot be written (because
@@ -12,11 +12,14 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/server/events/event_log.h"
 #include "daemon/server/loop/loop_observer.h"
 #include "daemon/server/trace/formation_spans.h"
+#include "daemon/server/trace/run_spans.h"
 
 namespace rollcall {
 
@@ -24,8 +27,9 @@ class SpanObserver final : public LoopObserver {
  public:
   static constexpr size_t kFileBytesMax = 8 << 20;
 
-  // `path` ends in .jsonl. Lines are appended to an existing file.
-  explicit SpanObserver(const std::string& path);
+  // `path` ends in .jsonl. Lines are appended to an existing file. `events`
+  // says when a run began; it must outlive the observer.
+  SpanObserver(const std::string& path, const EventLog& events);
   ~SpanObserver() override;
 
   void TookUp(const Job& job, const std::vector<Action>& actions,
@@ -36,11 +40,18 @@ class SpanObserver final : public LoopObserver {
  private:
   class File;
 
-  void See(const Job& job, absl::Time now);
+  struct OfJob {
+    FormationSpans formations;
+    std::optional<RunSpans> run;
+  };
 
+  void See(const Job& job, const std::vector<Action>& actions, absl::Time now);
+  RunSpans Begin(const Job& job, absl::Time now) const;
+
+  const EventLog& events_;
   std::unique_ptr<File> file_;
   // By job; an entry is removed when its job has ended.
-  std::map<std::string, FormationSpans> jobs_;
+  std::map<std::string, OfJob> jobs_;
 };
 
 }  // namespace rollcall

@@ -107,6 +107,7 @@ TEST(FormationSpans, ALineIsAnExportRequest) {
   EXPECT_EQ(spans[0].at("startTimeUnixNano"), "1500000000");
   EXPECT_EQ(spans[0].at("endTimeUnixNano"), "4000000000");
   EXPECT_EQ(spans[0].at("status").at("code"), 1);
+  EXPECT_EQ(spans[0].at("parentSpanId").get<std::string>().size(), 16u);
   EXPECT_EQ(spans[0].at("traceId").get<std::string>().size(), 32u);
   EXPECT_EQ(spans[0].at("spanId").get<std::string>().size(), 16u);
   for (size_t i : {1, 2}) {
