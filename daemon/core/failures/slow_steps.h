@@ -26,6 +26,8 @@ class SlowSteps {
   static constexpr absl::Duration kSpan = absl::Seconds(10);
   // A slow period is at least this long.
   static constexpr absl::Duration kSlowFor = absl::Minutes(1);
+  // It is suspected after this time, which is longer than most saves.
+  static constexpr absl::Duration kSuspectedFor = absl::Seconds(20);
   static constexpr double kFactor = 2;
   // Fewer spans have no median yet.
   static constexpr size_t kSpansMin = 6;
@@ -45,6 +47,11 @@ class SlowSteps {
 
   // The slow period that goes on.
   const std::optional<Change>& slow() const { return slow_; }
+
+  // Steps are slow, and a slow period begins if they stay so.
+  bool suspected() const {
+    return last_was_slow_ && !slow_.has_value() && slow_for_ >= kSuspectedFor;
+  }
 
   // No step of this world was taken yet.
   bool fresh() const { return !seen_.has_value(); }

@@ -211,10 +211,13 @@ void Job::OnFactChange(Node& node, const v1::FactChange& change) {
   out_.Changed();
 }
 
-// "b: interface eth1: up -> down 3 s before; ..." of the running world's
-// members; empty: nothing has changed.
+// "b: "interface eth1: up -> down 3 s before"; ..." of the running world's
+// members, after those whose round trips stand out; empty: nothing has changed.
 std::string Job::ChangesOfMembers() const {
   std::vector<std::string> changes;
+  for (const auto& [name, text] : slow_paths_.Named()) {
+    changes.push_back(absl::StrCat(name, ": ", Quoted(text)));
+  }
   for (const auto& [name, node] : membership_.nodes()) {
     if (!node.member()) continue;
     const std::string text = node.changes.TextBefore(now_);
@@ -327,6 +330,7 @@ void Job::TakeStep(Node& node, uint64_t step) {
                               : ""));
   }
   const auto change = slow_steps_.Take(step, now_);
+  probes_.PingOften(slow_steps_.suspected(), now_, limits_);
   if (!change.has_value()) return;
   slow_changes_ = change->slow ? ChangesOfMembers() : "";
   out_.Say(change->slow ? Log::Level::kWarning : Log::Level::kInfo,

@@ -57,6 +57,7 @@
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/preflight.h"
 #include "daemon/core/network_plan/probes.h"
+#include "daemon/core/network_plan/slow_paths.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/store/generation_store.h"
@@ -459,6 +460,7 @@ class Job {
   // The step with which the next event says how far the run is.
   uint64_t tell_step_ = kToldStepMin;
   SlowSteps slow_steps_;
+  SlowPaths slow_paths_;
   // What had changed when the slow period was noticed.
   std::string slow_changes_;
   v1::RankMemory peak_memory_;

@@ -122,8 +122,10 @@ void Job::MaybeProbe() {
   probes_.Opened(open);
 }
 
-// Finds the newcomers of the latest round that all members reach.
+// Finds the members that stand out in the latest round, and its newcomers that
+// all members reach.
 void Job::JudgeRound() {
+  slow_paths_.Take(world(), probes_.results(), slow_steps_.suspected());
   std::vector<std::string> silent;
   const std::vector<Seated> judged =
       probes_.TakeRound(membership_, now_, silent);

@@ -148,6 +148,10 @@ class Probes {
   void PingLater(absl::Time now, const Limits& limits) {
     rounds_.PingLater(now, limits);
   }
+  // See Rounds::PingOften.
+  void PingOften(bool often, absl::Time now, const Limits& limits) {
+    rounds_.PingOften(often, now, limits);
+  }
   // The node may have a seat once others have reached it. `fills`: the job
   // waits for no further node.
   void Newcomer(const std::string& name, bool fills, absl::Time now,

@@ -38,8 +38,19 @@ void Rounds::ProbeBy(absl::Time at) {
 }
 
 void Rounds::PingLater(absl::Time now, const Limits& limits) {
-  if (limits.ping_interval <= absl::ZeroDuration()) return;
-  ping_at_ = now + std::max(limits.ping_interval, limits.probe_timeout);
+  absl::Duration interval = limits.ping_interval;
+  if (interval <= absl::ZeroDuration()) interval = absl::InfiniteDuration();
+  if (often_) interval = std::min(interval, kOften);
+  ping_at_ = now + std::max(interval, limits.probe_timeout);
+}
+
+void Rounds::PingOften(bool often, absl::Time now, const Limits& limits) {
+  if (std::exchange(often_, often) == often) return;
+  if (often) {
+    ping_at_ = std::min(ping_at_, std::max(now, pause_ends_));
+  } else {
+    PingLater(now, limits);
+  }
 }
 
 void Rounds::PutOff(absl::Time until) {
@@ -59,6 +70,7 @@ bool Rounds::OpenFor(std::set<std::string> newcomers, bool ping, size_t present,
 std::set<std::string> Rounds::EndWorld() {
   probe_at_ = absl::InfiniteFuture();
   ping_at_ = absl::InfiniteFuture();
+  often_ = false;
   pause_ends_ = absl::InfinitePast();
   return TakeNodes();
 }

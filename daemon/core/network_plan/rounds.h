@@ -30,6 +30,8 @@ namespace rollcall {
 
 class Rounds {
  public:
+  static constexpr absl::Duration kOften = absl::Seconds(5);
+
   // A gathering begins or has ended: its former rounds do not count any more.
   void Reset();
   // Returns the nodes of the latest round, and forgets them.
@@ -64,6 +66,9 @@ class Rounds {
   void JudgeBy(absl::Time at) { probe_at_ = std::min(probe_at_, at); }
   // Probes all nodes after ping_interval, unless that is 0.
   void PingLater(absl::Time now, const Limits& limits);
+  // Whether to probe all nodes now and then every kOften, whatever
+  // ping_interval is.
+  void PingOften(bool often, absl::Time now, const Limits& limits);
   // When newcomers or all nodes are probed next, or a round is judged.
   absl::Time due() const { return std::min(probe_at_, ping_at_); }
   bool PingDue(absl::Time now) const { return now >= ping_at_; }
@@ -92,6 +97,7 @@ class Rounds {
   absl::Time probe_at_ = absl::InfiniteFuture();
   absl::Time pause_ends_ = absl::InfinitePast();
   absl::Time ping_at_ = absl::InfiniteFuture();
+  bool often_ = false;
 };
 
 }  // namespace rollcall

@@ -86,7 +86,10 @@ Told Says(std::string node, v1::AgentMessage message) {
   };
 }
 
-Told Reaches(std::string node, std::vector<std::string> but) {
+namespace {
+
+Told Reports(std::string node, std::vector<std::string> but,
+             std::function<double(const std::string&)> ms) {
   return [=](JobStory& story) {
     const v1::Probe& probe = story.probes().at(node);
     v1::AgentMessage message;
@@ -100,6 +103,10 @@ Told Reaches(std::string node, std::vector<std::string> but) {
         if (std::find(but.begin(), but.end(), target.node()) == but.end()) {
           result.set_answer(
               AnswerAt(story.probes().at(target.node()), address));
+          if (ms) {
+            ToProto(absl::Milliseconds(ms(target.node())),
+                    result.mutable_round_trip());
+          }
         } else {
           result.set_error("Connection refused");
         }
@@ -107,6 +114,18 @@ Told Reaches(std::string node, std::vector<std::string> but) {
     }
     return story.Step(Said{story.SessionOf(node), message});
   };
+}
+
+}  // namespace
+
+Told Reaches(std::string node, std::vector<std::string> but) {
+  return Reports(std::move(node), std::move(but), nullptr);
+}
+
+Told ReachesIn(std::string node, double ms, std::string far, double far_ms) {
+  return Reports(node, {}, [=](const std::string& target) {
+    return node == far || target == far ? far_ms : ms;
+  });
 }
 
 HelloOptions Probable() {

@@ -254,6 +254,57 @@ TEST(ProbeStory, MembersProbeEachOtherAgain) {
   });
 }
 
+// Steps of a, b and c become slow at second 62, and c's round trips with them.
+TEST(ProbeStory, InASlowPeriodANodeWhosePathsStandOutIsNamed) {
+  JobStory story("3");
+  const std::vector<std::string> nodes = {"a", "b", "c"};
+  for (const std::string& node : nodes) {
+    story.Tell(
+        {{0.0, Attends(node, 1, Probable()),
+          node == "c" ? "a probes b,c; b probes a,c; c probes a,b" : ""}});
+  }
+  story.Tell({{0.1, ReachesIn("a", 0.3, "", 0), ""},
+              {0.1, ReachesIn("b", 0.3, "", 0), ""},
+              {0.1, ReachesIn("c", 0.3, "", 0), "form g1 a,b,c"},
+              {0.2, PreparesAll(nodes, 1), "run g1"}});
+  double at = 2;
+  uint64_t step = 0;
+  std::vector<double> rounds;
+  const auto train = [&](double until, double step_s) {
+    for (; at < until; at += 1) {
+      step += step_s <= 1 || static_cast<uint64_t>(at) % 5 == 0;
+      for (const std::string& node : nodes) {
+        const uint64_t round = story.probes().at("a").probe();
+        v1::AgentMessage beat;
+        beat.mutable_heartbeat()->set_generation(1);
+        beat.mutable_heartbeat()->set_step(step);
+        const Told says = Says(node, beat);
+        story.Tell({{at, [&](JobStory& told) { return says(told), ""; }, ""}});
+        if (story.probes().at("a").probe() == round) continue;
+        rounds.push_back(at);
+        for (const std::string& each : nodes) {
+          story.Tell({{at, ReachesIn(each, 0.4, "c", 80), ""}});
+        }
+      }
+    }
+  };
+  train(62, 1);
+  EXPECT_TRUE(rounds.empty());
+  train(160, 5);
+  // None before the steps have been slow for 20 s, and none in the period.
+  ASSERT_FALSE(rounds.empty());
+  EXPECT_GE(rounds.front(), 82);
+  EXPECT_LE(rounds.back(), 142);
+  for (size_t i = 1; i < rounds.size(); ++i) {
+    EXPECT_GE(rounds[i] - rounds[i - 1], 5);
+  }
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(),
+      "changed=\"c: \\\"round trips of 80.0 ms or more, median of the other "
+      "nodes 0.4 ms\\\"\""))
+      << story.logs();
+}
+
 // There are three nodes, so that the world without b would have two.
 TEST(ProbeStory, AMemberThatNeverAnswersPingsKeepsItsSeat) {
   JobStory story("3", absl::Seconds(5));

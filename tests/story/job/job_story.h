@@ -173,6 +173,9 @@ Told SeesEnd(std::string node);
 // The report of the node's latest Probe: all targets except `but` answered
 // correctly.
 Told Reaches(std::string node, std::vector<std::string> but = {});
+// As Reaches, each target after `ms` milliseconds, and `far` or, if the node is
+// `far`, all of them after `far_ms`.
+Told ReachesIn(std::string node, double ms, std::string far, double far_ms);
 // A node that answers probes.
 HelloOptions Probable();
 Told Ticks(double late_s = 0);

@@ -77,6 +77,25 @@ TEST(SlowSteps, TakeAMinuteOfStepsTwiceAsLong) {
     EXPECT_EQ(Told(row.phases, row.beat), row.expect);
 }
 
+TEST(SlowSteps, AreSuspectedFrom20SecondsUntilAPeriodBeginsOrStepsAreFast) {
+  SlowSteps slow;
+  uint64_t step = 0;
+  double t = 0;
+  const auto spans = [&](int count, uint64_t steps) {
+    std::string suspected;
+    for (int i = 0; i < count; ++i) {
+      slow.Take(step += steps, absl::UnixEpoch() + absl::Seconds(t += 10));
+      suspected += slow.suspected() ? '+' : '-';
+    }
+    return suspected;
+  };
+  EXPECT_EQ(spans(10, 10), "----------");
+  EXPECT_EQ(spans(3, 4), "-++");
+  EXPECT_EQ(spans(2, 10), "--");
+  EXPECT_EQ(spans(7, 4), "-++++--");
+  EXPECT_TRUE(slow.slow().has_value());
+}
+
 TEST(SlowSteps, BeginsAgainInAnotherWorld) {
   SlowSteps slow;
   const auto at = [](double s) { return absl::UnixEpoch() + absl::Seconds(s); };

@@ -104,6 +104,41 @@ TEST(Rounds, AllNodesAreProbedEveryPingInterval) {
   }
 }
 
+TEST(Rounds, WhileNodesAreProbedOftenTheIntervalIsFiveSecondsOrLess) {
+  struct Row {
+    double interval;
+    double often_due;
+    absl::Time after;
+  };
+  const Row kRows[] = {
+      {0, 25, absl::InfiniteFuture()}, {60, 25, At(95)}, {4, 24, At(39)}};
+  for (const Row& row : kRows) {
+    Limits limits;
+    limits.ping_interval = absl::Seconds(row.interval);
+    Rounds rounds;
+    rounds.PingLater(At(18), limits);
+    rounds.PingOften(true, At(20), limits);
+    EXPECT_EQ(rounds.due(), At(20)) << row.interval;
+    rounds.PingLater(At(20), limits);
+    EXPECT_EQ(rounds.due(), At(row.often_due)) << row.interval;
+    // Only the first call opens a round at once.
+    rounds.PingOften(true, At(21), limits);
+    EXPECT_EQ(rounds.due(), At(row.often_due)) << row.interval;
+    rounds.PingOften(false, At(35), limits);
+    EXPECT_EQ(rounds.due(), row.after) << row.interval;
+  }
+}
+
+TEST(Rounds, ProbesThatAreOftenAlsoAwaitThePauseAndEndWithTheWorld) {
+  Rounds rounds;
+  rounds.OpenFor({"a"}, false, 2000, At(1));
+  rounds.PingOften(true, At(1.5), Limits());
+  EXPECT_EQ(rounds.due(), At(2));
+  rounds.EndWorld();
+  rounds.PingLater(At(3), Limits());
+  EXPECT_EQ(rounds.due(), absl::InfiniteFuture());
+}
+
 TEST(Rounds, WhatIsPutOffIsDueThenAndNotBefore) {
   Limits limits;
   limits.ping_interval = absl::Seconds(60);
