@@ -233,7 +233,7 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (!HasEnded() && !node.member() && !notices_.Leaves(name)) SayHold(node);
   if (IsRunning() && !node.member()) {
     if (const auto text =
-            Preflight::JudgeNewcomer(node, membership_, settings_)) {
+            preflight_.JudgeNewcomer(node, membership_, world(), settings_)) {
       ExcludeForDiffering(node, *text);
     }
     const bool to_probe = !redialed || was_excluded ||

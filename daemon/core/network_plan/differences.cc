@@ -164,26 +164,41 @@ std::string Shortened(std::string text) {
   return text;
 }
 
-std::string VariableValue(const ComparedNode& node, const std::string& name) {
-  if (!node.facts->has_communication()) return "";
-  const v1::CommunicationVariables& all = node.facts->communication();
+// What the node itself sets; null: it does not set the variable.
+const v1::CommunicationVariable* SetVariable(const ComparedNode& node,
+                                             std::string_view name) {
   // Admission holds them sorted.
+  const auto& all = node.facts->communication().variables();
   const auto at = std::lower_bound(
-      all.variables().begin(), all.variables().end(), name,
-      [](const v1::CommunicationVariable& each, const std::string& wanted) {
+      all.begin(), all.end(), name,
+      [](const v1::CommunicationVariable& each, std::string_view wanted) {
         return each.name() < wanted;
       });
-  if (at != all.variables().end() && at->name() == name) {
-    return at->has_digest() ? absl::StrCat("not shown, digest ",
-                                           absl::BytesToHexString(at->digest()))
-                            : at->value();
+  return at != all.end() && at->name() == name ? &*at : nullptr;
+}
+
+// What the plan sets for the node; null: nothing.
+const v1::PlannedVariable* PlannedFor(const ComparedNode& node,
+                                      std::string_view name) {
+  if (node.plan == nullptr) return nullptr;
+  const auto at = std::find_if(
+      node.plan->begin(), node.plan->end(),
+      [&](const v1::PlannedVariable& each) { return each.name() == name; });
+  return at == node.plan->end() ? nullptr : &*at;
+}
+
+std::string VariableValue(const ComparedNode& node, std::string_view name) {
+  if (!node.facts->has_communication()) return "";
+  if (const v1::CommunicationVariable* const set = SetVariable(node, name)) {
+    return set->has_digest()
+               ? absl::StrCat("not shown, digest ",
+                              absl::BytesToHexString(set->digest()))
+               : set->value();
   }
-  if (node.plan != nullptr) {
-    for (const v1::PlannedVariable& planned : *node.plan) {
-      if (planned.name() == name) return planned.value();
-    }
+  if (const v1::PlannedVariable* const planned = PlannedFor(node, name)) {
+    return planned->value();
   }
-  return all.more() ? "" : "not set";
+  return node.facts->communication().more() ? "" : "not set";
 }
 
 bool IsFolder(std::string_view path) {
@@ -222,6 +237,7 @@ struct Compared {
                                      : VariableValue(node, fact));
   }
   bool is_file() const { return read == nullptr && *fact == '/'; }
+  bool is_variable() const { return read == nullptr && !is_file(); }
   // A node that differs gets no seat even in a job that is not strict.
   bool required() const { return is_file() && IsFolder(fact); }
 };
@@ -270,8 +286,55 @@ constexpr char kFolderAdvice[] =
     "--shared says that all nodes see one folder there and can write to it; "
     "mount the launcher's there";
 
+// The names of communication variables that these nodes set, in the order in
+// which differences are looked for: those of most nodes first. Of the others,
+// one of each node, then a second one of each, and so on, so that a node with
+// many of its own displaces none of another node. At most
+// compared_variables_max.
+std::vector<const char*> VariableNames(const std::vector<ComparedNode>& nodes) {
+  struct Named {
+    const char* name;
+    size_t nodes = 0;
+    // If only one node has it: how many such variables of this node come first.
+    size_t place = 0;
+  };
+  std::map<std::string_view, Named> all;
+  for (const ComparedNode& node : nodes) {
+    for (const auto& variable : node.facts->communication().variables()) {
+      const std::string& name = variable.name();
+      if (!IsSharedVariable(name)) continue;
+      ++all.try_emplace(name, Named{name.c_str()}).first->second.nodes;
+    }
+  }
+  for (const ComparedNode& node : nodes) {
+    size_t own = 0;
+    for (const auto& variable : node.facts->communication().variables()) {
+      const auto at = all.find(variable.name());
+      if (at != all.end() && at->second.nodes == 1) at->second.place = own++;
+    }
+  }
+  // All ranks get the same value of these, whatever the nodes set.
+  if (!nodes.empty() && nodes.front().settings != nullptr) {
+    for (const v1::JobVariable& each : nodes.front().settings->environment()) {
+      all.erase(each.name());
+    }
+  }
+  std::vector<Named> sorted;
+  for (const auto& [name, named] : all) sorted.push_back(named);
+  std::stable_sort(
+      sorted.begin(), sorted.end(), [](const Named& a, const Named& b) {
+        return std::pair(b.nodes, a.place) < std::pair(a.nodes, b.place);
+      });
+  if (sorted.size() > Limits::compared_variables_max) {
+    sorted.resize(Limits::compared_variables_max);
+  }
+  std::vector<const char*> names;
+  for (const Named& named : sorted) names.push_back(named.name);
+  return names;
+}
+
 // kCompared, then the files of --same, by path, and the communication variables
-// that these nodes set, by name. The entries refer to the nodes' facts.
+// that these nodes set. The entries refer to the nodes' facts.
 std::vector<Compared> AllCompared(const std::vector<ComparedNode>& nodes) {
   std::vector<Compared> all(kCompared.begin(), kCompared.end());
   std::map<std::string_view, const char*> paths;
@@ -285,37 +348,20 @@ std::vector<Compared> AllCompared(const std::vector<ComparedNode>& nodes) {
   for (const auto& [key, path] : paths) {
     all.push_back({path, nullptr, IsFolder(key) ? kFolderAdvice : kFileAdvice});
   }
-  std::map<std::string_view, std::pair<const char*, size_t>> counts;
-  for (const ComparedNode& node : nodes) {
-    for (const auto& variable : node.facts->communication().variables()) {
-      const std::string& name = variable.name();
-      if (!IsSharedVariable(name)) continue;
-      ++counts.try_emplace(name, name.c_str(), 0).first->second.second;
-    }
-  }
-  // All ranks get the same value of these, whatever the nodes set.
-  if (!nodes.empty() && nodes.front().settings != nullptr) {
-    for (const v1::JobVariable& each : nodes.front().settings->environment()) {
-      counts.erase(each.name());
-    }
-  }
-  std::vector<std::pair<const char*, size_t>> variables;
-  for (const auto& [name, entry] : counts) variables.push_back(entry);
-  if (variables.size() > Limits::compared_variables_max) {
-    // One node cannot displace the names that the others set.
-    std::stable_sort(
-        variables.begin(), variables.end(),
-        [](const auto& a, const auto& b) { return a.second > b.second; });
-    variables.resize(Limits::compared_variables_max);
-    std::sort(variables.begin(), variables.end(),
-              [](const auto& a, const auto& b) {
-                return std::string_view(a.first) < std::string_view(b.first);
-              });
-  }
-  for (const auto& [name, count] : variables) {
+  for (const char* const name : VariableNames(nodes)) {
     all.push_back({name, nullptr, kVariableAdvice});
   }
   return all;
+}
+
+// The comparison of one fact. `fact` must outlive it.
+Compared ComparedOf(const std::string& fact) {
+  for (const Compared& compared : kCompared) {
+    if (compared.fact == fact) return compared;
+  }
+  const Compared compared = {fact.c_str(), nullptr, kVariableAdvice};
+  if (!compared.is_file()) return compared;
+  return {fact.c_str(), nullptr, IsFolder(fact) ? kFolderAdvice : kFileAdvice};
 }
 
 // The nodes that have one value. Sides are in the order of their first nodes;
@@ -386,8 +432,9 @@ std::vector<v1::Difference> FindDifferences(
   for (const Compared& compared : AllCompared(nodes)) {
     std::vector<Side> sides = SidesOf(compared, nodes);
     if (sides.size() < 2) continue;
-    if (compared.read == nullptr && !compared.is_file() &&
+    if (compared.is_variable() &&
         ++variables > Limits::differing_variables_max) {
+      --variables;
       break;
     }
     const std::string first = compared.value_of(nodes[reference]);
@@ -398,22 +445,74 @@ std::vector<v1::Difference> FindDifferences(
                      });
     differences.push_back(DifferenceOf(compared, sides));
   }
+  std::sort(differences.end() - static_cast<ptrdiff_t>(variables),
+            differences.end(),
+            [](const v1::Difference& a, const v1::Difference& b) {
+              return a.fact() < b.fact();
+            });
   return differences;
 }
 
-std::optional<v1::Difference> FindNewcomerDifference(
-    const std::vector<ComparedNode>& members, const ComparedNode& newcomer,
-    bool strict) {
-  std::vector<ComparedNode> all = members;
-  all.push_back(newcomer);
-  for (const Compared& compared : AllCompared(all)) {
+SharedFacts::SharedFacts(const std::vector<ComparedNode>& members) {
+  std::vector<Compared> all = AllCompared(members);
+  for (const Compared& compared : all) {
+    if (compared.is_variable()) variables_.insert(compared.fact);
+  }
+  const bool all_variables = variables_.size() < Limits::compared_variables_max;
+  for (const ComparedNode& member : members) {
+    if (member.plan == nullptr) continue;
+    for (const v1::PlannedVariable& planned : *member.plan) {
+      if (!IsSharedVariable(planned.name()) ||
+          !variables_.insert(planned.name()).second) {
+        continue;
+      }
+      all.push_back({planned.name().c_str(), nullptr, kVariableAdvice});
+    }
+  }
+  const auto take = [&](const Compared& compared) -> std::optional<Shared> {
+    const std::vector<Side> sides = SidesOf(compared, members);
+    if (sides.size() != 1) return std::nullopt;
+    const bool planned =
+        compared.is_variable() &&
+        std::any_of(members.begin(), members.end(), [&](const auto& member) {
+          return SetVariable(member, compared.fact) == nullptr &&
+                 PlannedFor(member, compared.fact) != nullptr;
+        });
+    return Shared{sides.front().value, planned, DifferenceOf(compared, sides)};
+  };
+  for (const Compared& compared : all) {
+    if (!compared.strict) continue;
+    if (auto shared = take(compared)) shared_.push_back(*std::move(shared));
+  }
+  if (all_variables) unset_ = take({"", nullptr, kVariableAdvice});
+}
+
+std::optional<v1::Difference> SharedFacts::FindDifference(
+    const ComparedNode& newcomer, bool strict) const {
+  const auto differs =
+      [&](const Shared& shared,
+          const std::string& fact) -> std::optional<v1::Difference> {
+    const Compared compared = ComparedOf(fact);
+    if (!strict && !compared.required()) return std::nullopt;
+    if (shared.planned && SetVariable(newcomer, fact) == nullptr) {
+      return std::nullopt;
+    }
     const std::string value = compared.value_of(newcomer);
-    if (!compared.strict || value.empty()) continue;
-    if (!strict && !compared.required()) continue;
-    std::vector<Side> sides = SidesOf(compared, members);
-    if (sides.size() != 1 || sides.front().value == value) continue;
-    sides.push_back({value, {&newcomer}});
-    return DifferenceOf(compared, sides);
+    if (value.empty() || value == shared.value) return std::nullopt;
+    v1::Difference difference = shared.difference;
+    difference.set_fact(fact);
+    const v1::Difference own = DifferenceOf(compared, {{value, {&newcomer}}});
+    *difference.add_sides() = own.sides(0);
+    difference.set_side_count(2);
+    return difference;
+  };
+  for (const Shared& shared : shared_) {
+    if (auto found = differs(shared, shared.difference.fact())) return found;
+  }
+  if (!unset_.has_value()) return std::nullopt;
+  for (const char* const name : VariableNames({newcomer})) {
+    if (variables_.contains(name)) continue;
+    if (auto found = differs(*unset_, name)) return found;
   }
   return std::nullopt;
 }

@@ -9,6 +9,7 @@
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_DIFFERENCES_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,13 +62,38 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<v1::Difference>& differences, size_t reference,
     bool rules, bool strict = true);
 
-// The first fact for which all `members` that know it have the same value and
-// the newcomer has another one; nullopt: there is none. `strict`: as for
-// NodesThatDiffer. The clock is not
-// compared here either.
-std::optional<v1::Difference> FindNewcomerDifference(
-    const std::vector<ComparedNode>& members, const ComparedNode& newcomer,
-    bool strict = true);
+// What a newcomer of a running world is compared with: the facts for which all
+// members that know them have one value. Comparing takes a time that does not
+// depend on the number of members. Keeps no reference to them.
+class SharedFacts {
+ public:
+  // No fact is shared.
+  SharedFacts() = default;
+  // `members` must have the world's plan.
+  explicit SharedFacts(const std::vector<ComparedNode>& members);
+
+  // The first shared fact of which the newcomer has another value; nullopt:
+  // there is none. `strict`: as for NodesThatDiffer. The clock is not compared
+  // here either, nor a variable that the newcomer leaves to a plan, which does
+  // not exist yet.
+  std::optional<v1::Difference> FindDifference(const ComparedNode& newcomer,
+                                               bool strict = true) const;
+
+ private:
+  struct Shared {
+    std::string value;
+    // Some members have it from the plan.
+    bool planned = false;
+    // With the members' side.
+    v1::Difference difference;
+  };
+
+  std::vector<Shared> shared_;
+  // The variables that members set or get from the plan.
+  std::set<std::string> variables_;
+  // For other variables, if all members are known not to set them.
+  std::optional<Shared> unset_;
+};
 
 }  // namespace rollcall
 

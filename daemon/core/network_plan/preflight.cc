@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <deque>
 
 #include "daemon/core/network_plan/differences.h"
 
@@ -55,7 +56,7 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
 }
 
 std::optional<std::string> Preflight::JudgeNewcomer(
-    const Node& newcomer, const Membership& membership,
+    const Node& newcomer, const Membership& membership, const v1::World& world,
     const v1::JobSettings& settings) {
   const bool strict = settings.preflight() == v1::PREFLIGHT_STRICT;
   // Without files of --same and folders of --shared, only a strict job leaves
@@ -65,20 +66,32 @@ std::optional<std::string> Preflight::JudgeNewcomer(
       newcomer.differs || newcomer.hello.launcher()) {
     return std::nullopt;
   }
-  const auto compared = [&settings](const Node& node) {
+  const auto compared = [&settings](
+                            const Node& node,
+                            const std::vector<v1::PlannedVariable>* plan) {
     return ComparedNode{
         node.name(), &node.hello.facts(), node.hello.command_digest(),
-        "",          std::nullopt,        nullptr,
+        "",          std::nullopt,        plan,
         &settings};
   };
-  std::vector<ComparedNode> members;
-  for (const auto& [name, node] : membership.nodes()) {
-    if (node.member() && node.session != 0) members.push_back(compared(node));
+  if (shared_generation_ != world.generation()) {
+    std::deque<std::vector<v1::PlannedVariable>> plans;
+    std::vector<ComparedNode> members;
+    for (const v1::Member& member : world.members()) {
+      const Node* const node = membership.Find(member.node());
+      if (node == nullptr || !node->member() || node->session == 0) continue;
+      plans.emplace_back(member.plan().begin(), member.plan().end());
+      members.push_back(compared(*node, &plans.back()));
+    }
+    shared_ = SharedFacts(members);
+    if (members.size() == static_cast<size_t>(world.members_size())) {
+      shared_generation_ = world.generation();
+    }
   }
   // The difference is not added to differences_, which belong to the formed
   // world.
   const std::optional<v1::Difference> difference =
-      FindNewcomerDifference(members, compared(newcomer), strict);
+      shared_.FindDifference(compared(newcomer, nullptr), strict);
   if (!difference.has_value()) return std::nullopt;
   return DifferenceText(*difference);
 }

@@ -9,12 +9,14 @@
 #ifndef ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
 #define ROLLCALL_DAEMON_CORE_NETWORK_PLAN_PREFLIGHT_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/core/membership/membership.h"
+#include "daemon/core/network_plan/differences.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -34,11 +36,13 @@ class Preflight {
   Verdict Judge(const std::vector<PlanNode>& nodes, const NetworkPlan& plan,
                 const Membership& membership, const v1::JobSettings& settings);
 
-  // The reason to exclude a newcomer before a running world is ended for it;
-  // nullopt: there is none.
-  static std::optional<std::string> JudgeNewcomer(
-      const Node& newcomer, const Membership& membership,
-      const v1::JobSettings& settings);
+  // The reason to exclude a newcomer before the running world is ended for it;
+  // nullopt: there is none. What the members share is read once per world, or,
+  // until all of them attend, each time.
+  std::optional<std::string> JudgeNewcomer(const Node& newcomer,
+                                           const Membership& membership,
+                                           const v1::World& world,
+                                           const v1::JobSettings& settings);
 
   // The differences of the world that was judged last. If that world has none
   // because the nodes that differ are excluded, the earlier ones stay: those
@@ -49,6 +53,9 @@ class Preflight {
 
  private:
   std::vector<v1::Difference> differences_;
+  // Of the world with this generation.
+  SharedFacts shared_;
+  uint64_t shared_generation_ = 0;
 };
 
 }  // namespace rollcall

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -273,7 +274,7 @@ TEST_F(Differences, ANewcomerDiffersFromWhatTheMembersAgreeOn) {
     Compare(hosts);
     const ComparedNode newcomer = nodes_.back();
     nodes_.pop_back();
-    const auto difference = FindNewcomerDifference(nodes_, newcomer);
+    const auto difference = SharedFacts(nodes_).FindDifference(newcomer);
     return difference.has_value() ? DifferenceText(*difference) : "";
   };
   EXPECT_EQ(judge({Host(), Host()}), "");
@@ -380,10 +381,9 @@ TEST_F(Differences, ANodeWithAnotherSharedFolderGetsNoSeat) {
   EXPECT_EQ(Differing(), "n1,n2");
   // A newcomer as well.
   const ComparedNode other = nodes_[2];
-  EXPECT_TRUE(
-      FindNewcomerDifference({nodes_[0], nodes_[3]}, other, false).has_value());
-  EXPECT_FALSE(FindNewcomerDifference({nodes_[0], nodes_[3]}, nodes_[1], false)
-                   .has_value());
+  const SharedFacts shared({nodes_[0], nodes_[3]});
+  EXPECT_TRUE(shared.FindDifference(other, false).has_value());
+  EXPECT_FALSE(shared.FindDifference(nodes_[1], false).has_value());
 }
 
 TEST_F(Differences, TheNetworkPlansValueCountsWhereTheUserHasSetNone) {
@@ -400,24 +400,85 @@ TEST_F(Differences, TheNetworkPlansValueCountsWhereTheUserHasSetNone) {
   EXPECT_EQ(found("0"), "NCCL_IB_DISABLE: 0 on n0; 1 on n1");
 }
 
+// The plan of a newcomer does not exist yet.
+TEST_F(Differences, ANewcomersVariablesAreComparedWithWhatTheMembersGet) {
+  std::vector<v1::PlannedVariable> plan(1);
+  plan[0].set_name("NCCL_IB_DISABLE");
+  plan[0].set_value("1");
+  struct Row {
+    // The last is the newcomer's; the others have the plan.
+    std::vector<std::vector<std::string>> nodes;
+    const char* expect;
+  };
+  const Row rows[] = {
+      {{{}, {}, {}}, ""},
+      {{{}, {}, {"NCCL_IB_DISABLE=1"}}, ""},
+      {{{}, {}, {"NCCL_IB_DISABLE=0"}},
+       "NCCL_IB_DISABLE: 1 on n0, n1; 0 on n2"},
+      {{{"NCCL_IB_DISABLE=0"}, {"NCCL_IB_DISABLE=0"}, {}},
+       "NCCL_IB_DISABLE: 0 on n0, n1; not set on n2"},
+      {{{"NCCL_IB_DISABLE=1"}, {}, {}}, ""},
+      // The members differ.
+      {{{"NCCL_IB_DISABLE=0"}, {}, {"NCCL_IB_DISABLE=2"}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Ring"}}, ""},
+      {{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}},
+       "NCCL_ALGO: Ring on n0, n1; Tree on n2"},
+      {{{}, {}, {"NCCL_ALGO=Tree"}},
+       "NCCL_ALGO: not set on n0, n1; Tree on n2"},
+      {{{}, {"+"}, {"NCCL_ALGO=Tree"}}, "NCCL_ALGO: not set on n0; Tree on n2"},
+      {{{"-"}, {"-"}, {"NCCL_ALGO=Tree"}}, ""},
+  };
+  for (const Row& row : rows) {
+    CompareVariables(row.nodes);
+    ComparedNode newcomer = nodes_.back();
+    nodes_.pop_back();
+    for (ComparedNode& node : nodes_) node.plan = &plan;
+    const auto found = SharedFacts(nodes_).FindDifference(newcomer);
+    EXPECT_EQ(found.has_value() ? DifferenceText(*found) : "", row.expect);
+  }
+}
+
 // One node cannot hide what the others set, nor fill the status.
 TEST_F(Differences, ManyVariablesOfOneNodeHideNone) {
-  std::vector<std::vector<std::string>> nodes;
-  for (int i = 0; i < 8; ++i) {
-    nodes.emplace_back();
-    for (int j = 10; j < 74; ++j) {
-      nodes.back().push_back(absl::StrCat("FI_", i, "_", j, "=x"));
+  const auto many = [](const std::string& prefix) {
+    std::vector<std::string> variables;
+    for (int i = 10; i < 74; ++i) {
+      variables.push_back(absl::StrCat(prefix, i, "=x"));
+    }
+    return variables;
+  };
+  struct Row {
+    std::vector<std::vector<std::string>> nodes;
+    std::vector<std::string> named;
+  };
+  const Row rows[] = {
+      // What two nodes set otherwise.
+      {{many("FI_A"), {"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}}, {"NCCL_ALGO"}},
+      // What one other node sets and no third one.
+      {{many("FI_A"), {"NCCL_ALGO=Ring"}, {}}, {"NCCL_ALGO", "FI_A10"}},
+      {{many("FI_A"), many("FI_B"), {"NCCL_ALGO=Ring", "UCX_TLS=rc"}},
+       {"NCCL_ALGO", "UCX_TLS", "FI_A10", "FI_B10"}},
+      {{many("FI_A"),
+        many("FI_B"),
+        many("FI_C"),
+        many("FI_D"),
+        many("FI_E"),
+        many("FI_F"),
+        many("FI_G"),
+        many("FI_H"),
+        {"NCCL_ALGO=Ring"}},
+       {"NCCL_ALGO"}},
+  };
+  for (const Row& row : rows) {
+    CompareVariables(row.nodes);
+    EXPECT_EQ(found_.size(), Limits::differing_variables_max);
+    EXPECT_TRUE(std::is_sorted(
+        found_.begin(), found_.end(),
+        [](const auto& a, const auto& b) { return a.fact() < b.fact(); }));
+    for (const std::string& name : row.named) {
+      EXPECT_TRUE(absl::StrContains(Texts(), name)) << name << ": " << Texts();
     }
   }
-  nodes.push_back({"NCCL_ALGO=Ring"});
-  nodes.push_back({"NCCL_ALGO=Tree"});
-  CompareVariables(nodes);
-  EXPECT_EQ(found_.size(), Limits::differing_variables_max);
-  for (auto& node : nodes) node.push_back("NCCL_PROTO=LL");
-  nodes.back().back() = "NCCL_PROTO=Simple";
-  for (int i = 0; i < 8; ++i) nodes[i].resize(3);
-  CompareVariables(nodes);
-  EXPECT_TRUE(absl::StrContains(Texts(), "NCCL_PROTO")) << Texts();
 }
 
 TEST_F(Differences, MessagesStaySmall) {

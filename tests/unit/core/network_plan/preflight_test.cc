@@ -256,17 +256,50 @@ TEST_F(PreflightTest, AStrictJobTakesNoNewcomerThatDiffers) {
     Membership membership = membership_;
     membership.At("a").node_rank = 0;
     membership.At("b").node_rank = 1;
+    v1::World world;
+    world.set_generation(1);
+    world.add_members()->set_node("a");
+    world.add_members()->set_node("b");
     Node& newcomer = membership.At("c");
     row.change(membership, newcomer);
     v1::JobSettings settings;
     settings.set_preflight(row.mode);
     const std::optional<std::string> reason =
-        Preflight::JudgeNewcomer(newcomer, membership, settings);
+        Preflight().JudgeNewcomer(newcomer, membership, world, settings);
     EXPECT_EQ(reason.has_value(), row.excluded) << row.what;
     if (reason.has_value()) {
       EXPECT_NE(reason->find(" on c"), std::string::npos) << *reason;
     }
   }
+}
+
+TEST_F(PreflightTest, WhatTheMembersShareIsReadOncePerWorld) {
+  membership_.At("a").node_rank = 0;
+  membership_.At("b").node_rank = 1;
+  v1::World world;
+  world.set_generation(1);
+  world.add_members()->set_node("a");
+  world.add_members()->set_node("b");
+  settings_.set_preflight(v1::PREFLIGHT_STRICT);
+  Node& newcomer = membership_.At("c");
+  const auto takes = [&] {
+    return !preflight_.JudgeNewcomer(newcomer, membership_, world, settings_)
+                .has_value();
+  };
+  EXPECT_TRUE(takes());
+  newcomer.hello.set_command_digest("x");
+  membership_.At("a").hello.set_command_digest("x");
+  membership_.At("b").hello.set_command_digest("x");
+  EXPECT_FALSE(takes());
+  world.set_generation(2);
+  EXPECT_TRUE(takes());
+  // Not while members are away.
+  world.set_generation(3);
+  membership_.Disconnect(membership_.At("b"));
+  EXPECT_TRUE(takes());
+  newcomer.hello.set_command_digest("y");
+  membership_.At("a").hello.set_command_digest("y");
+  EXPECT_TRUE(takes());
 }
 
 }  // namespace
