@@ -18,8 +18,8 @@ const v1::Member* MemberNamed(const v1::World& world, const std::string& node) {
 }  // namespace
 
 void Failures::Open(const v1::World& world, const v1::RootCause& cause,
-                    bool charged, absl::Time until) {
-  window_ = Window{world, cause, charged, until};
+                    bool charged, absl::Time now, const Limits& limits) {
+  window_ = Window{world, cause, now, charged, now + limits.lease};
   if (causes_.size() == Limits::causes_max) causes_.erase(causes_.begin());
   causes_.push_back(cause);
 }
@@ -31,17 +31,27 @@ bool Failures::EndByRank(const v1::World& world, const v1::RootCause& cause,
   const bool restart = charged_ < limits.max_restarts &&
                        cause.code() != v1::REASON_CODE_NOT_STARTED &&
                        !permanent;
-  Open(world, cause, restart, now + limits.lease);
+  Open(world, cause, restart, now, limits);
   charged_ += restart;
   return restart;
 }
 
 void Failures::EndByLoss(const v1::World& world, const v1::RootCause& cause,
                          absl::Time now, const Limits& limits) {
-  Open(world, cause, /*charged=*/false, now + limits.lease);
+  Open(world, cause, /*charged=*/false, now, limits);
 }
 
-v1::RootCause Failures::Replace(const v1::RootCause& cause) {
+std::optional<absl::Time> Failures::TakesChangesOf(const std::string& node,
+                                                   absl::Time now) const {
+  if (!window_.has_value() || now > window_->until ||
+      window_->cause.node() != node) {
+    return std::nullopt;
+  }
+  return window_->at;
+}
+
+v1::RootCause Failures::Replace(const v1::RootCause& cause, absl::Time now) {
+  window_->at = now;
   causes_.back() = cause;
   return std::exchange(window_->cause, cause);
 }
@@ -55,7 +65,7 @@ std::optional<v1::RootCause> Failures::TakeRank(const std::string& node,
   const v1::RootCause cause =
       CauseOfRank(node, member->first_rank() + exited.local_rank(), exited);
   if (Weight(cause) <= Weight(window_->cause)) return std::nullopt;
-  return Replace(cause);
+  return Replace(cause, now);
 }
 
 std::optional<v1::RootCause> Failures::TakeLoss(const std::string& node,
@@ -69,7 +79,7 @@ std::optional<v1::RootCause> Failures::TakeLoss(const std::string& node,
   }
   if (std::exchange(window_->charged, false) && charged_ > 0) --charged_;
   return Replace(
-      CauseOfLostNode(node, code, reason, window_->world.generation()));
+      CauseOfLostNode(node, code, reason, window_->world.generation()), now);
 }
 
 v1::End Failures::EndOf(const Limits& limits) const {

@@ -52,8 +52,13 @@ class Failures {
                                         v1::ReasonCode code,
                                         const std::string& reason,
                                         absl::Time now);
-  // What changed before at the node of the root cause. Requires that a
-  // generation has failed.
+  // When the failure of the root cause was reported, if a change at this node
+  // still belongs to it: the node is the root cause's, and the blame window is
+  // open. nullopt: it does not.
+  std::optional<absl::Time> TakesChangesOf(const std::string& node,
+                                           absl::Time now) const;
+  // What changed at the node of the root cause. Requires that a generation has
+  // failed.
   void SetNodeChanges(const std::string& changes) {
     window_->cause.set_node_changes(changes);
     causes_.back().set_node_changes(changes);
@@ -91,13 +96,15 @@ class Failures {
   struct Window {
     v1::World world;
     v1::RootCause cause;
+    // When this cause was reported.
+    absl::Time at;
     bool charged = false;
     absl::Time until;
   };
 
   void Open(const v1::World& world, const v1::RootCause& cause, bool charged,
-            absl::Time until);
-  v1::RootCause Replace(const v1::RootCause& cause);
+            absl::Time now, const Limits& limits);
+  v1::RootCause Replace(const v1::RootCause& cause, absl::Time now);
 
   uint32_t charged_ = 0;
   std::optional<Window> window_;

@@ -209,6 +209,10 @@ void Job::OnFactChange(Node& node, const v1::FactChange& change) {
                           " text=", Quoted(ChangeText(change))),
              "/facts");
   out_.Changed();
+  const auto failed_at = failures_.TakesChangesOf(node.name(), now_);
+  if (!failed_at.has_value() || HasEnded()) return;
+  failures_.SetNodeChanges(node.changes.TextAround(*failed_at));
+  BlameInReform(failures_.cause());
 }
 
 // "b: "interface eth1: up -> down 3 s before"; ..." of the running world's
@@ -220,7 +224,7 @@ std::string Job::ChangesOfMembers() const {
   }
   for (const auto& [name, node] : membership_.nodes()) {
     if (!node.member()) continue;
-    const std::string text = node.changes.TextBefore(now_);
+    const std::string text = node.changes.TextAround(now_);
     // In quotes, so that a node's text does not look like another node's.
     if (!text.empty())
       changes.push_back(absl::StrCat(name, ": ", Quoted(text)));
@@ -230,7 +234,7 @@ std::string Job::ChangesOfMembers() const {
 
 std::string Job::ChangesOf(const std::string& node) const {
   const Node* const at = membership_.Find(node);
-  return at == nullptr ? "" : at->changes.TextBefore(now_);
+  return at == nullptr ? "" : at->changes.TextAround(now_);
 }
 
 void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {

@@ -29,16 +29,17 @@ bool FactChanges::Take(const v1::FactChange& change, absl::Time now) {
   return true;
 }
 
-std::string FactChanges::TextBefore(absl::Time failure) const {
+std::string FactChanges::TextAround(absl::Time failure) const {
   std::vector<std::string> texts;
   for (auto at = latest_.rbegin(); at != latest_.rend(); ++at) {
     if (failure - at->at > Limits::fact_changes_window ||
         texts.size() == kNamedMax) {
       break;
     }
-    texts.push_back(absl::StrCat(ChangeText(at->change), " ",
-                                 absl::ToInt64Seconds(failure - at->at),
-                                 " s before"));
+    texts.push_back(
+        absl::StrCat(ChangeText(at->change), " ",
+                     absl::ToInt64Seconds(absl::AbsDuration(failure - at->at)),
+                     at->at > failure ? " s after" : " s before"));
   }
   return absl::StrJoin(texts, ", ");
 }

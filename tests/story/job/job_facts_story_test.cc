@@ -298,6 +298,31 @@ TEST(FactsStory, ARootCauseNamesWhatChangedAtItsNodeBefore) {
       << story.logs();
 }
 
+// The watch of a node and its rank notice the same fault, in any order.
+TEST(FactsStory, AChangeInTheBlameWindowBelongsToTheRootCause) {
+  JobStory story = ThreeRunning("3");
+  story.Tell({
+      {11.0, Changes("b", "interface eth0"), ""},
+      {12.0, BeatsAll({"a", "b", "c"}), ""},
+      {13.0, Exits("b", 1, 7), "abort g1 RANK_EXIT; form g2 a,b,c"},
+      {14.0, Changes("c", "interface eth9"), ""},
+      {14.0, Changes("b", "interface eth1"), ""},
+  });
+  v1::JobStatus status = story.job().Status(story.now());
+  const std::string changes =
+      "interface eth1: up -> down 1 s after, interface eth0: up -> down 2 s "
+      "before";
+  EXPECT_EQ(status.root_cause().node_changes(), changes);
+  EXPECT_EQ(
+      status.last_reform().reason(),
+      absl::StrCat("rank 1 on b exited with code 7; changes on b: ", changes));
+  // The window is one lease.
+  story.Tell({{17.0, BeatsAll({"a", "b", "c"}), ""},
+              {19.0, Changes("b", "interface eth2"), ""}});
+  status = story.job().Status(story.now());
+  EXPECT_EQ(status.root_cause().node_changes(), changes);
+}
+
 // A heavier cause takes the place of another one, with its own node's changes.
 TEST(FactsStory, ALostNodeIsNamedWithItsChanges) {
   JobStory story = ThreeRunning("2:3");

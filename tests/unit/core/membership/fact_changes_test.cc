@@ -50,18 +50,18 @@ TEST(FactChanges, AFloodIsCountedAndNotKept) {
 
 TEST(FactChanges, TextHasTheLatestThreeBeforeAFailure) {
   FactChanges changes;
-  EXPECT_EQ(changes.TextBefore(At(0)), "");
+  EXPECT_EQ(changes.TextAround(At(0)), "");
   changes.Take(Change("eth0"), At(0));
   changes.Take(Change("eth1", 7), At(10));
-  EXPECT_EQ(changes.TextBefore(At(12.7)),
+  EXPECT_EQ(changes.TextAround(At(12.7)),
             "eth1: up -> down (7 changes) 2 s before, "
             "eth0: up -> down 12 s before");
   // Older than the window.
-  EXPECT_EQ(changes.TextBefore(At(305)),
+  EXPECT_EQ(changes.TextAround(At(305)),
             "eth1: up -> down (7 changes) 295 s before");
   changes.Take(Change("eth2"), At(20));
   changes.Take(Change("eth3"), At(30));
-  EXPECT_EQ(changes.TextBefore(At(30)),
+  EXPECT_EQ(changes.TextAround(At(30)),
             "eth3: up -> down 0 s before, eth2: up -> down 10 s before, "
             "eth1: up -> down (7 changes) 20 s before");
 }
