@@ -42,7 +42,9 @@ void FactWatcher::Run(NodeFactsOptions options) {
       status = absl::AbortedError(absl::StrCat("it ended ", ending.Text()));
     }
   }
-  if (!absl::IsCancelled(status)) ended_(std::string(status.message()));
+  if (absl::IsCancelled(status)) return;
+  ended_(absl::StrCat("changes of this node's facts are not watched any more: ",
+                      status.message()));
 }
 
 // Returns CANCELLED: this object is being destroyed. ABORTED: the process ended
@@ -63,10 +65,14 @@ absl::Status FactWatcher::Follow(ChildProcess& child) {
     text.append(piece, static_cast<size_t>(n));
     size_t end;
     while ((end = text.find('\n')) != std::string::npos) {
-      std::optional<v1::FactChange> change =
-          ParseFactLine(absl::string_view(text).substr(0, end));
-      if (!change) return absl::InternalError("it wrote what is no change");
+      const std::string line = text.substr(0, end);
       text.erase(0, end + 1);
+      if (std::optional<std::string> what = ParseEndLine(line)) {
+        ended_(*std::move(what));
+        continue;
+      }
+      std::optional<v1::FactChange> change = ParseFactLine(line);
+      if (!change) return absl::InternalError("it wrote what is no change");
       changed_(*std::move(change));
     }
     if (text.size() > kLineBytesMax) {

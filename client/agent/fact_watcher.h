@@ -24,8 +24,9 @@ namespace rollcall {
 class FactWatcher {
  public:
   using Changed = std::function<void(v1::FactChange)>;
-  // Called once, with the reason, if the process cannot be started, ends by
-  // itself or writes something else than changes.
+  // Called with what is not watched any more, and why: once if the process
+  // cannot be started, ends by itself or writes what is no change; and if one
+  // of its sources ends, which the others do not notice.
   using Ended = std::function<void(std::string)>;
 
   FactWatcher(const NodeFactsOptions& options, Changed changed, Ended ended);

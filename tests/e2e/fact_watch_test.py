@@ -140,15 +140,21 @@ class FactWatch(E2E):
         self.await_sources("links")
         self.ip("link", "set", "x0", "down")
         self.await_changes(("interface", "interface x0", "down"))
-        self.assertFalse(self.launcher.find("not watched"))
+
+    def test_a_library_that_crashes_is_named(self):
+        self.ends_only_its_own_watch("crash")
+        self.launcher.await_line(
+            "errors and clocks of this node's GPUs are not watched any more: "
+            r"the process that asks NVML ended by signal \d+$")
+        self.assertFalse(self.launcher.find("facts are not watched"))
         self.gate.open()
         self.assert_code(self.launcher, 3)
 
-    def test_a_library_that_crashes(self):
-        self.ends_only_its_own_watch("crash")
-
     def test_a_library_that_hangs(self):
         self.ends_only_its_own_watch("hang")
+        self.assertFalse(self.launcher.find("not watched"))
+        self.gate.open()
+        self.assert_code(self.launcher, 3)
 
     def test_a_watch_that_ends_is_named_and_ends_nothing_else(self):
         self.lab = Lab(self.stage, 1)

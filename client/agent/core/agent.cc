@@ -207,9 +207,7 @@ void Agent::On(const FactChanged& changed) {
 }
 
 void Agent::On(const FactWatchEnded& ended) {
-  Tell(Report::Kind::kWarning,
-       absl::StrCat("changes of this node's facts are not watched any more: ",
-                    ended.reason));
+  Tell(Report::Kind::kWarning, ended.reason);
 }
 
 void Agent::SayFactChanges() {

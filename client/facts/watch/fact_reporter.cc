@@ -58,6 +58,11 @@ bool FactReporter::Write(const std::vector<v1::FactChange>& changes) const {
   return true;
 }
 
+void FactReporter::TakeEnd(const std::string& text) const {
+  const std::string line = json_ ? text + "\n" : EndLine(text) + "\n";
+  (void)!write(out_fd_, line.data(), line.size());
+}
+
 void FactReporter::Run(int in_fd) {
   while (true) {
     std::vector<v1::FactChange> due;

@@ -5,6 +5,7 @@
 #define ROLLCALL_CLIENT_FACTS_WATCH_FACT_REPORTER_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "client/facts/watch/fact_damper.h"
@@ -26,6 +27,10 @@ class FactReporter {
   void Take(const std::vector<v1::FactChange>& changes) {
     for (const v1::FactChange& change : changes) Take(change);
   }
+
+  // A source ends, other than with the process. `text`: what is not watched any
+  // more, and why; one line.
+  void TakeEnd(const std::string& text) const;
 
   // Writes what is due until `in_fd` or the output ends.
   void Run(int in_fd);

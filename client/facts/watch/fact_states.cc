@@ -9,6 +9,7 @@
 #include "daemon/base/bytes_text.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/network_plan/plan_node.h"
 
 namespace rollcall {
 namespace {
@@ -47,26 +48,35 @@ std::string LinkValue(const NetworkLink& link) {
   return (link.flags & IFF_RUNNING) == 0 ? "no carrier" : "up";
 }
 
-std::vector<v1::FactChange> LinkStates::Take(
-    const std::vector<NetworkLink>& links, bool whole) {
-  std::vector<v1::FactChange> changes;
+std::vector<v1::FactChange> LinkStates::TakeAll(
+    const absl::Status& status, const std::vector<NetworkLink>& links) {
+  if (!status.ok()) return Take(links);
   std::set<std::string> present;
   for (const NetworkLink& link : links) {
+    present.insert(link.name);
     const bool wanted = (link.flags & IFF_LOOPBACK) == 0 &&
+                        !IsLocalBridge(link.name) &&
                         (link.kind != "veth" || link.master == 0) &&
                         watched_.size() < Limits::interfaces_per_node_max;
     if (!begun_ && wanted) {
       watched_.try_emplace(link.name, absl::StrCat("interface ", link.name));
     }
-    present.insert(link.name);
+  }
+  begun_ = true;
+  std::vector<v1::FactChange> changes = Take(links);
+  for (const auto& [name, subject] : watched_) {
+    if (!present.contains(name)) Add(states_.Take(subject, kGone), changes);
+  }
+  return changes;
+}
+
+std::vector<v1::FactChange> LinkStates::Take(
+    const std::vector<NetworkLink>& links) {
+  std::vector<v1::FactChange> changes;
+  for (const NetworkLink& link : links) {
     const auto at = watched_.find(link.name);
     if (at == watched_.end()) continue;
     Add(states_.Take(at->second, LinkValue(link)), changes);
-  }
-  begun_ = true;
-  if (!whole) return changes;
-  for (const auto& [name, subject] : watched_) {
-    if (!present.contains(name)) Add(states_.Take(subject, kGone), changes);
   }
   return changes;
 }
@@ -79,6 +89,21 @@ std::vector<v1::FactChange> LinkStates::TakeGone(
     if (at != watched_.end()) Add(states_.Take(at->second, kGone), changes);
   }
   return changes;
+}
+
+SpaceStates::SpaceStates(const std::string& folder)
+    : subject_(absl::StrCat("folder ", folder)) {}
+
+std::optional<v1::FactChange> SpaceStates::Take(uint64_t free_bytes,
+                                                uint64_t size_bytes) {
+  const bool is_low =
+      IsLowOnSpace(free_bytes, size_bytes, was_low_.value_or(false));
+  const std::optional<bool> was_low = std::exchange(was_low_, is_low);
+  if (was_low == is_low) return std::nullopt;
+  const std::string before =
+      std::exchange(before_, SpaceText(free_bytes, size_bytes));
+  if (!was_low.has_value()) return std::nullopt;
+  return MakeFactChange(v1::FACT_KIND_DISK_SPACE, subject_, before, before_);
 }
 
 bool IsLowOnSpace(uint64_t free_bytes, uint64_t size_bytes, bool was_low) {

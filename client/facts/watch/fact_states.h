@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "client/facts/netlink.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -38,14 +39,19 @@ class FactStates {
   std::map<std::string, std::string> values_;
 };
 
-// The interfaces that the node had when the watch began. Loopback is left out;
-// so are veths in a bridge, since they come and go with containers.
+// The interfaces that the node had when the watch began. Those that only exist
+// inside the machine (loopback, IsLocalBridge, veths in a bridge) are left out:
+// they come and go with containers, and peers never use them.
 class LinkStates {
  public:
-  // The first call sets which interfaces are watched. `whole`: an interface
-  // that `links` lacks is gone.
-  std::vector<v1::FactChange> Take(const std::vector<NetworkLink>& links,
-                                   bool whole);
+  // The answer to a request for all interfaces. The first complete one sets
+  // which interfaces are watched. In later ones, an interface that `links`
+  // lacks is gone; if `status` is an error, `links` says nothing about those
+  // that it lacks.
+  std::vector<v1::FactChange> TakeAll(const absl::Status& status,
+                                      const std::vector<NetworkLink>& links);
+  // These interfaces have changed.
+  std::vector<v1::FactChange> Take(const std::vector<NetworkLink>& links);
   // These interfaces are gone.
   std::vector<v1::FactChange> TakeGone(const std::vector<NetworkLink>& links);
 
@@ -57,6 +63,22 @@ class LinkStates {
 
 // "up", "no carrier" or "down".
 std::string LinkValue(const NetworkLink& link);
+
+// The free space of a folder's file system.
+class SpaceStates {
+ public:
+  explicit SpaceStates(const std::string& folder);
+
+  // A change: there is little space now, or no longer. The first value is none,
+  // even if there is little: the Hello has it.
+  std::optional<v1::FactChange> Take(uint64_t free_bytes, uint64_t size_bytes);
+
+ private:
+  const std::string subject_;
+  std::optional<bool> was_low_;
+  // At the start, and at the latest change.
+  std::string before_;
+};
 
 // Whether a folder's file system has little space: less than 5% free, or less
 // than 1 GiB of 4 GiB or more. `was_low`: it must have a fifth more than that

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "client/facts/infiniband.h"
 #include "client/facts/netlink.h"
 #include "client/facts/nvml.h"
@@ -27,14 +29,19 @@
 #include "client/facts/watch/gpu_watch.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/printable.h"
 #include "daemon/base/whole_file.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/core/limits.h"
+#include "daemon/security/undumpable.h"
 
 namespace rollcall {
 namespace {
 
 constexpr absl::Duration kBetweenReads = absl::Seconds(1);
 constexpr size_t kEventBytesMax = 32 << 10;
+// No base64 begins with it.
+constexpr absl::string_view kEndMark = "!";
 
 // Calls `read` every second; nothing announces these changes.
 [[noreturn]] void EverySecond(const std::function<void()>& read) {
@@ -49,16 +56,20 @@ constexpr size_t kEventBytesMax = 32 << 10;
 
 // --- Interfaces --------------------------------------------------------------
 
-std::vector<NetworkLink> AllLinks() {
+// Returns false if the request failed: repeat it later.
+bool ReadAllLinks(LinkStates& states, FactReporter& reporter) {
   std::vector<NetworkLink> links;
+  absl::Status status;
   for (int tries = 0; tries < 3; ++tries) {
     links.clear();
-    const absl::Status status = DumpNetlink(
-        RTM_GETLINK, AF_UNSPEC,
-        [&](absl::string_view bytes) { return ParseLinks(bytes, links); });
+    status = DumpNetlink(RTM_GETLINK, AF_UNSPEC, [&](absl::string_view bytes) {
+      return ParseLinks(bytes, links);
+    });
     if (!absl::IsAborted(status)) break;
   }
-  return links;
+  reporter.Take(states.TakeAll(status, links));
+  if (status.ok()) NameSource("links");
+  return status.ok();
 }
 
 void WatchLinks(FactReporter& reporter) {
@@ -72,8 +83,7 @@ void WatchLinks(FactReporter& reporter) {
   }
   // Read after the socket is bound, so that no change is missed.
   LinkStates states;
-  reporter.Take(states.Take(AllLinks(), /*whole=*/true));
-  NameSource("links");
+  bool whole = ReadAllLinks(states, reporter);
   std::string bytes(kEventBytesMax, '\0');
   while (true) {
     sockaddr_nl from{};
@@ -85,9 +95,9 @@ void WatchLinks(FactReporter& reporter) {
     if (n < 0 && errno != ENOBUFS) return;
     // Other processes could send to this socket.
     if (n >= 0 && from.nl_pid != 0) continue;
-    if (n < 0 || static_cast<size_t>(n) > bytes.size()) {
-      // The kernel dropped or cut events.
-      reporter.Take(states.Take(AllLinks(), /*whole=*/true));
+    // Also if the kernel dropped or cut events.
+    if (!whole || n < 0 || static_cast<size_t>(n) > bytes.size()) {
+      whole = ReadAllLinks(states, reporter);
       continue;
     }
     const absl::string_view event(bytes.data(), static_cast<size_t>(n));
@@ -95,7 +105,7 @@ void WatchLinks(FactReporter& reporter) {
     std::vector<NetworkLink> gone;
     ParseLinks(event, changed);
     ParseGoneLinks(event, gone);
-    reporter.Take(states.Take(changed, /*whole=*/false));
+    reporter.Take(states.Take(changed));
     reporter.Take(states.TakeGone(gone));
   }
 }
@@ -118,12 +128,16 @@ void WatchPorts(const std::string& root, FactReporter& reporter) {
 
 // --- GPUs --------------------------------------------------------------------
 
-// Runs in a copy of this process, which ends with it.
-void StartGpuWatch(const DeviceFactsOptions& options, bool json) {
+// Runs in a copy of this process, which ends with it. Returns the pid of the
+// copy; -1: there is none.
+pid_t StartGpuWatch(const DeviceFactsOptions& options, bool json) {
   const pid_t parent = getpid();
-  if (fork() != 0) return;
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);
+  // A library that crashes leaves no core file.
+  MakeUndumpable();
   // The library may write to stdout.
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -134,6 +148,20 @@ void StartGpuWatch(const DeviceFactsOptions& options, bool json) {
   }).detach();
   reporter.Run(STDIN_FILENO);
   _exit(0);
+}
+
+// Reports the end of the copy, unless it ends because this process does.
+void AwaitGpuWatch(pid_t pid, const FactReporter& reporter) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) return;
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  reporter.TakeEnd(absl::StrCat(
+      "errors and clocks of this node's GPUs are not watched any more: the "
+      "process that asks NVML ended ",
+      WIFSIGNALED(status) ? absl::StrCat("by signal ", WTERMSIG(status))
+                          : absl::StrCat("with code ", WEXITSTATUS(status))));
 }
 
 // --- Free space --------------------------------------------------------------
@@ -166,20 +194,12 @@ void WatchFolder(const std::string& folder, FileSystems& systems,
                  FactReporter& reporter) {
   const std::optional<dev_t> device = DeviceOf(folder);
   if (!device || !systems.Add(*device)) return;
-  const std::string subject = absl::StrCat("folder ", folder);
-  bool was_low = false;
-  std::string before;
+  SpaceStates states(folder);
   EverySecond([&] {
     const auto space = ReadFolderSpace(folder);
     if (!space.ok()) return;
+    reporter.Take(states.Take(space->free_bytes(), space->size_bytes()));
     NameSource("folder");
-    const uint64_t size = space->size_bytes();
-    const bool is_low = IsLowOnSpace(space->free_bytes(), size, was_low);
-    if (std::exchange(was_low, is_low) == is_low) return;
-    std::string text = SpaceText(space->free_bytes(), size);
-    reporter.Take(
-        MakeFactChange(v1::FACT_KIND_DISK_SPACE, subject, before, text));
-    before = std::move(text);
   });
 }
 
@@ -188,8 +208,11 @@ void WatchFolder(const std::string& folder, FileSystems& systems,
 void WatchFacts(const DeviceFactsOptions& options, bool json) {
   // A write to an ended agent fails instead.
   signal(SIGPIPE, SIG_IGN);
-  if (AsksNvml(options)) StartGpuWatch(options, json);
+  const pid_t gpus = AsksNvml(options) ? StartGpuWatch(options, json) : -1;
   FactReporter reporter(STDOUT_FILENO, json);
+  if (gpus > 0) {
+    std::thread([&] { AwaitGpuWatch(gpus, reporter); }).detach();
+  }
   FileSystems systems;
   // Detached, because a source may hang; _exit below ends them.
   std::thread([&] { WatchLinks(reporter); }).detach();
@@ -227,6 +250,15 @@ std::optional<v1::FactChange> ParseFactLine(absl::string_view line) {
   CleanMessage(message);
   if (!AdmitMessage(message).ok()) return std::nullopt;
   return change;
+}
+
+std::string EndLine(const std::string& text) {
+  return absl::StrCat(kEndMark, Printable(text, Limits::fact_text_bytes_max));
+}
+
+std::optional<std::string> ParseEndLine(absl::string_view line) {
+  if (!absl::ConsumePrefix(&line, kEndMark)) return std::nullopt;
+  return Printable(std::string(line), Limits::fact_text_bytes_max);
 }
 
 }  // namespace rollcall

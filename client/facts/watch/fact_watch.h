@@ -36,6 +36,10 @@ absl::StatusOr<ChildProcess> SpawnFactWatch(const NodeFactsOptions& options);
 // such a line, or a change that the daemon would not admit.
 std::string FactLine(const v1::FactChange& change);
 std::optional<v1::FactChange> ParseFactLine(absl::string_view line);
+// The same for what is not watched any more; see FactReporter::TakeEnd.
+// nullopt: another line.
+std::string EndLine(const std::string& text);
+std::optional<std::string> ParseEndLine(absl::string_view line);
 
 }  // namespace rollcall
 

@@ -35,28 +35,84 @@ NetworkLink Link(const std::string& name, uint32_t flags,
 TEST(LinkStates, Story) {
   constexpr uint32_t kUp = IFF_UP | IFF_RUNNING;
   LinkStates states;
-  EXPECT_EQ(
-      Text(states.Take({Link("lo", kUp | IFF_LOOPBACK), Link("eth0", kUp),
-                        Link("eth1", IFF_UP), Link("veth9", kUp, "veth", 3),
-                        Link("uplink", kUp, "veth")},
-                       true)),
-      "");
-  EXPECT_EQ(Text(states.Take({Link("eth0", kUp)}, false)), "");
-  EXPECT_EQ(Text(states.Take({Link("eth0", IFF_UP)}, false)),
+  EXPECT_EQ(Text(states.TakeAll(
+                absl::OkStatus(),
+                {Link("lo", kUp | IFF_LOOPBACK), Link("eth0", kUp),
+                 Link("eth1", IFF_UP), Link("in_a_bridge", kUp, "veth", 3),
+                 Link("uplink", kUp, "veth")})),
+            "");
+  EXPECT_EQ(Text(states.Take({Link("eth0", kUp)})), "");
+  EXPECT_EQ(Text(states.Take({Link("eth0", IFF_UP)})),
             "interface eth0: up -> no carrier");
-  EXPECT_EQ(Text(states.Take({Link("eth0", 0), Link("eth0", kUp)}, false)),
+  EXPECT_EQ(Text(states.Take({Link("eth0", 0), Link("eth0", kUp)})),
             "interface eth0: no carrier -> down, "
             "interface eth0: down -> up");
-  EXPECT_EQ(Text(states.TakeGone({Link("eth1", 0), Link("veth9", 0)})),
+  EXPECT_EQ(Text(states.TakeGone({Link("eth1", 0), Link("in_a_bridge", 0)})),
             "interface eth1: no carrier -> gone");
   EXPECT_EQ(Text(states.TakeGone({Link("eth1", 0)})), "");
   // Interfaces that come later are not watched; one that comes back is.
-  EXPECT_EQ(Text(states.Take({Link("new0", kUp)}, false)), "");
-  EXPECT_EQ(Text(states.Take({Link("new0", 0), Link("eth1", kUp)}, false)),
+  EXPECT_EQ(Text(states.Take({Link("new0", kUp)})), "");
+  EXPECT_EQ(Text(states.Take({Link("new0", 0), Link("eth1", kUp)})),
             "interface eth1: gone -> up");
   // Events were lost: what the whole table lacks is gone.
-  EXPECT_EQ(Text(states.Take({Link("eth0", kUp), Link("uplink", kUp)}, true)),
+  EXPECT_EQ(Text(states.TakeAll(absl::OkStatus(),
+                                {Link("eth0", kUp), Link("uplink", kUp)})),
             "interface eth1: up -> gone");
+}
+
+TEST(LinkStates, ATableThatCouldNotBeReadIsNotEmpty) {
+  constexpr uint32_t kUp = IFF_UP | IFF_RUNNING;
+  const absl::Status failed = absl::UnavailableError("no answer");
+  LinkStates states;
+  // It does not say which interfaces there are.
+  states.TakeAll(failed, {Link("eth0", kUp)});
+  states.TakeAll(absl::OkStatus(), {Link("eth0", kUp), Link("eth1", kUp)});
+  EXPECT_EQ(Text(states.TakeAll(failed, {})), "");
+  // What was read before the failure counts.
+  EXPECT_EQ(Text(states.TakeAll(failed, {Link("eth0", 0)})),
+            "interface eth0: up -> down");
+  EXPECT_EQ(Text(states.Take({Link("eth1", 0)})), "interface eth1: up -> down");
+}
+
+// Those whose addresses no network plan uses.
+TEST(LinkStates, InterfacesInsideTheMachineAreNotWatched) {
+  constexpr uint32_t kUp = IFF_UP | IFF_RUNNING;
+  const std::vector<std::string> inside = {"docker0",      "br-0123456789ab",
+                                           "cali0123abcd", "lxc1234",
+                                           "cni0",         "veth12ab34cd"};
+  std::vector<NetworkLink> links = {Link("eth0", kUp, "veth"),
+                                    Link("br-ex", kUp, "bridge")};
+  for (const std::string& name : inside) links.push_back(Link(name, kUp));
+  LinkStates states;
+  states.TakeAll(absl::OkStatus(), links);
+  EXPECT_EQ(Text(states.TakeAll(absl::OkStatus(), {})),
+            "interface br-ex: up -> gone, interface eth0: up -> gone");
+}
+
+TEST(SpaceStates, Table) {
+  constexpr uint64_t kMiB = 1 << 20;
+  const struct {
+    std::vector<uint64_t> free_mib;
+    const char* expect;
+  } kRows[] = {
+      {{50, 20, 4, 3, 4}, "folder /a: 50 MiB free (50%) -> 4 MiB free (4%)"},
+      // Low before the start.
+      {{3, 2, 1}, ""},
+      {{3, 2, 60}, "folder /a: 3 MiB free (3%) -> 60 MiB free (60%)"},
+      {{3, 60, 2},
+       "folder /a: 3 MiB free (3%) -> 60 MiB free (60%), "
+       "folder /a: 60 MiB free (60%) -> 2 MiB free (2%)"},
+  };
+  for (const auto& row : kRows) {
+    SpaceStates states("/a");
+    std::vector<v1::FactChange> changes;
+    for (const uint64_t free : row.free_mib) {
+      if (const auto change = states.Take(free * kMiB, 100 * kMiB)) {
+        changes.push_back(*change);
+      }
+    }
+    EXPECT_EQ(Text(changes), row.expect);
+  }
 }
 
 TEST(IsLowOnSpace, Table) {
@@ -95,6 +151,10 @@ TEST(FactLine, IsReadBackAndNothingElseIs) {
   for (const char* line : {"", "chatter", "////", "CgA="}) {
     EXPECT_FALSE(ParseFactLine(line).has_value()) << line;
   }
+  // What is not watched any more is told from a change.
+  EXPECT_EQ(ParseEndLine(EndLine("GPUs\nended")), "GPUs?ended");
+  EXPECT_FALSE(ParseFactLine(EndLine("CgA=")).has_value());
+  EXPECT_FALSE(ParseEndLine(FactLine(change)).has_value());
   // What the daemon would not admit.
   v1::FactChange none = change;
   none.set_count(0);
