@@ -1,5 +1,6 @@
 """Facts of a node that change while its agent attends."""
 import os
+import re
 import signal
 
 from facts_test import NVML
@@ -78,6 +79,42 @@ class FactWatch(E2E):
         self.assertTrue(self.launcher.find(
             r"rank 0 on lab1 exited with code 3; changes on lab1: .*"
             r"interface x0: down -> no carrier \d+ s before"))
+
+    def test_a_disk_that_fills_is_named_before_a_checkpoint_fails(self):
+        self.lab = Lab(self.stage, 1)
+        folder = self.stage.path("full")
+        os.mkdir(folder)
+        self.assert_code(self.lab.run(1, [
+            "mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder]), 0)
+        gate = Gate(self.stage)
+        launcher = self.lab.start(1, [
+            ROLLCALL, "launch", "--job", "watched", "--no-hosts",
+            "--max-restarts", "0", "--folder", folder, "--", "sh", "-c",
+            'cat "$0"; exec "$@"', gate.path,
+            os.path.join(BIN, "rollcall-train"), "--data",
+            "/usr/share/common-licenses/GPL-3", "--steps", "40", "--batch", "4",
+            "--layers", "1", "--heads", "2", "--width", "64", "--context", "32",
+            "--save-every", "10", "--checkpoints", folder])
+        self.await_sources("folder")
+        # Too little is left for a checkpoint.
+        self.assert_code(self.lab.run(1, [
+            "dd", "if=/dev/zero", f"of={folder}/full", "bs=64K", "count=254"
+        ]), 0)
+        subject = f"folder {folder}"[:128]
+        self.await_changes(("disk_space", subject, "free ("))
+        log = self.lab.run(1, [ROLLCALL, "status", "--job", "watched",
+                               "--events"])
+        self.assertTrue(log.find(
+            "fact_changed.*" + re.escape(subject) +
+            r": 16 MiB free \(\d+%\) -> .* free \(0%\)"), log.text())
+        self.assertFalse(launcher.find("checkpoint not written"))
+        gate.open()
+        self.assert_code(launcher, 1)
+        self.assertTrue(launcher.find(
+            r"checkpoint not written: .*No space left on device"))
+        self.assertTrue(launcher.find(
+            r"rank 0 on lab1 exited with code 1; changes on lab1: "
+            + re.escape(subject) + r": .* -> .* free \(0%\) \d+ s before"))
 
     def test_an_interface_that_flaps_is_counted(self):
         self.lab = Lab(self.stage, 1)
