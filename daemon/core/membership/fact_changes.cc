@@ -1,5 +1,6 @@
 #include "daemon/core/membership/fact_changes.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,18 +31,22 @@ bool FactChanges::Take(const v1::FactChange& change, absl::Time now) {
 }
 
 std::string FactChanges::TextAround(absl::Time failure) const {
-  std::vector<std::string> texts;
+  std::vector<const Kept*> named;
+  const Kept* first_xid = nullptr;
   for (auto at = latest_.rbegin(); at != latest_.rend(); ++at) {
-    if (failure - at->at > Limits::fact_changes_window ||
-        texts.size() == kNamedMax) {
-      break;
-    }
-    texts.push_back(
-        absl::StrCat(ChangeText(at->change), " ",
-                     absl::ToInt64Seconds(absl::AbsDuration(failure - at->at)),
-                     at->at > failure ? " s after" : " s before"));
+    if (failure - at->at > Limits::fact_changes_window) break;
+    if (named.size() < kNamedMax) named.push_back(&*at);
+    if (at->change.kind() == v1::FACT_KIND_XID) first_xid = &*at;
   }
-  return absl::StrJoin(texts, ", ");
+  if (first_xid != nullptr &&
+      std::find(named.begin(), named.end(), first_xid) == named.end()) {
+    named.back() = first_xid;
+  }
+  return absl::StrJoin(named, ", ", [&](std::string* text, const Kept* kept) {
+    absl::StrAppend(text, ChangeText(kept->change), " ",
+                    absl::ToInt64Seconds(absl::AbsDuration(failure - kept->at)),
+                    kept->at > failure ? " s after" : " s before");
+  });
 }
 
 }  // namespace rollcall

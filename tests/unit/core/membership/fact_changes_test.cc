@@ -66,5 +66,28 @@ TEST(FactChanges, TextHasTheLatestThreeBeforeAFailure) {
             "eth1: up -> down (7 changes) 20 s before");
 }
 
+TEST(FactChanges, TextHasTheFirstXid) {
+  FactChanges changes;
+  const auto xid = [](const std::string& subject) {
+    v1::FactChange change;
+    change.set_kind(v1::FACT_KIND_XID);
+    change.set_subject(subject);
+    change.set_after("occurred");
+    change.set_count(1);
+    return change;
+  };
+  changes.Take(Change("eth0"), At(0));
+  changes.Take(xid("Xid 79"), At(0));
+  changes.Take(xid("Xid 45"), At(1));
+  EXPECT_EQ(changes.TextAround(At(1)),
+            "Xid 45: occurred 0 s before, Xid 79: occurred 1 s before, "
+            "eth0: up -> down 1 s before");
+  changes.Take(xid("Xid 13"), At(1));
+  changes.Take(Change("eth1"), At(1));
+  EXPECT_EQ(changes.TextAround(At(1)),
+            "eth1: up -> down 0 s before, Xid 13: occurred 0 s before, "
+            "Xid 79: occurred 1 s before");
+}
+
 }  // namespace
 }  // namespace rollcall
