@@ -201,28 +201,9 @@ Caller AdminService::CallerOf(const grpc::CallbackServerContext& context) {
   return caller;
 }
 
-template <typename Input, typename Response, typename Request>
-grpc::ServerUnaryReactor* AdminService::Ask(
-    grpc::CallbackServerContext* context, const absl::Status& admitted,
-    Request request, Response* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!admitted.ok()) {
-    reactor->Finish(WireStatus(admitted));
-    return reactor;
-  }
-  const bool posted = inbox_.Post(
-      Input{CallerOf(*context), std::move(request),
-            [reactor, response](const absl::StatusOr<Response>& answer) {
-              if (answer.ok()) *response = *answer;
-              reactor->Finish(WireStatus(answer.status()));
-            }});
-  if (!posted) reactor->Finish(WireStatus(InboxFull()));
-  return reactor;
-}
-
-// One call with a large answer. It counts in the caller's quota until the
-// answer has been sent, because the status of the largest job takes megabytes,
-// which stay in memory while the peer does not read.
+// One call. One with a large answer (a LargeCall) counts in the caller's quota
+// until the answer has been sent, because the status of the largest job takes
+// megabytes, which stay in memory while the peer does not read.
 class AdminService::HeldCall final : public grpc::ServerUnaryReactor {
  public:
   void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
@@ -233,7 +214,7 @@ class AdminService::HeldCall final : public grpc::ServerUnaryReactor {
 };
 
 template <typename Input, typename Response, typename Request>
-grpc::ServerUnaryReactor* AdminService::AskLarge(
+grpc::ServerUnaryReactor* AdminService::Ask(
     grpc::CallbackServerContext* context, const absl::Status& admitted,
     Request request, Response* response) {
   auto* const call = new HeldCall();  // Deletes itself in OnDone.
@@ -248,7 +229,9 @@ grpc::ServerUnaryReactor* AdminService::AskLarge(
     if (answer.ok()) *response = *answer;
     call->Finish(WireStatus(answer.status()));
   };
-  asked.keep = [call](CallQuota::Hold hold) { call->Keep(std::move(hold)); };
+  if constexpr (requires { asked.keep; }) {
+    asked.keep = [call](CallQuota::Hold hold) { call->Keep(std::move(hold)); };
+  }
   if (!inbox_.Post(std::move(asked))) call->Finish(WireStatus(InboxFull()));
   return call;
 }
@@ -256,7 +239,7 @@ grpc::ServerUnaryReactor* AdminService::AskLarge(
 grpc::ServerUnaryReactor* AdminService::Status(
     grpc::CallbackServerContext* context, const v1::StatusRequest* request,
     v1::JobStatus* response) {
-  return AskLarge<StatusAsked, v1::JobStatus>(
+  return Ask<StatusAsked, v1::JobStatus>(
       context, AdmitJobOrNone(request->job()), *request, response);
 }
 
@@ -269,8 +252,8 @@ grpc::ServerUnaryReactor* AdminService::Events(
     admitted = absl::InvalidArgumentError(
         "within: expected a time of 0 or more, got a negative one");
   }
-  return AskLarge<EventsAsked, v1::EventsResponse>(context, admitted, *request,
-                                                   response);
+  return Ask<EventsAsked, v1::EventsResponse>(context, admitted, *request,
+                                              response);
 }
 
 grpc::ServerWriteReactor<v1::JobStatus>* AdminService::Watch(

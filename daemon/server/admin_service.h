@@ -73,11 +73,6 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
                                 const absl::Status& admitted, Request request,
                                 Response* response);
-  // As Ask, for a LargeCall.
-  template <typename Input, typename Response, typename Request>
-  grpc::ServerUnaryReactor* AskLarge(grpc::CallbackServerContext* context,
-                                     const absl::Status& admitted,
-                                     Request request, Response* response);
 
   CurrentLoop& inbox_;
   std::atomic<uint64_t> last_watch_ = 0;

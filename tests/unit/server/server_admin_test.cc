@@ -4,12 +4,15 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "tests/unit/server/access_fixture.h"
 
 namespace rollcall {
@@ -190,6 +193,45 @@ TEST_F(AdminTest, EventsAreThoseOfOneJob) {
   request.clear_within();
   request.set_job("none");
   EXPECT_EQ(ask(request).first.error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// A standing daemon with two jobs: each viewer sees the events of its own.
+TEST_F(AdminTest, AViewerSeesTheEventsOfItsJobAlone) {
+  Start(Options());
+  std::vector<std::unique_ptr<HandAgent>> agents;
+  std::map<std::string, v1::JoinToken> viewers;
+  for (const std::string job : {"train", "eval"}) {
+    v1::Hello hello = HelloOf(job + "-node");
+    hello.set_job(job);
+    hello.mutable_settings()->set_nodes_max(2);
+    agents.push_back(std::make_unique<HandAgent>(Dial()));
+    ASSERT_TRUE(agents.back()->SayHello(hello));
+    ASSERT_TRUE(agents.back()->IsWelcome());
+    v1::CreateTokenRequest request = Wanted(v1::ROLE_VIEWER);
+    request.set_job(job);
+    viewers[job] = MustCreate(request);
+  }
+  const auto ask = [this](const v1::JoinToken& token, const std::string& job) {
+    grpc::ClientContext context;
+    Authorize(context, token);
+    v1::EventsRequest request;
+    request.set_job(job);
+    v1::EventsResponse response;
+    const grpc::Status status =
+        AdminStub()->Events(&context, request, &response);
+    return std::make_pair(status, absl::StrJoin(response.lines(), "\n"));
+  };
+  for (const auto& [job, token] : viewers) {
+    const std::string other = job == "train" ? "eval" : "train";
+    for (const std::string& named : {job, std::string()}) {
+      const auto [status, lines] = ask(token, named);
+      ASSERT_TRUE(status.ok()) << job << ": " << status.error_message();
+      EXPECT_TRUE(absl::StrContains(lines, job + "-node")) << lines;
+      EXPECT_FALSE(absl::StrContains(lines, other + "-node")) << lines;
+    }
+    ExpectRefused(ask(token, other).first, grpc::StatusCode::PERMISSION_DENIED,
+                  v1::REFUSAL_CODE_OTHER_JOB);
+  }
 }
 
 }  // namespace
