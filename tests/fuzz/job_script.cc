@@ -34,6 +34,9 @@ class Script {
     if (byte >= static_cast<uint8_t>(JobOp::kProbedHello)) {
       return SayHello(kProbePort);
     }
+    if (byte >= static_cast<uint8_t>(JobOp::kFactChange)) {
+      return SayFactChange();
+    }
     const uint32_t op = byte % static_cast<uint32_t>(JobOp::kCount);
     switch (static_cast<JobOp>(op)) {
       case JobOp::kHello:
@@ -191,6 +194,21 @@ class Script {
       result.mutable_round_trip()->set_seconds(
           static_cast<int64_t>(feed_.Number()));
     }
+    rig_.Message(session, std::move(message));
+  }
+
+  void SayFactChange() {
+    const SessionId session = Who();
+    v1::AgentMessage message;
+    v1::FactChange& change = *message.mutable_fact_change();
+    change.set_kind(static_cast<v1::FactKind>(feed_.Pick(9)));
+    change.set_count(feed_.Pick(4));
+    change.set_subject(feed_.String());
+    change.set_before(feed_.String());
+    change.set_after(feed_.String());
+    // More than are kept, and than may come at once.
+    for (uint32_t i = feed_.Pick(64); i > 0; --i)
+      rig_.Message(session, message);
     rig_.Message(session, std::move(message));
   }
 

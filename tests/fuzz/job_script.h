@@ -40,6 +40,7 @@ enum class JobOp : uint8_t {
   kCount,
 
   // Each also takes the three values after it.
+  kFactChange = 0xF0,   // node, kind, count, texts
   kProbedHello = 0xF4,  // as kHello, of a node that can be probed
   kProbed = 0xF8,       // node, what else, and the result for each address
   kProbedAll = 0xFC,    // every node reaches every other one

@@ -105,6 +105,22 @@ void Changes(Corpus& corpus) {
                  .Do(JobOp::kHello, {1, 16 + 32, 0, 0, 0})
                  .Do(JobOp::kNoticeSeenAll)
                  .text());
+  // The second node's rank fails between two changes of its facts.
+  corpus.Add("job", "facts_change",
+             Running()
+                 .Do(JobOp::kFactChange, {1, 1, 1})
+                 .Text("interface eth1")
+                 .Text("up")
+                 .Text("down")
+                 .Bytes({40})
+                 .Do(JobOp::kExited, {1, 0, 0, 0x41})
+                 .Do(JobOp::kFactChange, {1, 4, 1})
+                 .Text("GPU 3 Xid 79")
+                 .Text("")
+                 .Text("occurred")
+                 .Bytes({0})
+                 .Do(JobOp::kPreparedAll)
+                 .text());
   corpus.Add("job", "fails_when_stopped",
              Running()
                  .Do(JobOp::kStop, {75, 0})
