@@ -51,6 +51,7 @@ int Urgency(const Row& row) {
     case v1::NODE_STATE_DRAINING:
       return 4;
     case v1::NODE_STATE_PREPARING:
+    case v1::NODE_STATE_SETTING_UP:
       return 5;
     case v1::NODE_STATE_ATTENDING:
       return 6;

@@ -52,6 +52,17 @@ std::string SeatlessText(const v1::JobStatus& status) {
   return more == 0 ? text : absl::StrCat(text, " (and ", more, " more)");
 }
 
+// "; the set-up command runs on a, b"; empty: on no node.
+std::string SettingUpText(const v1::JobStatus& status) {
+  std::vector<std::string> names;
+  for (const v1::NodeStatus& node : status.nodes()) {
+    if (node.state() == v1::NODE_STATE_SETTING_UP) names.push_back(node.node());
+  }
+  return names.empty() ? ""
+                       : absl::StrCat("; the set-up command runs on ",
+                                      NameList(std::move(names), kNamesShown));
+}
+
 }  // namespace
 
 std::string Counted(uint64_t count, absl::string_view thing) {
@@ -99,7 +110,8 @@ std::string WaitingText(const v1::JobStatus& status) {
     return absl::StrCat(Word(status.state()), " generation ",
                         status.generation());
   }
-  return absl::StrCat("waiting: ", AwaitedText(awaited), SeatlessText(status));
+  return absl::StrCat("waiting: ", AwaitedText(awaited), SettingUpText(status),
+                      SeatlessText(status));
 }
 
 std::string UnpreparedText(const v1::JobStatus& status) {
@@ -169,6 +181,7 @@ std::string FailureText(const v1::End& end) {
 }
 
 std::string LeftAliveText(const v1::JobStatus& status) {
+  if (status.end_code() == v1::REASON_CODE_SETUP) return "all agents";
   std::vector<std::string> alive;
   for (const v1::NodeStatus& node : status.nodes()) {
     if (node.state() == v1::NODE_STATE_RUNNING) alive.push_back(node.node());

@@ -39,6 +39,10 @@ namespace {
 
 // How long the last messages to the daemon may take.
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
+// To the processes of this node, the set-up command is a rank of a generation
+// that no world has. It ends before a rank is started.
+constexpr RankIncarnation kSetupIncarnation = {0, 0};
+
 class Session {
  public:
   Session(AgentOptions options, std::unique_ptr<RunFolder> folder);
@@ -62,6 +66,8 @@ class Session {
   void Do(const AnswerExchange& answer);
   void Do(const AnswerStore& answer);
   void Do(const FailRequests& fail);
+  void Do(const RunSetup& run);
+  void Do(const StopSetupCommand& stop);
   void Do(const Report& report);
   void Do(const Exit& exit);
 
@@ -87,6 +93,8 @@ class Session {
   v1::Hello FirstHello() const;
   // Also sets the prober's port in the facts.
   std::unique_ptr<Prober> StartProber();
+  void PostEnded(RankEnded ended);
+  void PostGone(RanksGone gone);
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   // `network.facts` are the node's latest facts.
@@ -125,15 +133,16 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       rank_folders_(*folder_, RankUser()),
       prober_(StartProber()),
       agent_(FirstHello(), options_.join_timeout, options_.limits,
-             MonotonicNow(), options_.preempt_signal, options_.attach),
+             MonotonicNow(), options_.preempt_signal, options_.attach,
+             options_.setup_retries),
       preparation_(ForPreparation(options_),
                    [this](std::variant<PreparationDone, PreparationFailed> r) {
                      std::visit([this](auto e) { Post(std::move(e)); },
                                 std::move(r));
                    }),
       processes_(ForProcesses(options_, *folder_),
-                 {[this](RankEnded e) { Post(std::move(e)); },
-                  [this](RanksGone e) { Post(std::move(e)); }}),
+                 {[this](RankEnded e) { PostEnded(std::move(e)); },
+                  [this](RanksGone e) { PostGone(std::move(e)); }}),
       stack_dumps_(options_.limits.stacks_patience, options_.environment,
                    [this](const RankIncarnation& incarnation, StackDump dump) {
                      processes_.Say(incarnation, std::move(dump.text));
@@ -434,6 +443,45 @@ void Session::Do(const StartRanks& start) {
     }
   }
 }
+
+// --- The set-up command ------------------------------------------------------
+
+void Session::Do(const RunSetup&) {
+  RankCommand command;
+  command.local_rank = kSetupIncarnation.local_rank;
+  command.label = "setup";
+  command.argv = {"/bin/sh", "-c", options_.setup};
+  command.environment = SetupEnvironment(
+      options_.environment, options_.network, options_.hello.job(),
+      options_.hello.node(), folder_->socket());
+  const absl::Status began =
+      processes_.Start(kSetupIncarnation.generation, {command});
+  if (began.ok()) return;
+  Post(SetupShellEnded{.code = kNodeCannotStart,
+                       .stderr_tail = std::string(began.message())});
+  Post(SetupGone{});
+}
+
+void Session::Do(const StopSetupCommand& stop) {
+  processes_.Stop({kSetupIncarnation}, stop.grace);
+}
+
+void Session::PostEnded(RankEnded ended) {
+  if (ended.generation != kSetupIncarnation.generation) {
+    return Post(std::move(ended));
+  }
+  if (!ended.out_of_memory.empty()) {
+    absl::StrAppend(&ended.stderr_tail, "\n", ended.out_of_memory);
+  }
+  Post(SetupShellEnded{ended.code, ended.signal, std::move(ended.stderr_tail)});
+}
+
+void Session::PostGone(RanksGone gone) {
+  if (std::erase(gone.ranks, kSetupIncarnation) > 0) Post(SetupGone{});
+  if (!gone.ranks.empty()) Post(std::move(gone));
+}
+
+// --- Ranks -------------------------------------------------------------------
 
 void Session::Do(const AbortRanks& abort) {
   if (rank_service_ != nullptr) {

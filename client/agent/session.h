@@ -7,6 +7,7 @@
 #define ROLLCALL_CLIENT_AGENT_SESSION_H_
 
 #include <csignal>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,6 +39,10 @@ struct AgentOptions {
   // The path of the socket for attached ranks; empty: one in the agent's own
   // folder. (--socket)
   std::string socket;
+  // A shell command that runs before the node gets a seat (--setup), and how
+  // often it may be run again (--setup-retries). Empty: none.
+  std::string setup;
+  uint32_t setup_retries = 0;
   // The agent's own environment, "NAME=value".
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);

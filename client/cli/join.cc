@@ -143,6 +143,7 @@ v1::Hello MakeHello(const JoinFlags& flags, const JobAddress& address,
   *hello.mutable_settings() = flags.settings;
   hello.set_launcher(flags.launcher);
   hello.set_once(flags.local.once);
+  hello.set_setting_up(!flags.local.setup.empty());
   hello.set_version(ROLLCALL_VERSION);
   return hello;
 }
@@ -306,6 +307,8 @@ int RunJoinCommand(JoinFlags& flags) {
   options.hosts_file = flags.local.no_hosts ? "" : flags.local.hosts_file;
   options.hosts_names = flags.local.hosts_names;
   options.rank_user = *user;
+  options.setup = flags.local.setup;
+  options.setup_retries = flags.local.setup_retries;
   options.log_dir = flags.local.log_dir;
   options.nccl_library = flags.local.nccl_lib;
   options.network = {NcclEnvOf(flags.local.nccl_env), nccl_conf, facts};

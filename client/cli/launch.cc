@@ -44,6 +44,10 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
     if (!value.empty()) to.insert(to.end(), {name, value});
   };
   add("--rank-user", local.rank_user);
+  add("--setup", local.setup);
+  if (local.setup_retries > 0) {
+    add("--setup-retries", absl::StrCat(local.setup_retries));
+  }
   add("--log-dir", local.log_dir);
   for (const std::string& folder : local.folders) add("--folder", folder);
   for (const std::string& file : local.same) add("--same", AbsolutePath(file));

@@ -14,6 +14,8 @@ inline constexpr int kExitUsage = 2;
 inline constexpr int kExitRendezvous = 69;
 // The system's limits are too low to start (sysexits' EX_OSERR).
 inline constexpr int kExitCannotStart = 71;
+// A set-up command did not end in time (as timeout(1)).
+inline constexpr int kExitTimedOut = 124;
 // Refused: token, certificate or identity (sysexits' EX_NOPERM).
 inline constexpr int kExitRefused = 77;
 

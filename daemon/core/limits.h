@@ -181,6 +181,10 @@ struct Limits {
   // start is taken to hang too, in a job whose ranks link. 0, or no
   // hang_timeout: never.
   absl::Duration start_timeout = absl::Minutes(10);
+  // How long a node's set-up command may take, all of its tries together.
+  absl::Duration setup_timeout = absl::Minutes(10);
+  // From the end of a failed try of the set-up command to the next one.
+  absl::Duration setup_retry_delay = absl::Seconds(1);
   // How long the agent waits for a stalled rank's own report of its position,
   // and for its stacks.
   absl::Duration where_patience = absl::Seconds(2);
@@ -215,11 +219,17 @@ struct Limits {
            stop_grace;
   }
 
+  // How long one gathering waits for set-up commands at most, measured by the
+  // daemon's clock: an agent ends its command before.
+  absl::Duration setup_wait() const {
+    return setup_timeout + stop_grace + lease;
+  }
+
   // The longest durations that a job may set. wait_max is for waits for people,
   // schedulers and ranks (join_timeout, stop_grace, notice_time, hang_timeout,
-  // start_timeout, daemon_grace, linger, ping_interval); it is as long as nodes
-  // may wait in a cluster's queue. grace_max is for waits for agents (all other
-  // durations); beyond it, faults would be found too late.
+  // start_timeout, setup_timeout, daemon_grace, linger, ping_interval); it is
+  // as long as nodes may wait in a cluster's queue. grace_max is for waits for
+  // agents (all other durations); beyond it, faults would be found too late.
   static constexpr absl::Duration wait_max = absl::Hours(24 * 7);
   static constexpr absl::Duration grace_max = absl::Hours(1);
   // How far a node's clock may be from the daemon's. etcd uses the same bound
@@ -228,6 +238,8 @@ struct Limits {
   static constexpr absl::Duration clock_offset_max = absl::Seconds(1);
 
   uint32_t max_restarts = 3;
+  // How often a set-up command that has failed may be run again.
+  static constexpr uint32_t setup_retries_max = 100;
   int requeue_exit_code = 75;
   // A node that is to blame for this many failures in a row gets no seat.
   uint32_t blames_in_a_row = 2;
@@ -484,6 +496,7 @@ static_assert(Limits{}.join_timeout <= Limits::wait_max &&
               Limits{}.notice_time <= Limits::wait_max &&
               Limits{}.hang_timeout <= Limits::wait_max &&
               Limits{}.start_timeout <= Limits::wait_max &&
+              Limits{}.setup_timeout <= Limits::wait_max &&
               Limits{}.daemon_grace <= Limits::wait_max &&
               Limits{}.linger <= Limits::wait_max);
 static_assert(Limits{}.lease <= Limits::grace_max &&

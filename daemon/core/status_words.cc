@@ -44,6 +44,9 @@ std::string WhatHappened(const v1::RootCause& cause) {
                               ? "no rank made progress"
                               : absl::StrCat(rank, " made no progress"),
                           cause.detail().empty() ? "" : ": ", cause.detail());
+    case v1::REASON_CODE_SETUP:
+      return absl::StrCat("the set-up command on ", cause.node(), " ",
+                          cause.detail());
     default:
       return cause.detail().empty()
                  ? absl::StrCat("node ", cause.node(), ": ", Word(cause.code()))

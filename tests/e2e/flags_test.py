@@ -47,6 +47,9 @@ WRONG = [
     (["launch", "--linger", "long", "--", "true"], "--linger"),
     (["launch", "--hang-timeout", "soon", "--", "true"], "--hang-timeout"),
     (["launch", "--start-timeout", "soon", "--", "true"], "--start-timeout"),
+    (["launch", "--setup-timeout", "soon", "--", "true"], "--setup-timeout"),
+    (["launch", "--setup-retries", "3", "--", "true"], "--setup CMD"),
+    (["launch", "--setup", "true", "--attach"], "--attach"),
     (["launch", "--requeue-exit-code", "0", "--", "true"],
      "--requeue-exit-code"),
     (["completion"], "bash"),
@@ -81,6 +84,7 @@ class Flags(E2E):
         for flag in ("--nodes", "--local-workers", "--nproc-per-node",
                      "--join-timeout", "--hosts-file", "--json", "--linger",
                      "--hang-timeout", "--start-timeout",
+                     "--setup", "--setup-timeout", "--setup-retries",
                      "--grow", "--preempt-signal", "--requeue-exit-code"):
             self.assertIn(flag, text)
         for limit in ("lease", "last call", "prepare timeout", "16384"):

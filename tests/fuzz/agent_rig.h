@@ -80,6 +80,9 @@ class AgentRig {
   void Take(const AnswerExchange& answer);
   void Take(const AnswerStore& answer);
   void Take(const FailRequests& fail);
+  // This agent has no set-up command.
+  void Take(const RunSetup&) {}
+  void Take(const StopSetupCommand&) {}
   void Take(const Report& report);
   void Take(const Exit& exit);
   void CheckFiles(const StartRanks& start);

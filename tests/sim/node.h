@@ -137,6 +137,9 @@ class Node {
   void Do(const AnswerExchange&) {}
   void Do(const AnswerStore& answer);
   void Do(const FailRequests&) {}
+  // No simulated node has a set-up command.
+  void Do(const RunSetup&) {}
+  void Do(const StopSetupCommand&) {}
   void Do(const Report& report);
   void Do(const Exit& exit);
 

@@ -9,6 +9,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/exit_codes.h"
+#include "daemon/core/failures/root_cause.h"
 
 namespace rollcall {
 namespace {
@@ -24,12 +25,13 @@ constexpr absl::Duration kLate = absl::Milliseconds(50);
 
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
              const Limits& limits, absl::Time now, int preempt_signal,
-             bool attach)
+             bool attach, uint32_t setup_retries)
     : hello_(hello),
       limits_(limits),
       now_(now),
       redial_(limits, join_timeout, now),
       heartbeat_(limits.heartbeat()),
+      setup_(hello.setting_up(), setup_retries),
       preempt_signal_(preempt_signal),
       attach_(attach) {
   CHECK_NE(hello.incarnation(), 0u);
@@ -56,8 +58,8 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
 
 absl::Time Agent::NextDeadline() const {
   if (exited_) return absl::InfiniteFuture();
-  absl::Time next =
-      std::min({leave_.until, linger_until_, NextHang(), NextLeftAlone()});
+  absl::Time next = std::min(
+      {leave_.until, linger_until_, setup_.due(), NextHang(), NextLeftAlone()});
   if (notice_.has_value() && !notice_->over) {
     next = std::min(next, notice_->kill_at);
   }
@@ -98,6 +100,7 @@ void Agent::On(const AgentTick&) {
   KillWhoseNoticeIsOver();
   LeaveTheUnendedAlone();
   LookForHangs();
+  AdvanceSetup();
   if (now_ >= linger_until_) EndLinger();
   if (now_ >= leave_.until) {
     leave_.until = absl::InfiniteFuture();
@@ -106,7 +109,9 @@ void Agent::On(const AgentTick&) {
   if (exit_.has_value()) return;
   if (link_ == Link::kAttending) return;
   if (now_ >= redial_.give_up_at()) {
-    return Leave(kExitRendezvous, redial_.GiveUpReason());
+    return Leave(
+        setup_.failed() ? ExitCodeOf(*setup_.ended()) : kExitRendezvous,
+        redial_.GiveUpReason());
   }
   Tell(redial_.Silence(now_));
   if (link_ == Link::kDown && now_ >= redial_.dial_at()) {
@@ -155,6 +160,7 @@ void Agent::On(const LeaveAsked& leave) {
     // The second request: leave at once.
     linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
+    StopSetup(absl::ZeroDuration());
     if (!exit_.has_value()) {
       Leave(128 + leave.signal, absl::StrCat("signal ", leave.signal));
     }
@@ -240,6 +246,7 @@ void Agent::OnEnd(const v1::End& end) {
   if (end.now()) {
     linger_until_ = absl::InfiniteFuture();
     Stop(absl::ZeroDuration());
+    StopSetup(absl::ZeroDuration());
   }
   if (exit_.has_value() && exit_->end.has_value()) {
     // A second End may report that the job no longer lingers.
@@ -252,18 +259,23 @@ void Agent::OnEnd(const v1::End& end) {
       leave_.signal == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
   const absl::Duration linger = FromProto(end.linger());
-  if (end.now() || rank_processes_.empty() || linger <= absl::ZeroDuration()) {
+  const bool kept =
+      !rank_processes_.empty() || end.code() == v1::REASON_CODE_SETUP;
+  if (end.now() || !kept || linger <= absl::ZeroDuration()) {
     return Leave(code, end.reason(), end);
   }
   leave_.until = absl::InfiniteFuture();
   exit_ = Exit{code, end.reason(), end};
   linger_until_ = now_ + linger;
+  setup_.Abandon();
   UnwatchAll();
   DropPreparation();
-  Tell(Report::Kind::kState, absl::StrCat("the job has ended: ", end.reason(),
-                                          "; living ranks are kept for ",
-                                          absl::FormatDuration(linger),
-                                          ", or until a signal arrives"));
+  Tell(Report::Kind::kState,
+       absl::StrCat("the job has ended: ", end.reason(), "; ",
+                    rank_processes_.empty() ? "this agent stays for "
+                                            : "living ranks are kept for ",
+                    absl::FormatDuration(linger),
+                    ", or until a signal arrives"));
 }
 
 // Stops the ranks that were kept, with their grace period.
@@ -271,6 +283,7 @@ void Agent::EndLinger() {
   if (linger_until_ == absl::InfiniteFuture()) return;
   linger_until_ = absl::InfiniteFuture();
   EndGeneration(exit_->end->code(), exit_->reason, Keep::kNobody);
+  StopSetup(limits_.stop_grace);
 }
 
 void Agent::Leave(int code, const std::string& reason,
@@ -282,10 +295,12 @@ void Agent::Leave(int code, const std::string& reason,
   exit_ = Exit{code, reason, std::move(end)};
   DropPreparation();
   EndGeneration(why, reason, Keep::kNobody);
+  StopSetup(limits_.stop_grace);
 }
 
 void Agent::MaybeExit() {
   if (!exit_.has_value() || !rank_processes_.empty() || exited_) return;
+  if (setup_.running() || LingersWithoutRanks()) return;
   exited_ = true;
   if (exit_->end.has_value() && link_ == Link::kAttending) {
     v1::AgentMessage message;

@@ -13,8 +13,10 @@
 //      are linked ones that have torn their communicator down and wait.
 //   3. It starts the ranks of g, and gives the world of g to ranks that wait,
 //      once: after Commit(g), and only if it has sent Prepared(g).
-//   4. Exit is the last action, and comes only when no rank is left. A rank
-//      that the agent did not start delays it by its grace period at most.
+//   4. It runs the set-up command before it may get a seat, and not again.
+//   5. Exit is the last action, and comes only when no rank and no process of
+//      the set-up command is left. A rank that the agent did not start delays
+//      it by its grace period at most.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_H_
 
@@ -33,6 +35,7 @@
 #include "client/agent/core/node_store.h"
 #include "client/agent/core/rank_starts.h"
 #include "client/agent/core/redial.h"
+#include "client/agent/core/setup.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 #include "rollcall/v1/rank.pb.h"
@@ -46,9 +49,11 @@ class Agent {
   // `join_timeout`: how long to redial a daemon that has never welcomed this
   // agent. `preempt_signal`: the signal that announces a notice to a plain
   // rank. `attach`: ranks are processes that others start (--attach).
+  // `setup_retries`: how often the set-up command, which Hello.setting_up says
+  // there is, may be run again.
   Agent(const v1::Hello& hello, absl::Duration join_timeout,
         const Limits& limits, absl::Time now, int preempt_signal = SIGTERM,
-        bool attach = false);
+        bool attach = false, uint32_t setup_retries = 0);
 
   // Returns the first actions: dial.
   std::vector<AgentAction> Start();
@@ -198,6 +203,8 @@ class Agent {
   void On(const FactChanged& changed);
   void On(const FactWatchEnded& ended);
   void On(const SignalCame& came);
+  void On(const SetupShellEnded& ended);
+  void On(const SetupGone& gone);
   void On(const AgentTick& tick);
 
   void TakeCredential(const std::string& credential);
@@ -212,6 +219,18 @@ class Agent {
   void Carry(NodeStore::Outcome outcome);
   void OnWaiting(const v1::Waiting& waiting);
   void OnRanksLink(const v1::RanksLink& link);
+
+  // The set-up command (agent_setup.cc).
+  void MaybeBeginSetup(const v1::Welcome& welcome);
+  void AdvanceSetup();
+  void StopSetup(absl::Duration grace);
+  void SaySetupEnded();
+  // The job's set-up failed, and its agents stay for the time of --linger,
+  // although no rank runs.
+  bool LingersWithoutRanks() const {
+    return linger_until_ != absl::InfiniteFuture() &&
+           exit_->end->code() == v1::REASON_CODE_SETUP;
+  }
 
   // Decides what a refused or broken stream means.
   void Refused(const StreamDown& down);
@@ -304,6 +323,9 @@ class Agent {
   // A notice named this node as one that leaves.
   bool drained_ = false;
   ToSay stopped_;
+  Setup setup_;
+  // The daemon awaits SetupEnded on this stream.
+  bool owes_setup_ended_ = false;
   NodeExchanges exchanges_;
   NodeStore store_;
   // Those that were not sent yet, oldest first; at most

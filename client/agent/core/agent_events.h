@@ -208,14 +208,25 @@ struct FactWatchEnded {
   std::string reason;
 };
 
+// The shell of the set-up command has ended and been reaped; see RunSetup.
+struct SetupShellEnded {
+  int code = 0;
+  int signal = 0;
+  std::string stderr_tail;
+};
+// No process of the set-up command is left. Follows SetupShellEnded.
+struct SetupGone {};
+
 struct AgentTick {};
 
-using AgentEvent = std::variant<
-    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
-    RankEnded, RanksGone, RankAttended, RankUnlinked, RankDoubled, RankWaits,
-    RankAtBoundary, RankExchanged, RankAsksStore, StoreCancelled,
-    RankProgressed, RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
-    ChecksDone, ProbeDone, SignalCame, FactChanged, FactWatchEnded, AgentTick>;
+using AgentEvent =
+    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
+                 PreparationFailed, RankEnded, RanksGone, RankAttended,
+                 RankUnlinked, RankDoubled, RankWaits, RankAtBoundary,
+                 RankExchanged, RankAsksStore, StoreCancelled, RankProgressed,
+                 RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
+                 ChecksDone, ProbeDone, SignalCame, FactChanged, FactWatchEnded,
+                 SetupShellEnded, SetupGone, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -294,6 +305,16 @@ struct LookAtRank {
   uint64_t generation;
 };
 
+// Starts the set-up command. Answered by SetupShellEnded and SetupGone.
+struct RunSetup {};
+
+// Sends SIGTERM to the process group of the set-up command, SIGKILL after
+// `grace`, then ends the remaining descendants. If repeated, the shorter grace
+// counts.
+struct StopSetupCommand {
+  absl::Duration grace;
+};
+
 // Runs the node's own checks, between generations; answered by ChecksDone.
 struct RunChecks {
   uint64_t request;
@@ -345,7 +366,8 @@ struct Exit {
 using AgentAction =
     std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks, StopRanks,
                  PassSignal, TellNotice, LookAtRank, RunChecks, RunProbe,
-                 AnswerExchange, AnswerStore, FailRequests, Report, Exit>;
+                 AnswerExchange, AnswerStore, FailRequests, RunSetup,
+                 StopSetupCommand, Report, Exit>;
 
 }  // namespace rollcall
 

@@ -29,6 +29,8 @@ void Agent::On(const StreamUp&) {
     }
   }
   hello.set_generation_seen(generation_seen_);
+  owes_setup_ended_ = setup_.pending();
+  hello.set_setting_up(owes_setup_ended_);
   *hello.mutable_resume_state() = ResumeStateNow();
   actions_.push_back(Say{std::move(message)});
 }
@@ -71,6 +73,9 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   if (welcome.settings().has_start_timeout()) {
     limits_.start_timeout = FromProto(welcome.settings().start_timeout());
   }
+  if (welcome.settings().has_setup_timeout()) {
+    limits_.setup_timeout = FromProto(welcome.settings().setup_timeout());
+  }
   heartbeat_ =
       std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
   next_heartbeat_ = now_ + heartbeat_;
@@ -93,6 +98,7 @@ void Agent::OnWelcome(const v1::Welcome& welcome) {
   takes_fact_changes_ = welcome.takes_fact_changes();
   SayFactChanges();
   if (leave_.signal != 0) SayLeaving();
+  MaybeBeginSetup(welcome);
 }
 
 // Sends the exits again: a Hello does not contain them, and a restarted daemon

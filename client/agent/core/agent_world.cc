@@ -104,6 +104,10 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
       starts ? Keep::kElastic : Keep::kNobody);
   stopped_.generation = 0;  // Prepared implies Stopped.
   refused_.reset();
+  if (setup_.pending()) {
+    return Refuse(proposal.generation(),
+                  "its set-up command has not succeeded yet");
+  }
   if (row == nullptr || row->ranks() != hello_.ranks() ||
       row->once() != hello_.once()) {
     return Refuse(proposal.generation(),

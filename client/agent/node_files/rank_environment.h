@@ -59,6 +59,13 @@ std::vector<std::string> CommandEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const v1::World& world, uint32_t node_rank);
 
+// The whole environment of the node's set-up command: that of a rank without
+// what a world gives it, with ROLLCALL_JOB, ROLLCALL_NODE, and `socket` as
+// ROLLCALL_SOCKET, by which its processes are found.
+std::vector<std::string> SetupEnvironment(
+    const std::vector<std::string>& inherited, const NetworkOptions& network,
+    const std::string& job, const std::string& node, const std::string& socket);
+
 // The whole environment of one rank: CommandEnvironment plus torchrun's
 // variables and ROLLCALL_*. `inherited`: the agent's own environment,
 // "NAME=value". The user's own values of OMP_NUM_THREADS and of the network

@@ -28,6 +28,10 @@ namespace rollcall {
 struct RankCommand {
   uint32_t local_rank = 0;
   uint32_t rank = 0;
+  // For a command that is no rank: its name, instead of the rank in prefixes
+  // and messages. Its output goes into the folder of this name, into files that
+  // are named after the node. Empty: a rank.
+  std::string label;
   std::vector<std::string> argv;
   // The whole environment, "NAME=value"; nothing else is inherited.
   std::vector<std::string> environment;

@@ -124,8 +124,11 @@ void RankGroup::SweepOnce(const std::vector<Rank*>& going, absl::Time now) {
     const size_t count = named.size();
     if (named.size() > kNamedMax) named.resize(kNamedMax);
     Warn(absl::StrCat(
-        count, " process(es) of generation ",
-        going.front()->incarnation.generation, " ",
+        count, " process(es) of ",
+        going.front()->command.label.empty()
+            ? absl::StrCat("generation ", going.front()->incarnation.generation)
+            : going.front()->command.label,
+        " ",
         result.left.empty()
             ? "belong to another user and cannot be ended by this one"
             : "did not end by SIGKILL yet; a device or file system may hold "

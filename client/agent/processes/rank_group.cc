@@ -112,15 +112,22 @@ absl::Status RankGroup::Watch(uint64_t number, Rank& rank) {
 
 std::unique_ptr<RankPipe> RankGroup::MakeStream(const Rank& rank, Fd pipe,
                                                 bool is_err) {
+  const std::string& node = dependencies_.options.node;
+  const std::string& label = rank.command.label;
   std::shared_ptr<OutputTarget> log;
   if (logs_ != nullptr) {
     log = OutputTarget::File(
-        logs_, absl::StrCat("gen-", rank.incarnation.generation),
-        absl::StrCat("rank-", rank.command.rank, is_err ? ".err" : ".out"));
+        logs_,
+        label.empty() ? absl::StrCat("gen-", rank.incarnation.generation)
+                      : label,
+        absl::StrCat(
+            label.empty() ? absl::StrCat("rank-", rank.command.rank) : node,
+            is_err ? ".err" : ".out"));
   }
   return std::make_unique<RankPipe>(
       std::move(pipe),
-      absl::StrCat("[", dependencies_.options.node, "/", rank.command.rank,
+      absl::StrCat("[", node, "/",
+                   label.empty() ? absl::StrCat(rank.command.rank) : label,
                    "] "),
       dependencies_.writer, is_err ? stderr_ : stdout_, std::move(log));
 }
@@ -309,8 +316,11 @@ void RankGroup::AwaitTracer(Rank& rank, absl::Time now) {
   const pid_t tracer = TracerOf(rank.process.pid);
   if (tracer == 0) return;
   rank.told_held = true;
-  Warn(absl::StrCat("rank ", rank.command.rank, " has ended, but process ",
-                    tracer, " traces it and has not let go; end that process"));
+  Warn(absl::StrCat(rank.command.label.empty()
+                        ? absl::StrCat("rank ", rank.command.rank)
+                        : rank.command.label,
+                    " has ended, but process ", tracer,
+                    " traces it and has not let go; end that process"));
 }
 
 void RankGroup::SetPaused(bool paused) {

@@ -23,6 +23,7 @@ struct SettingsText {
   std::string join_timeout;
   std::string hang_timeout;
   std::string start_timeout;
+  std::string setup_timeout;
   std::string notice_time;
   std::string ping_interval;
   std::string linger;

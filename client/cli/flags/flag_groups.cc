@@ -24,6 +24,15 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--rank-user", to.rank_user,
                  "run CMD as this user instead of root: NAME, UID or UID:GID")
       ->type_name("USER");
+  app.add_option("--setup", to.setup,
+                 "a shell command that runs once on each node before its "
+                 "ranks may start,\nfor example to copy data; if it fails, so "
+                 "does the job")
+      ->type_name("CMD");
+  app.add_option("--setup-retries", to.setup_retries,
+                 "how often it is run again if it fails (default 0)")
+      ->type_name("N")
+      ->check(CheckCount);
   app.add_option("--log-dir", to.log_dir,
                  "also write each rank's output below this folder")
       ->type_name("DIR");
@@ -145,6 +154,10 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "a rank that has not linked or published a step this long "
                  "after its\nstart counts as hung too, if most nodes' ranks "
                  "have (default 10m;\n0, never or --hang-timeout 0: off)")
+      ->type_name("TIME");
+  app.add_option("--setup-timeout", to.setup_timeout,
+                 "how long --setup may take, all of its tries together "
+                 "(default 10m)")
       ->type_name("TIME");
   app.add_option("--notice-time", to.notice_time,
                  "how long ranks may take to save and end after a notice, "

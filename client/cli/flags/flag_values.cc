@@ -105,6 +105,7 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
       {"--join-timeout", text.join_timeout, false, &S::mutable_join_timeout},
       {"--hang-timeout", text.hang_timeout, true, &S::mutable_hang_timeout},
       {"--start-timeout", text.start_timeout, true, &S::mutable_start_timeout},
+      {"--setup-timeout", text.setup_timeout, false, &S::mutable_setup_timeout},
       {"--notice-time", text.notice_time, false, &S::mutable_notice_time},
       {"--ping-interval", text.ping_interval, true, &S::mutable_ping_interval},
       {"--linger", text.linger, false, &S::mutable_linger},
@@ -137,6 +138,11 @@ absl::Status CheckAttach(const Argv& args, const LocalFlags& local) {
     return absl::InvalidArgumentError(
         "--once is about a command, and --attach has none; leave out one of "
         "the two");
+  }
+  if (!local.setup.empty()) {
+    return absl::InvalidArgumentError(
+        "--setup: expected none with --attach, because others start the ranks; "
+        "run the command before them, and leave out one of the two");
   }
   if (local.socket.empty()) return absl::OkStatus();
   if (local.socket[0] == '/' && local.socket.back() != '/' &&
@@ -211,6 +217,14 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
         "--nccl-env takes all, needed or none, not '", local.nccl_env, "'"));
   }
   absl::Status few = CheckFolders(local.folders, kRunFoldersMax);
+  if (few.ok()) {
+    few = AdmitCount("--setup-retries", local.setup_retries,
+                     Limits::setup_retries_max);
+  }
+  if (few.ok() && local.setup_retries > 0 && local.setup.empty()) {
+    few = absl::InvalidArgumentError(
+        "--setup-retries: expected --setup CMD as well; give both or neither");
+  }
   if (few.ok()) few = CheckSame(local);
   if (!few.ok()) return few;
   for (const std::string& name : local.hosts_names) {

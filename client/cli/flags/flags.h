@@ -28,6 +28,9 @@ struct LocalFlags {
   std::string nproc_per_node = "1";
   // The user that ranks run as; empty: this process's user.
   std::string rank_user;
+  // A shell command that runs before the node gets a seat; empty: none.
+  std::string setup;
+  uint32_t setup_retries = 0;
   std::string log_dir;
   // Further folders that the ranks write to, for example for checkpoints.
   std::vector<std::string> folders;

@@ -31,6 +31,7 @@ std::string LimitsText() {
   time("notice time", limits.notice_time);
   time("hang timeout", limits.hang_timeout);
   time("start timeout", limits.start_timeout);
+  time("setup timeout", limits.setup_timeout);
   time("token ttl", limits.token_ttl);
   count("max restarts", limits.max_restarts);
   count("requeue exit code", static_cast<uint64_t>(limits.requeue_exit_code));

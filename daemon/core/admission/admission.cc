@@ -75,6 +75,20 @@ absl::Status AdmitFactChange(const v1::FactChange& change) {
   return absl::OkStatus();
 }
 
+absl::Status AdmitSetupEnded(const v1::SetupEnded& ended) {
+  RETURN_IF_REFUSED(AdmitRange("code", ended.code(), 0, 255));
+  RETURN_IF_REFUSED(AdmitRange("signal", ended.signal(), 0, 127));
+  if (ended.code() != 0 && ended.signal() != 0) {
+    return Unfit("code", "0 if a signal ended the set-up command",
+                 absl::StrCat(ended.code()));
+  }
+  if (ended.timed_out() && ended.code() == 0 && ended.signal() == 0) {
+    return Unfit("code", "not 0 if the time of the set-up command was over",
+                 "0");
+  }
+  return AdmitRange("tries", ended.tries(), 1, Limits::setup_retries_max + 1);
+}
+
 absl::Status AdmitResumeState(const v1::ResumeState& resume_state) {
   RETURN_IF_REFUSED(AdmitGeneration("resume_state.prepared_generation",
                                     resume_state.prepared_generation()));
@@ -263,6 +277,7 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
           "Hello: expected once, as the first message of a stream, got "
           "another one; open a new stream");
     case v1::AgentMessage::kSetupEnded:
+      return AdmitSetupEnded(message.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
     case v1::AgentMessage::KIND_NOT_SET:

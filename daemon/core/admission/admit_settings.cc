@@ -49,6 +49,7 @@ absl::Status AdmitSettings(const v1::JobSettings& s) {
       {DURATION(notice_time), Limits::wait_max},
       {DURATION(hang_timeout), Limits::wait_max},
       {DURATION(start_timeout), Limits::wait_max},
+      {DURATION(setup_timeout), Limits::wait_max},
       {DURATION(last_call), Limits::grace_max},
       {DURATION(lease), Limits::grace_max, 0.1},
       {DURATION(prepare_timeout), Limits::grace_max, 0.1},

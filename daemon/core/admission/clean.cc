@@ -107,6 +107,10 @@ void CleanMessage(v1::AgentMessage& message) {
     case v1::AgentMessage::kRankExited:
       CleanExit(*message.mutable_rank_exited());
       break;
+    case v1::AgentMessage::kSetupEnded:
+      message.mutable_setup_ended()->set_stderr_tail(
+          Tail(message.setup_ended().stderr_tail()));
+      break;
     case v1::AgentMessage::kRankStalled: {
       v1::RankStalled& stalled = *message.mutable_rank_stalled();
       stalled.set_text(Printable(stalled.text(), Limits::stall_text_bytes_max));

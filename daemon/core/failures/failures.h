@@ -43,6 +43,9 @@ class Failures {
   void EndByLoss(const v1::World& world, const v1::RootCause& cause,
                  absl::Time now, const Limits& limits);
 
+  // The job fails before its first world because of `cause`.
+  void EndBeforeFirst(const v1::RootCause& cause) { causes_ = {cause}; }
+
   // A further failure in the generation that ended last. If this failure
   // becomes the root cause, returns the former root cause.
   std::optional<v1::RootCause> TakeRank(const std::string& node,

@@ -125,8 +125,39 @@ v1::RootCause CauseOfHang(const std::string& node, int32_t rank,
   return cause;
 }
 
+v1::RootCause CauseOfSetup(const std::string& node,
+                           const v1::SetupEnded& ended) {
+  v1::RootCause cause;
+  cause.set_node(node);
+  cause.set_rank(-1);
+  cause.set_code(v1::REASON_CODE_SETUP);
+  cause.set_value(ExitCodeOf(ended));
+  cause.set_detail(Describe(ended));
+  cause.set_stderr_tail(ended.stderr_tail());
+  return cause;
+}
+
+int ExitCodeOf(const v1::SetupEnded& ended) {
+  if (ended.timed_out()) return kExitTimedOut;
+  return ended.signal() != 0 ? 128 + ended.signal() : ended.code();
+}
+
+std::string Describe(const v1::SetupEnded& ended) {
+  const std::string tries =
+      ended.tries() > 1 ? absl::StrCat(" (", ended.tries(), " tries)") : "";
+  if (ended.timed_out()) {
+    return absl::StrCat("was ended because its time was over", tries,
+                        "; raise --setup-timeout if it needs longer");
+  }
+  if (ended.signal() != 0) {
+    return absl::StrCat("was ended by signal ", ended.signal(), tries);
+  }
+  return absl::StrCat("exited with code ", ended.code(), tries);
+}
+
 bool IsLostNode(const v1::RootCause& cause) {
-  return cause.rank() < 0 && cause.code() != v1::REASON_CODE_HANG;
+  return cause.rank() < 0 && cause.code() != v1::REASON_CODE_HANG &&
+         cause.code() != v1::REASON_CODE_SETUP;
 }
 
 int ExitCodeOf(const v1::RootCause& cause) {
@@ -141,6 +172,10 @@ namespace {
 std::string WhatHappened(const v1::RootCause& cause) {
   if (IsLostNode(cause)) {
     return absl::StrCat("node ", cause.node(), " was lost: ", cause.detail());
+  }
+  if (cause.code() == v1::REASON_CODE_SETUP) {
+    return absl::StrCat("the set-up command on ", cause.node(), " ",
+                        cause.detail());
   }
   if (cause.rank() < 0) {
     return absl::StrCat("no rank made progress: ", cause.detail());

@@ -7,6 +7,7 @@
 #ifndef ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 #define ROLLCALL_DAEMON_CORE_FAILURES_ROOT_CAUSE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "rollcall/v1/membership.pb.h"
@@ -26,6 +27,18 @@ v1::RootCause CauseOfRank(const std::string& node, uint32_t rank,
                           const v1::RankExited& exited);
 v1::RootCause CauseOfLostNode(const std::string& node, v1::ReasonCode code,
                               const std::string& detail, uint64_t generation);
+
+// For a set-up command that failed. `detail`: what happened, after the node's
+// name; `value`: the exit code with which the job ends.
+v1::RootCause CauseOfSetup(const std::string& node,
+                           const v1::SetupEnded& ended);
+
+// The exit code because of a set-up command that failed: its own code,
+// 128+signal, or kExitTimedOut.
+int ExitCodeOf(const v1::SetupEnded& ended);
+
+// "exited with code 7 (3 tries)".
+std::string Describe(const v1::SetupEnded& ended);
 
 // For ranks that made no progress. `rank` is -1 and `node` is empty if no rank
 // is to blame.

@@ -8,6 +8,7 @@ namespace rollcall {
 void Gathering::Begin(bool at_once, absl::Time now, const Limits& limits) {
   BeginAgain(now, limits);
   last_call_ = LastCall(now);
+  setups_ = SetupWait();
   at_once_ = at_once;
   fenced_until_ = absl::InfinitePast();
   fence_asked_until_ = absl::InfinitePast();
@@ -28,10 +29,11 @@ Gathering::Verdict Gathering::Judge(size_t present,
     FenceOpened(now, limits);
     // This is a new gathering, so the last call counts again.
     at_once_ = false;
-    return now >= join_until_ ? Verdict::kTimedOut : Verdict::kWait;
+    return now >= join_until_ && !setups_.on() ? Verdict::kTimedOut
+                                               : Verdict::kWait;
   }
   if (present < settings.nodes_max() && !at_once_ &&
-      now < last_call_.Ends(limits)) {
+      (now < last_call_.Ends(limits) || setups_.on())) {
     return Verdict::kWait;
   }
   const bool still_fenced =
@@ -62,8 +64,9 @@ absl::Duration Gathering::FenceLeft(absl::Time now) const {
 
 absl::Time Gathering::Due(bool enough, absl::Time now,
                           const Limits& limits) const {
-  if (!enough) return join_until_;
-  const absl::Time call_ends = last_call_.Ends(limits);
+  if (!enough) return setups_.on() ? setups_.until(limits) : join_until_;
+  absl::Time call_ends = last_call_.Ends(limits);
+  if (!at_once_) call_ends = std::max(call_ends, setups_.until(limits));
   if (fence_asked_until_ <= now) return call_ends;
   return call_ends > now ? std::min(fence_asked_until_, call_ends)
                          : fence_asked_until_;

@@ -2,7 +2,8 @@
 //
 // With too few nodes, the job waits until the join timeout. With enough nodes,
 // it waits until the last call ends, and then, if a fence holds, until the
-// fence opens. While a fence holds, the join timeout does not run.
+// fence opens. While a fence holds, the join timeout does not run. It does not
+// run either while a node that attends runs its set-up command (SetupWait).
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_FORMATION_GATHERING_H_
@@ -15,6 +16,7 @@
 #include "absl/time/time.h"
 #include "daemon/core/formation/arrivals.h"
 #include "daemon/core/formation/fence.h"
+#include "daemon/core/formation/setup_wait.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -71,8 +73,14 @@ class Gathering {
   // The daemon was isolated, so the time until now does not count.
   void BeginAgain(absl::Time now, const Limits& limits);
 
+  // Call it before Judge. `some`: a node that attends runs its set-up command.
+  void NoteSetups(bool some, absl::Time now, const Limits& limits) {
+    join_until_ += setups_.Note(some, now, limits);
+  }
+
   enum class Verdict {
-    // Wait: more nodes may come, or the answer of FenceAsked is still valid.
+    // Wait: more nodes may come or be set up, or the answer of FenceAsked is
+    // still valid.
     kWait,
     kTimedOut,  // Too few nodes attended in time.
     kForm,      // Ask the fence; if it is open, form a world.
@@ -116,6 +124,7 @@ class Gathering {
   absl::Time since_;
   absl::Time join_until_;
   LastCall last_call_;
+  SetupWait setups_;
   Fence fence_;
   Unattended unattended_;
   bool at_once_ = false;

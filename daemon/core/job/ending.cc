@@ -21,12 +21,12 @@ bool HasOtherCommand(const Node& node,
 
 }  // namespace
 
-void Ending::Begin(v1::End end, bool ranks_live, absl::Time now,
+void Ending::Begin(v1::End end, bool stops, absl::Time now,
                    const Limits& limits) {
   end_ = std::move(end);
   redial_until_ = now + limits.lease;
   attended_until_ =
-      redial_until_ + (ranks_live ? limits.stop_grace : absl::ZeroDuration());
+      redial_until_ + (stops ? limits.stop_grace : absl::ZeroDuration());
   if (!end_->has_linger()) return;
   lingers_until_ = now + FromProto(end_->linger());
   attended_until_ += FromProto(end_->linger()) + limits.stop_grace;

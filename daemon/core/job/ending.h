@@ -16,9 +16,9 @@ namespace rollcall {
 
 class Ending {
  public:
-  // The job ends now. `ranks_live`: ranks still run, and they get stop_grace.
-  void Begin(v1::End end, bool ranks_live, absl::Time now,
-             const Limits& limits);
+  // The job ends now. `stops`: ranks or set-up commands still run, and they get
+  // stop_grace.
+  void Begin(v1::End end, bool stops, absl::Time now, const Limits& limits);
   // nullopt: the job has not ended.
   const std::optional<v1::End>& end() const { return end_; }
   // A person asks again to stop the job. `now`: ranks get no stop_grace.

@@ -105,6 +105,7 @@ void Job::On(const Said& said) {
     case v1::AgentMessage::kProbed:
       return OnProbed(*node, m.probed());
     case v1::AgentMessage::kSetupEnded:
+      return OnSetupEnded(*node, m.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
     case v1::AgentMessage::kHello:
@@ -125,8 +126,13 @@ void Job::On(const StreamClosed& closed) {
   // True if no running world needs the node.
   const bool leaving = Leaves(*node) && (membership_.IsExcluded(*node) ||
                                          !node->member() || node->finished());
+  const bool ended = node->setup_failed && !HasEnded();
   Detach(*node);
   out_.Changed();
+  if (ended) {
+    // Its agent was told to exit.
+    return Part(*node, v1::NODE_STATE_LOST, node->reason, /*evicted=*/true);
+  }
   if (leaving) {
     Part(*node, v1::NODE_STATE_DRAINING, node->reason);
     return;

@@ -206,6 +206,7 @@ class Job {
   // The reason of a node that gets no seat because it is silent.
   static constexpr char kSilentText[] =
       "it has not answered a probe of addresses";
+  static constexpr char kSettingUpText[] = "its set-up command runs";
 
   void On(const Attend& attend);
   void On(const Said& said);
@@ -367,6 +368,10 @@ class Job {
   void ReleaseTheBlamed(size_t missing);
   void Release(Node& node);
   void MadeProgress();
+
+  // Set-up commands (job_setup.cc).
+  void OnSetupEnded(Node& node, const v1::SetupEnded& ended);
+  void SetupFailed(Node& node, const v1::RootCause& cause);
 
   // Ranks that run and make no progress (job_hang.cc).
   void OnRankStalled(Node& node, const v1::RankStalled& stalled);

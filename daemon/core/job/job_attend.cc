@@ -215,14 +215,22 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.hello.clear_previous_incarnation();
   node.hello.clear_resume_state();
   node.hello.clear_settings();
+  node.hello.clear_setting_up();
   node.observed_address = attend.observed_address;
   node.arrived_at = attend.arrived_at;
   node.clock_offset = attend.clock_offset;
   if (!redialed) node.attended_from = attend.hello.previous_incarnation();
   membership_.Connect(node, attend.session);
-  const bool excluded = node.quarantined || node.differs;
+  const bool sets_up =
+      attend.hello.setting_up() && !node.member() && !HasEnded();
+  if (sets_up) {
+    membership_.BeginSetup(node);
+    // The agent sends the failure again.
+    node.setup_failed = false;
+  }
+  const bool excluded = node.quarantined || node.differs || node.setup_failed;
   if (!notices_.Leaves(name)) {
-    node.reason = excluded ? node.excluded_for : "";
+    node.reason = excluded ? node.excluded_for : sets_up ? kSettingUpText : "";
   }
   node.broke_with_many = false;
   // This exclusion ends only with the node's next incarnation, or when the
@@ -238,7 +246,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     }
     const bool to_probe = !redialed || was_excluded ||
                           probes_.HeldUntil(name) == absl::InfiniteFuture();
-    if (to_probe && !membership_.IsExcluded(name)) GrowSoon(node);
+    if (to_probe && !membership_.IsExcluded(name) && !sets_up) GrowSoon(node);
   }
   out_.Changed();
   return {node, redialed, moved, probed_again};
@@ -248,6 +256,7 @@ v1::NodeState Job::StateByPhase(const Node& node) const {
   if (HasEnded()) return v1::NODE_STATE_FINISHED;
   if (Leaves(node)) return v1::NODE_STATE_DRAINING;
   if (node.quarantined) return v1::NODE_STATE_QUARANTINED;
+  if (membership_.IsSettingUp(node)) return v1::NODE_STATE_SETTING_UP;
   if (!HasWorld()) return v1::NODE_STATE_ATTENDING;
   if (!node.member()) return v1::NODE_STATE_SPARE;
   if (phase_ == Phase::kForming) return v1::NODE_STATE_PREPARING;

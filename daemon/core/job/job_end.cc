@@ -179,11 +179,17 @@ void Job::Fail(v1::End end) {
 void Job::Finish(v1::End end) {
   CHECK(!HasEnded());
   const bool ranks_live = IsRunning() && end.code() != v1::REASON_CODE_FINISHED;
-  ending_.Begin(std::move(end), ranks_live, now_, limits_);
+  // Agents stop set-up commands as they stop ranks.
+  const bool stops = ranks_live || !membership_.setting_up().empty();
+  ending_.Begin(std::move(end), stops, now_, limits_);
   phase_ = Phase::kEnded;
   waiting_.Stop();
   membership_.EndDeadlines();
   for (auto& [name, node] : membership_.nodes()) {
+    // A newcomer was never used, like a spare.
+    if (HasRun() && membership_.IsSettingUp(node)) {
+      node.state = v1::NODE_STATE_SPARE;
+    }
     if (!node.gone && node.state != v1::NODE_STATE_SPARE) {
       node.state = v1::NODE_STATE_FINISHED;
     }

@@ -54,6 +54,7 @@ void Job::MaybeForm() {
   if (phase_ != Phase::kGathering || isolation_.on() || adoption_.waiting()) {
     return;
   }
+  gathering_.NoteSetups(!membership_.setting_up().empty(), now_, limits_);
   if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_)) return;
   for (Node* node :
        quarantine_.ToQuarantine(membership_, settings_.nodes_min(), limits_)) {

@@ -9,6 +9,11 @@
 #include "daemon/base/name_list.h"
 
 namespace rollcall {
+namespace {
+
+constexpr size_t kSettingUpNamedMax = 8;
+
+}  // namespace
 
 v1::JobState JobReport::State() const {
   if (job_.isolation_.on()) return v1::JOB_STATE_ISOLATED;
@@ -36,12 +41,15 @@ std::string JobReport::MissingText() const {
     without_seat.push_back(
         absl::StrCat(name, " (", job_.membership_.At(name).reason, ")"));
   }
-  const size_t missing =
-      job_.settings_.nodes_min() > job_.membership_.present()
-          ? job_.settings_.nodes_min() - job_.membership_.present()
-          : size_t{0};
+  const std::set<std::string>& setting_up = job_.membership_.setting_up();
+  const size_t here = job_.membership_.present() + setting_up.size();
+  const size_t missing = job_.settings_.nodes_min() > here
+                             ? job_.settings_.nodes_min() - here
+                             : size_t{0};
   std::string text = absl::StrCat("missing: ");
-  if (names.empty()) {
+  if (missing == 0 && names.empty()) {
+    text = "no node is missing";
+  } else if (names.empty()) {
     absl::StrAppend(&text, missing, " node", missing == 1 ? "" : "s",
                     " that never attended");
   } else {
@@ -49,6 +57,9 @@ std::string JobReport::MissingText() const {
     if (names.size() < missing) {
       absl::StrAppend(&text, " and ", missing - names.size(), " more");
     }
+  }
+  if (!setting_up.empty()) {
+    absl::StrAppend(&text, "; ", SettingUpText());
   }
   if (!without_seat.empty()) {
     absl::StrAppend(&text,
@@ -58,6 +69,15 @@ std::string JobReport::MissingText() const {
     absl::StrAppend(&text, "; ", probes);
   }
   return text;
+}
+
+// "the set-up command runs on a, b"; empty: on no node.
+std::string JobReport::SettingUpText() const {
+  const std::set<std::string>& names = job_.membership_.setting_up();
+  return names.empty() ? ""
+                       : absl::StrCat("the set-up command runs on ",
+                                      NameList({names.begin(), names.end()},
+                                               kSettingUpNamedMax));
 }
 
 // Members that have not come back since the daemon was restarted.
@@ -109,6 +129,7 @@ v1::Waiting JobReport::Waiting() const {
   waiting.set_reason(fence > absl::ZeroDuration()
                          ? job_.fence().Text(fence, job_.membership_)
                          : job_.probes_.WaitingText());
+  if (waiting.reason().empty()) waiting.set_reason(SettingUpText());
   if (waiting.reason().empty() && job_.generation() > 0) {
     waiting.set_reason(job_.failures_.reasons().next().reason());
   }

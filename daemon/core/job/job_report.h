@@ -27,6 +27,7 @@ class JobReport {
   v1::Waiting Waiting() const;
   // Which nodes a gathering job still lacks.
   std::string MissingText() const;
+  std::string SettingUpText() const;
   // Why this node has no seat in the running world; empty: all seats are taken.
   std::string WhyNoSeat(const Node& node) const;
   // Whether no world is formed yet because nodes probe each other.

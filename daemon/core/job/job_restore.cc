@@ -30,6 +30,7 @@ void ApplyDurations(v1::JobSettings& s, Limits& limits) {
       {limits.notice_time, &S::has_notice_time, &S::mutable_notice_time},
       {limits.hang_timeout, &S::has_hang_timeout, &S::mutable_hang_timeout},
       {limits.start_timeout, &S::has_start_timeout, &S::mutable_start_timeout},
+      {limits.setup_timeout, &S::has_setup_timeout, &S::mutable_setup_timeout},
       {limits.last_call, &S::has_last_call, &S::mutable_last_call},
       {limits.prepare_timeout, &S::has_prepare_timeout,
        &S::mutable_prepare_timeout},

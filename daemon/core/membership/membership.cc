@@ -58,6 +58,7 @@ void Membership::Connect(Node& node, SessionId session) {
 void Membership::Disconnect(Node& node) {
   streams_.erase(node.session);
   excluded_.erase(node.name());
+  setting_up_.erase(node.name());
   node.late = false;
   node.session = 0;
 }
@@ -90,6 +91,15 @@ bool Membership::AllMembersAreAway() const {
 
 void Membership::Exclude(const Node& node) {
   if (node.session != 0) excluded_.insert(node.name());
+}
+
+size_t Membership::present() const {
+  size_t present = streams_.size() - excluded_.size() - setting_up_.size();
+  if (setting_up_.empty()) return present;
+  for (const std::string& name : excluded_) {
+    present += setting_up_.contains(name);
+  }
+  return present;
 }
 
 void Membership::SetDeadline(Node& node, absl::Time deadline) {
@@ -172,6 +182,7 @@ std::vector<std::string> Membership::Missing(
 
 void Membership::CheckInvariants(bool all, uint32_t seats) const {
   CHECK_LE(excluded_.size(), streams_.size());
+  CHECK_LE(setting_up_.size(), streams_.size());
   CHECK_LE(nodes_.size(), kKnownMax);
   CHECK_LE(deadlines_.size(), nodes_.size());
   if (!all) return;

@@ -8,7 +8,10 @@
 //   1. A node with a session is in streams(), and no other node is.
 //   2. Only nodes with a stream are excluded.
 //   3. A suspect has no stream and is not gone.
-//   4. A node is gone for good: its next incarnation starts with an empty Node.
+//   4. Only nodes with a stream, and no members of a world, run their set-up
+//      command. It counts here until the stream ends; the next Hello says again
+//      whether it runs.
+//   5. A node is gone for good: its next incarnation starts with an empty Node.
 //
 // A value. Thread rule: one thread at a time; in practice the loop thread only.
 // It reads no clock.
@@ -102,7 +105,10 @@ struct Node {
   // The node has no seat because its facts differ from those of the others.
   // This holds for the rest of this incarnation.
   bool differs = false;
-  // Why the node is quarantined or differs.
+  // The node has no seat because its set-up command failed; its agent was told
+  // to exit.
+  bool setup_failed = false;
+  // Why the node is quarantined or differs, or how its set-up failed.
   std::string excluded_for;
   // The latest warning about the node's network plan.
   std::string plan_warning;
@@ -225,13 +231,25 @@ class Membership {
     return excluded_.contains(name);
   }
   bool IsExcluded(const Node& node) const { return IsExcluded(node.name()); }
-  // Whether the node has a stream and is not excluded.
+  // Whether the node has a stream, is not excluded and does not run its set-up
+  // command.
   bool IsEligible(const Node& node) const {
-    return node.session != 0 && !IsExcluded(node);
+    return node.session != 0 && !IsExcluded(node) && !IsSettingUp(node);
   }
   const std::set<std::string>& excluded() const { return excluded_; }
   // How many nodes are eligible.
-  size_t present() const { return streams_.size() - excluded_.size(); }
+  size_t present() const;
+
+  // --- Set-up commands (--setup) --------------------------------------------
+
+  // The node, which has a stream and is no member, runs its set-up command.
+  void BeginSetup(const Node& node) { setting_up_.insert(node.name()); }
+  // Returns whether the node ran it.
+  bool EndSetup(const Node& node) { return setting_up_.erase(node.name()) > 0; }
+  bool IsSettingUp(const Node& node) const {
+    return setting_up_.contains(node.name());
+  }
+  const std::set<std::string>& setting_up() const { return setting_up_; }
 
   // --- Deadlines ------------------------------------------------------------
 
@@ -264,6 +282,7 @@ class Membership {
   Nodes nodes_;
   std::map<SessionId, std::string> streams_;
   std::set<std::string> excluded_;
+  std::set<std::string> setting_up_;
   std::set<std::string> suspects_;
   std::set<std::pair<absl::Time, std::string>> deadlines_;
   std::deque<std::string> gone_;  // Oldest first; may repeat a name.

@@ -20,6 +20,7 @@ v1::DaemonMessage WelcomeOf(const std::string& run,
   welcome.set_node_credential(credential);
   *welcome.mutable_settings() = settings;
   welcome.set_takes_fact_changes(true);
+  welcome.set_takes_setup_ended(true);
   welcome.mutable_settings()->clear_expected_nodes();
   return message;
 }

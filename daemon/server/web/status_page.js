@@ -13,10 +13,10 @@ const TONES = {
   gathering: "wait", forming: "work", running: "good", isolated: "warn",
   finished: "done", failed: "bad", lingering: "bad", attending: "wait",
   preparing: "work", suspect: "warn", lost: "bad", spare: "rest",
-  quarantined: "bad", draining: "leave",
+  quarantined: "bad", draining: "leave", setting_up: "work",
 };
 const WORST_FIRST = ["lost", "quarantined", "suspect", "draining", "preparing",
-  "attending", "running", "finished", "spare"];
+  "setting_up", "attending", "running", "finished", "spare"];
 
 // How each event is shown; others are those of nodes that come.
 const EVENT_TONES = {

@@ -67,8 +67,18 @@ std::string TextOf(const StartRanks& start) {
 }  // namespace
 
 AgentStory::AgentStory(bool once, bool attach)
-    : agent_(HelloOfThisNode(once), absl::Minutes(10), Limits(),
-             absl::UnixEpoch(), SIGTERM, attach) {
+    : AgentStory(HelloOfThisNode(once), attach, 0) {}
+
+AgentStory AgentStory::WithSetup(uint32_t retries) {
+  v1::Hello hello = HelloOfThisNode(false);
+  hello.set_setting_up(true);
+  return {hello, false, retries};
+}
+
+AgentStory::AgentStory(const v1::Hello& hello, bool attach,
+                       uint32_t setup_retries)
+    : agent_(hello, absl::Minutes(10), Limits(), absl::UnixEpoch(), SIGTERM,
+             attach, setup_retries) {
   EXPECT_EQ(Render(agent_.Start()), "dial");
 }
 
@@ -87,7 +97,8 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
   switch (m.kind_case()) {
     case v1::AgentMessage::kHello:
       hello_ = m.hello();
-      return absl::StrCat("hello i", hello_.incarnation());
+      return absl::StrCat("hello i", hello_.incarnation(),
+                          hello_.setting_up() ? " setting up" : "");
     case v1::AgentMessage::kPrepared:
       return absl::StrCat("prepared ", m.prepared().generation(),
                           States(m.prepared()));
@@ -131,6 +142,11 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
                           m.notice_seen().generation());
     case v1::AgentMessage::kRankStalled:
       return TextOf(m.rank_stalled());
+    case v1::AgentMessage::kSetupEnded:
+      return absl::StrCat("set-up ", m.setup_ended().code(), "/",
+                          m.setup_ended().signal(),
+                          m.setup_ended().timed_out() ? " timed out" : "",
+                          " in ", m.setup_ended().tries());
     case v1::AgentMessage::kFactChange:
       return absl::StrCat("changed ", m.fact_change().subject());
     case v1::AgentMessage::kCheckReport:
@@ -178,6 +194,11 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
       told.push_back(absl::StrCat("FAIL ", f->generation));
     } else if (const auto* p = std::get_if<PassSignal>(&action)) {
       told.push_back(absl::StrCat("PASS ", TextOf(p->ranks), " ", p->signal));
+    } else if (std::holds_alternative<RunSetup>(action)) {
+      told.push_back("SET UP");
+    } else if (const auto* end = std::get_if<StopSetupCommand>(&action)) {
+      told.push_back(
+          absl::StrCat("STOP SET-UP ", absl::FormatDuration(end->grace)));
     } else if (const auto* e = std::get_if<Exit>(&action)) {
       told.push_back(absl::StrCat("EXIT ", e->code));
     }
@@ -200,6 +221,12 @@ FromDaemon Welcome(const std::string& credential) {
   ToProto(absl::Seconds(1), welcome.mutable_heartbeat_interval());
   ToProto(absl::Minutes(10), welcome.mutable_daemon_grace());
   ToProto(absl::Seconds(15), welcome.mutable_stop_grace());
+  return from;
+}
+
+FromDaemon WelcomeToSetup() {
+  FromDaemon from = Welcome();
+  from.message.mutable_welcome()->set_takes_setup_ended(true);
   return from;
 }
 

@@ -26,6 +26,8 @@ class AgentStory {
 
   // `once`, `attach`: the agent was started with --once or --attach.
   explicit AgentStory(bool once = false, bool attach = false);
+  // The agent was started with --setup and --setup-retries.
+  static AgentStory WithSetup(uint32_t retries);
   void Tell(const std::vector<Row>& rows);
 
   // The latest Hello.
@@ -37,6 +39,7 @@ class AgentStory {
   Agent& agent() { return agent_; }
 
  private:
+  AgentStory(const v1::Hello& hello, bool attach, uint32_t setup_retries);
   std::string Text(const v1::AgentMessage& m);
   std::string Render(const std::vector<AgentAction>& actions);
 
@@ -52,6 +55,8 @@ class AgentStory {
 RanksGone Gone(uint64_t generation, std::vector<uint32_t> ranks = {0, 1});
 
 FromDaemon Welcome(const std::string& credential = "");
+// The Welcome of a daemon that knows set-up commands.
+FromDaemon WelcomeToSetup();
 FromDaemon Proposal(uint64_t generation);
 // A proposal for nodes that were started with --once. `first`: this node is
 // node rank 0.

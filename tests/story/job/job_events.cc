@@ -51,6 +51,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   if (options.command != 0) {
     hello.set_command_digest(std::string(32, options.command));
   }
+  hello.set_setting_up(options.setting_up);
   hello.set_generation_seen(options.generation_seen);
   hello.set_previous_incarnation(options.previous_incarnation);
   if (options.by_credential) {
@@ -84,6 +85,17 @@ Told Says(std::string node, v1::AgentMessage message) {
   return [=](JobStory& story) {
     return story.Step(Said{story.SessionOf(node), message});
   };
+}
+
+Told SetsUp(std::string node, int code, int signal, bool timed_out) {
+  v1::AgentMessage message;
+  v1::SetupEnded& ended = *message.mutable_setup_ended();
+  ended.set_code(code);
+  ended.set_signal(signal);
+  ended.set_timed_out(timed_out);
+  ended.set_tries(2);
+  ended.set_stderr_tail("no space left");
+  return Says(std::move(node), std::move(message));
 }
 
 namespace {

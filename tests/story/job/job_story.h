@@ -125,6 +125,8 @@ struct HelloOptions {
   uint32_t probe_port = 0;
   // Versions.nccl; empty: unknown.
   std::string nccl;
+  // The node's set-up command has not succeeded yet.
+  bool setting_up = false;
   // The character from which its digest is made; 0: unknown.
   char command = 0;
 };
@@ -170,6 +172,9 @@ Told AsksStore(std::string node, uint64_t operation, v1::StoreKind kind,
 // `key`: the one record that the agent keeps; empty: none.
 Told TellsStore(std::string node, std::string key = "");
 Told SeesEnd(std::string node);
+// The node's set-up command has ended.
+Told SetsUp(std::string node, int code = 0, int signal = 0,
+            bool timed_out = false);
 // The report of the node's latest Probe: all targets except `but` answered
 // correctly.
 Told Reaches(std::string node, std::vector<std::string> but = {});

@@ -75,6 +75,22 @@ Environment Get(const std::vector<std::string>& inherited,
                                 world_commit, node_rank, local_rank));
 }
 
+TEST(RankEnvironment, ASetUpCommandGetsWhatNeedsNoWorld) {
+  NetworkOptions network;
+  network.job_variables = {{"NCCL_DEBUG", "INFO"}};
+  const Environment expect = {
+      {"PATH", "/bin"},          {"NCCL_DEBUG", "INFO"},
+      {"ROLLCALL_JOB", "train"}, {"ROLLCALL_NODE", "b"},
+      {"ROLLCALL_ATTEMPT", "2"}, {"ROLLCALL_SOCKET", "/run/x/socket"},
+  };
+  EXPECT_EQ(ByName(SetupEnvironment(
+                {"PATH=/bin", "NCCL_DEBUG=WARN", "RANK=7", "=odd",
+                 "ROLLCALL_JOIN=rc1.secret", "ROLLCALL_SECRET_FILE=/s",
+                 "TORCHELASTIC_RUN_ID=x", "ROLLCALL_ATTEMPT=2"},
+                network, "train", "b", "/run/x/socket")),
+            expect);
+}
+
 TEST(RankEnvironment, IsTheWholeContract) {
   const Environment expect = {
       {"PATH", "/bin"},

@@ -425,14 +425,25 @@ TEST(Flags, WhatEndsARunHow) {
     EXPECT_TRUE(off.settings.has_start_timeout()) << never;
     EXPECT_EQ(off.settings.start_timeout().seconds(), 0) << never;
   }
+  const auto setup = Parse<JoinFlags>(
+      "join rc1.x --setup prepare --setup-timeout 90s --setup-retries 2 -- x");
+  EXPECT_EQ(setup.local.setup, "prepare");
+  EXPECT_EQ(setup.local.setup_retries, 2u);
+  EXPECT_EQ(setup.settings.setup_timeout().seconds(), 90);
+  EXPECT_EQ(plain.local.setup, "");
+  EXPECT_FALSE(plain.settings.has_setup_timeout());
+  EXPECT_NE(Complaint("launch --setup prepare --attach"), "");
   const auto pinged = Parse<LaunchFlags>("launch --ping-interval 30s -- x");
   EXPECT_EQ(pinged.settings.ping_interval().seconds(), 30);
   EXPECT_FALSE(plain.settings.has_ping_interval());
   for (const char* bad :
        {"--ping-interval 1s", "--ping-interval -2s", "--hang-timeout soon",
-        "--hang-timeout -1s", "--start-timeout soon", "--start-timeout 169h",
-        "--linger soon", "--linger 0s", "--requeue-exit-code 0",
-        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
+        "--setup-timeout soon", "--setup-timeout 0s", "--setup-timeout never",
+        "--setup-retries 2", "--setup x --setup-retries -1",
+        "--setup x --setup-retries 101", "--hang-timeout -1s",
+        "--start-timeout soon", "--start-timeout 169h", "--linger soon",
+        "--linger 0s", "--requeue-exit-code 0", "--requeue-exit-code 256",
+        "--preempt-signal KILL", "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }
 }

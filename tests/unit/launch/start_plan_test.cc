@@ -205,6 +205,10 @@ TEST(StartPlan, ContradictionsNameBothValues) {
        },
        {"--start-timeout", "4m"}},
       {[](LaunchTerms& t) {
+         ToProto(absl::Minutes(5), t.settings.mutable_setup_timeout());
+       },
+       {"--setup-timeout", "5m"}},
+      {[](LaunchTerms& t) {
          ToProto(absl::Seconds(30), t.settings.mutable_ping_interval());
        },
        {"--ping-interval", "30s"}},

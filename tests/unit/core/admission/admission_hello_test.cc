@@ -402,6 +402,11 @@ TEST(Admission, Hellos) {
          h.mutable_settings()->mutable_start_timeout()->set_seconds(7 * 86400 +
                                                                     1);
        }},
+      {"more than a week for a set-up", false,
+       [](auto& h) {
+         h.mutable_settings()->mutable_setup_timeout()->set_seconds(7 * 86400 +
+                                                                    1);
+       }},
       {"a lease of an hour", true,
        [](auto& h) {
          h.mutable_settings()->mutable_lease()->set_seconds(3600);

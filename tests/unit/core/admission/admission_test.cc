@@ -241,6 +241,39 @@ TEST(Admission, Messages) {
        }},
       {"rank 64", false,
        [](auto& m) { m.mutable_rank_exited()->set_local_rank(64); }},
+      {"a set-up that succeeded", true,
+       [](auto& m) { m.mutable_setup_ended()->set_tries(1); }},
+      {"a set-up that was never run", false,
+       [](auto& m) { m.mutable_setup_ended(); }},
+      {"a set-up that was run too often", false,
+       [](auto& m) { m.mutable_setup_ended()->set_tries(102); }},
+      {"a set-up that exited -1", false,
+       [](auto& m) {
+         m.mutable_setup_ended()->set_tries(1);
+         m.mutable_setup_ended()->set_code(-1);
+       }},
+      {"a set-up that signal 128 ended", false,
+       [](auto& m) {
+         m.mutable_setup_ended()->set_tries(1);
+         m.mutable_setup_ended()->set_signal(128);
+       }},
+      {"a set-up that ended twice", false,
+       [](auto& m) {
+         m.mutable_setup_ended()->set_tries(1);
+         m.mutable_setup_ended()->set_code(9);
+         m.mutable_setup_ended()->set_signal(9);
+       }},
+      {"a set-up that timed out", true,
+       [](auto& m) {
+         m.mutable_setup_ended()->set_tries(101);
+         m.mutable_setup_ended()->set_code(124);
+         m.mutable_setup_ended()->set_timed_out(true);
+       }},
+      {"a set-up that timed out and succeeded", false,
+       [](auto& m) {
+         m.mutable_setup_ended()->set_tries(1);
+         m.mutable_setup_ended()->set_timed_out(true);
+       }},
       {"leaving", true, [](auto& m) { m.mutable_leaving(); }},
       {"leaving in the past", false,
        [](auto& m) {
@@ -395,6 +428,12 @@ TEST(Clean, KeepsTheEndOfAStderrTail) {
   const std::string& tail = message.rank_exited().stderr_tail();
   EXPECT_EQ(tail.size(), Limits::stderr_tail_bytes);
   EXPECT_EQ(tail.substr(tail.size() - 11), "\nlast? line");
+  message.mutable_setup_ended()->set_stderr_tail(std::string(10'000, 'x') +
+                                                 "\nlast\x1b line");
+  CleanMessage(message);
+  const std::string& setup_tail = message.setup_ended().stderr_tail();
+  EXPECT_EQ(setup_tail.size(), Limits::stderr_tail_bytes);
+  EXPECT_EQ(setup_tail.substr(setup_tail.size() - 11), "\nlast? line");
 }
 
 // Adds a field of this many bytes that no version of the message has.

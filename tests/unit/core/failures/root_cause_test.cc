@@ -48,6 +48,39 @@ TEST(RootCause, ClassifiesWeighsAndGivesTheExitCode) {
   }
 }
 
+TEST(RootCause, OfASetUpCommand) {
+  const struct {
+    int code;
+    int signal;
+    bool timed_out;
+    uint32_t tries;
+    int exit_code;
+    const char* text;
+  } kRows[] = {
+      {7, 0, false, 1, 7, "the set-up command on n exited with code 7"},
+      {7, 0, false, 3, 7,
+       "the set-up command on n exited with code 7 (3 tries)"},
+      {0, SIGKILL, false, 1, 137,
+       "the set-up command on n was ended by signal 9"},
+      {124, 0, true, 2, 124,
+       "the set-up command on n was ended because its time was over (2 tries); "
+       "raise --setup-timeout if it needs longer"},
+  };
+  for (const auto& row : kRows) {
+    v1::SetupEnded ended;
+    ended.set_code(row.code);
+    ended.set_signal(row.signal);
+    ended.set_timed_out(row.timed_out);
+    ended.set_tries(row.tries);
+    const v1::RootCause cause = CauseOfSetup("n", ended);
+    EXPECT_EQ(ExitCodeOf(ended), row.exit_code) << row.text;
+    EXPECT_EQ(ExitCodeOf(cause), row.exit_code) << row.text;
+    EXPECT_EQ(Describe(cause), row.text);
+    EXPECT_FALSE(IsLostNode(cause)) << row.text;
+    EXPECT_EQ(cause.rank(), -1) << row.text;
+  }
+}
+
 TEST(RootCause, ARankThatIsGoneIsNoExit) {
   v1::RankExited exited;
   exited.set_code(1);

@@ -119,6 +119,30 @@ TEST(Gathering, FormsWithEnoughNodesAfterTheLastCall) {
       {"the daemon was isolated",
        [](G& g) { g.BeginAgain(AtOrNever(200), kLimits); }, 1, 600,
        Verdict::kWait, 800},
+      {"too few, and a node is set up",
+       [](G& g) {
+         g.NoteSetups(true, AtOrNever(500), kLimits);
+         g.NoteSetups(true, AtOrNever(700), kLimits);
+       },
+       1, 700, Verdict::kWait, 1120},
+      {"it was set up for 200 s",
+       [](G& g) {
+         g.NoteSetups(true, AtOrNever(500), kLimits);
+         g.NoteSetups(false, AtOrNever(700), kLimits);
+       },
+       1, 799, Verdict::kWait, 800},
+      {"enough, and a node is set up",
+       [](G& g) { g.NoteSetups(true, AtOrNever(500), kLimits); }, 2, 600,
+       Verdict::kWait, 1120},
+      {"all that may come, and a spare is set up",
+       [](G& g) { g.NoteSetups(true, AtOrNever(500), kLimits); }, 4, 600,
+       Verdict::kForm, 1120},
+      {"a world has just ended, and a newcomer is set up",
+       [](G& g) {
+         g.Begin(/*at_once=*/true, AtOrNever(50), kLimits);
+         g.NoteSetups(true, AtOrNever(50), kLimits);
+       },
+       2, 50, Verdict::kForm, 51},
       {"that is no last call",
        [](G& g) { g.BeginAgain(AtOrNever(200), kLimits); }, 2, 200,
        Verdict::kForm, 1},

@@ -1,0 +1,229 @@
+"""Tests set-up commands (--setup), which run before a node gets a seat."""
+import json
+import os
+import signal
+
+import harness
+from harness import E2E, Gate
+
+
+class Setup(E2E):
+    def read(self, name):
+        try:
+            with open(self.stage.path(name), encoding="ascii") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+    def assert_nothing_is_left(self):
+        self.assert_no_orphans()
+        self.assertEqual(os.listdir(self.stage.path("run")), [])
+        self.assertEqual(self.read("hosts"), "127.0.0.1 localhost\n# mine\n")
+
+    def daemon(self, launcher):
+        pid, = [pid for pid in harness.descendants(launcher.pid)
+                if harness.command_line(pid)[1:2] == ["daemon"]]
+        return pid
+
+    # --- Failure and success ---------------------------------------------------
+
+    def test_it_runs_on_each_node_before_the_ranks(self):
+        launcher = self.launch(
+            ["--job", "fine", "--name", "main", "--local-workers", "3",
+             "--log-dir", "logs", "--setup",
+             'echo "$ROLLCALL_JOB ${RANK-none} ${ROLLCALL_JOIN-none}"; '
+             'touch "ready-$ROLLCALL_NODE"; echo careful >&2'],
+            ["sh", "-c", "test -e ready-$ROLLCALL_NODE && "
+             "test $(ls -d ready-* | wc -l) = 4"],
+            env={"ROLLCALL_JOIN": None, "RANK": "7"})
+        self.assert_code(launcher, 0)
+        for node in "main", "local-1", "local-2", "local-3":
+            self.assertTrue(launcher.find(
+                rf"^\[{node}/setup\] fine none none$", "out"), launcher.text())
+            self.assertTrue(launcher.find(
+                rf"^\[{node}/setup\] careful$", "err"), launcher.text())
+            self.assertEqual(self.read(f"logs/setup/{node}.out"),
+                             "fine none none\n")
+            self.assertEqual(self.read(f"logs/setup/{node}.err"), "careful\n")
+        self.assert_nothing_is_left()
+
+    def test_a_failure_on_one_node_ends_all(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "bad", "--name", "main", "--nodes", "4",
+             "--local-workers", "2", "--setup", "sleep 1000 & wait"],
+            ["sh", "-c", "echo the ranks run"])
+        worker = self.join(
+            self.join_string(launcher),
+            ["--name", "w", "--setup",
+             f"cat {gate.path}; echo no space left >&2; exit 9"],
+            ["true"])
+        self.await_status(
+            self.join_string(launcher),
+            lambda s: [n["state"] for n in s["nodes"]] == ["setting_up"] * 4,
+            "four nodes that set up")
+        gate.open()
+        self.assert_code(worker, 9)
+        self.assert_code(launcher, 9)
+        self.assertFalse(launcher.find("the ranks run"))
+        self.assertTrue(worker.find(r"\[w/setup\] no space left", "err"))
+        self.assertTrue(launcher.find(
+            "the set-up command on w exited with code 9", "err"),
+            launcher.text())
+        told = [line for line in launcher.err() if "no space left" in line]
+        self.assertEqual(told, ["  | no space left"], launcher.text())
+        self.assert_nothing_is_left()
+
+    def test_a_signal_gives_its_exit_code(self):
+        launcher = self.launch(
+            ["--job", "killed", "--name", "main", "--json", "--setup",
+             "kill -9 $$"], ["true"])
+        self.assert_code(launcher, 137)
+        last = json.loads(launcher.out()[-1])
+        self.assertEqual(last["code"], "setup")
+        self.assertEqual(last["root_cause"]["node"], "main")
+        self.assertEqual(last["root_cause"]["code"], "setup")
+        self.assert_nothing_is_left()
+
+    def test_it_runs_once_although_its_daemon_is_killed(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "again", "--name", "main", "--local-workers", "1",
+             "--setup", f"echo once >>runs-$ROLLCALL_NODE; cat {gate.path}"],
+            ["true"])
+        join = self.join_string(launcher)
+
+        def both_set_up(state):
+            return [n["state"] for n in state["nodes"]] == ["setting_up"] * 2
+        self.await_status(join, both_set_up, "two nodes that set up")
+        os.kill(self.daemon(launcher), signal.SIGKILL)
+        launcher.await_line("it is started again", "err")
+        self.await_watched([harness.ROLLCALL, "status", join], both_set_up,
+                           "two nodes that still set up")
+        gate.open()
+        self.assert_code(launcher, 0)
+        for node in "main", "local-1":
+            self.assertEqual(self.read(f"runs-{node}"), "once\n")
+        self.assert_nothing_is_left()
+
+    def test_the_death_of_its_agent_ends_it(self):
+        launcher = self.launch(
+            ["--job", "lost", "--name", "main", "--nodes", "2"], ["true"])
+        worker = self.join(
+            self.join_string(launcher),
+            ["--name", "w", "--setup",
+             "setsid sh -c 'trap \"\" TERM; echo child=$$; sleep 1000; :' & "
+             "wait"],
+            ["true"])
+        child = int(worker.await_line(r"child=(\d+)")[1])
+        worker.kill()
+        self.stage.await_gone([child], "the set-up command's child")
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+
+    def test_a_newcomers_failure_leaves_the_running_world_alone(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "runs", "--name", "main", "--nodes", "1:2"],
+            ["sh", "-c", f"echo up; cat {gate.path}; echo over"])
+        launcher.await_line(r"\] up$")
+        join = self.join_string(launcher)
+        newcomer = self.join(join, ["--name", "w", "--setup", "exit 5"],
+                             ["true"])
+        self.assert_code(newcomer, 5)
+        self.assertTrue(newcomer.find(
+            "the set-up command on w exited with code 5", "err"),
+            newcomer.text())
+        self.assertEqual(self.status(join)["generation"], 1)
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assertEqual(len([line for line in launcher.out()
+                              if line.endswith("] up")]), 1)
+        self.assert_nothing_is_left()
+
+    def test_a_slow_node_outlasts_the_join_timeout(self):
+        gate = Gate(self.stage)
+        launcher = self.launch(
+            ["--job", "slow", "--name", "main", "--nodes", "2",
+             "--join-timeout", "1s", "--setup", f"cat {gate.path}"], ["true"])
+        join = self.join_string(launcher)
+        worker = self.join(join, ["--name", "w"], ["true"])
+        self.await_status(join, lambda s: s["waited_s"] > 2 and
+                          len(s["nodes"]) == 2,
+                          "a wait that is longer than the join timeout")
+        gate.open()
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+        self.assert_nothing_is_left()
+
+    # --- The scene of a failure, time limit and retries -------------------------
+
+    def test_linger_keeps_agents_and_daemon_until_stop(self):
+        launcher = self.launch(
+            ["--job", "kept", "--name", "main", "--local-workers", "1",
+             "--linger", "10m", "--setup", "test $ROLLCALL_NODE = main || "
+             "{ echo no licence >&2; exit 6; }"], ["true"])
+        launcher.await_line("all agents and the daemon are left running for",
+                            "err")
+        self.assertTrue(launcher.find("  \\| no licence", "err"))
+        status = [harness.ROLLCALL, "status", "--job", "kept"]
+        state = json.loads(self.stage.run([*status, "--json"]).out()[0])
+        self.assertEqual(state["state"], "lingering")
+        self.assertGreater(state["lingers_s"], 500)
+        shown = self.stage.run(status)
+        self.assertTrue(shown.find(r"all agents are kept for another \d+ min"),
+                        shown.text())
+        agents = [pid for pid in harness.descendants(launcher.pid)
+                  if harness.command_line(pid)[1:2] == ["agent"]]
+        self.assertEqual(len(agents), 2)
+        stop = self.stage.run([harness.ROLLCALL, "stop", "--job", "kept"])
+        self.assert_code(stop, 0)
+        self.assert_code(launcher, 6)
+        self.assert_nothing_is_left()
+
+    def test_its_time_limit_ends_it_with_all_its_children(self):
+        deaf = "trap '' TERM; echo $$; sleep 1000; :"
+        launcher = self.launch(
+            ["--job", "long", "--name", "main", "--setup-timeout", "1s",
+             "--setup", f"setsid sh -c \"{deaf.replace('$', chr(92) + '$')}\" "
+             f"& {deaf}"], ["true"])
+        pids = [int(m[1]) for m in
+                launcher.await_lines(r"\[main/setup\] (\d+)$", 2)]
+        # SIGKILL comes 15 s after SIGTERM.
+        self.stage.await_gone(pids, "the set-up command")
+        self.assert_code(launcher, 124)
+        self.assertTrue(launcher.find("its time was over; raise "
+                                      "--setup-timeout", "err"),
+                        launcher.text())
+        self.assert_nothing_is_left()
+
+    def test_retries(self):
+        launcher = self.launch(
+            ["--job", "tried", "--name", "main", "--setup-retries", "2",
+             "--setup", "echo try >>tries; test $(wc -l <tries) = 3"],
+            ["sh", "-c", "wc -l <tries"])
+        self.assert_code(launcher, 0)
+        self.assertTrue(launcher.find(r"\[main/0\] 3$", "out"))
+        self.assert_nothing_is_left()
+
+    def test_too_few_retries(self):
+        launcher = self.launch(
+            ["--job", "few", "--name", "main", "--setup-retries", "1",
+             "--setup", "exit 4"], ["true"])
+        self.assert_code(launcher, 4)
+        self.assertTrue(launcher.find(r"code 4 \(2 tries\)", "err"),
+                        launcher.text())
+
+    def test_a_run_spec_has_it(self):
+        with open(self.stage.path("run.yaml"), "w", encoding="ascii") as f:
+            f.write("job: spec\nname: main\nspawn: {local: 1}\n"
+                    "no-hosts: true\nsetup: echo go >>go; exit 3\n"
+                    "setup-retries: 1\nsetup-timeout: 1h\ncommand: [\"true\"]\n")
+        launcher = self.stage.start(
+            [harness.ROLLCALL, "launch", "--spec", "run.yaml"])
+        self.assert_code(launcher, 3)
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
