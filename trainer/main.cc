@@ -1,5 +1,5 @@
 // rollcall-train: attaches to its agent, if there is one. Then trains, or
-// checks the ranks' network.
+// checks the ranks' network. With --check-group, an agent's paired check.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/rank/rank.h"
+#include "trainer/check_group.h"
 #include "trainer/check_worlds.h"
 #include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
@@ -93,6 +94,7 @@ int main(int argc, char** argv) {
   if (std::optional<int> code = rollcall::ParseOptions(argc, argv, &options)) {
     return *code;
   }
+  if (options.check_group) return rollcall::CheckGroup();
   const absl::StatusOr<int> code = rollcall::Run(options);
   if (code.ok()) return *code;
   std::fprintf(stderr, "rollcall-train: %s\n",

@@ -149,11 +149,13 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   AddReport(app, options, &timeout_s);
   CheckFlags check;
   check.AddTo(app, &options->check);
+  app.add_flag("--check-group", options->check_group, "")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
+  if (options->check_group) return std::nullopt;
   options->collective_timeout = absl::Seconds(timeout_s);
   absl::Status status = options->check.enabled ? check.Apply(&options->check)
                                                : ApplySize(app, options);

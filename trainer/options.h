@@ -51,6 +51,8 @@ struct TrainOptions {
   absl::Duration collective_timeout = absl::Minutes(30);
 
   CheckOptions check;
+  // The agent's paired check; see check_group.h.
+  bool check_group = false;
 
   static constexpr int kBatchMax = 65536;
 };
