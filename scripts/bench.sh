@@ -14,6 +14,8 @@
 #             time of the network plan for 1,024 such nodes
 #   probing   64 hosts in network namespaces: time of the probe round before
 #             their world, compared with the rest of the formation
+#   node_check  64 nodes on this machine check each other in pairs: time of the
+#             check and of the whole command, with and without it
 #   takeover  the leader of three daemons on etcd is killed: time until the next
 #             leader has all agents, compared with the etcd lease that it waits
 #             for
@@ -46,7 +48,7 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh test
 scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
-for name in ${*:-start hostfile nccl_id formation facts probing loss web events store takeover elastic checkpoint train}; do
+for name in ${*:-start hostfile nccl_id formation facts probing node_check loss web events store takeover elastic checkpoint train}; do
   case $name in
     start) python3 -B tests/bench/start.py ;;
     hostfile) python3 -B tests/bench/hostfile.py ;;
@@ -56,6 +58,7 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web events 
       python3 -B tests/bench/facts.py
       "$ROLLCALL_BIN/plan" ;;
     probing) python3 -B tests/bench/probing.py ;;
+    node_check) python3 -B tests/bench/node_check.py ;;
     loss) "$ROLLCALL_BIN/loss" ;;
     web) "$ROLLCALL_BIN/web" ;;
     events) "$ROLLCALL_BIN/events" ;;
@@ -68,7 +71,7 @@ for name in ${*:-start hostfile nccl_id formation facts probing loss web events 
     checkpoint) python3 -B tests/bench/checkpoint.py ;;
     train) python3 -B tests/bench/train.py ;;
     gpu) python3 -B tests/bench/gpu.py ;;
-    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, loss, web, events, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
+    *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, node_check, loss, web, events, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac
 done

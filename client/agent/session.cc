@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent.h"
 #include "client/agent/fact_watcher.h"
+#include "client/agent/group_checks.h"
 #include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/daemon_link.h"
 #include "client/agent/node_checks.h"
@@ -63,6 +64,7 @@ class Session {
   void Do(const LookAtRank& look);
   void Do(const RunChecks& run);
   void Do(const RunProbe& run);
+  void Do(const RunGroupCheck& run);
   void Do(const AnswerExchange& answer);
   void Do(const AnswerStore& answer);
   void Do(const FailRequests& fail);
@@ -95,6 +97,7 @@ class Session {
   std::unique_ptr<Prober> StartProber();
   void PostEnded(RankEnded ended);
   void PostGone(RanksGone gone);
+  std::unique_ptr<GroupChecks> MakeGroupChecks();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
   // `network.facts` are the node's latest facts.
@@ -110,6 +113,8 @@ class Session {
   // Null: it could not be started or --insecure is set. Then no address of this
   // node is proven.
   const std::unique_ptr<Prober> prober_;
+  // Null: there is no rollcall-train beside this program.
+  const std::unique_ptr<GroupChecks> group_checks_;
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
   Preparation preparation_;
@@ -132,6 +137,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
       folder_(std::move(folder)),
       rank_folders_(*folder_, RankUser()),
       prober_(StartProber()),
+      group_checks_(MakeGroupChecks()),
       agent_(FirstHello(), options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal, options_.attach,
              options_.setup_retries),
@@ -160,6 +166,7 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
 v1::Hello Session::FirstHello() const {
   v1::Hello hello = options_.hello;
   hello.set_incarnation(incarnations_.next());
+  hello.set_checks_groups(group_checks_ != nullptr);
   *hello.mutable_swept_nonces() = {folder_->swept().begin(),
                                    folder_->swept().end()};
   return hello;
@@ -183,6 +190,14 @@ std::unique_ptr<Prober> Session::StartProber() {
   }
   options_.network.facts.set_probe_port((*prober)->port());
   return *std::move(prober);
+}
+
+std::unique_ptr<GroupChecks> Session::MakeGroupChecks() {
+  std::string program = GroupCheckProgram();
+  if (program.empty()) return nullptr;
+  return std::make_unique<GroupChecks>(
+      GroupChecks::Options{std::move(program), options_.rank_user},
+      [this](v1::AgentMessage m) { Post(GroupCheckSaid{std::move(m)}); });
 }
 
 AgentResult Session::Run() {
@@ -521,6 +536,14 @@ void Session::Do(const RunChecks& run) { checks_.Run(run.request); }
 
 void Session::Do(const RunProbe& run) {
   if (prober_ != nullptr) prober_->Run(run.probe);
+}
+
+void Session::Do(const RunGroupCheck& run) {
+  if (group_checks_ == nullptr) return;
+  if (!run.check.has_value()) return group_checks_->End();
+  // Variables such as NCCL_SOCKET_IFNAME apply to the check too.
+  group_checks_->Run(*run.check,
+                     CleanEnvironment(options_.environment, options_.network));
 }
 
 void Session::WriteNotice(const std::vector<RankIncarnation>& ranks,

@@ -304,6 +304,14 @@ void AgentRig::Take(const RunProbe& run) {
   Step(done);
 }
 
+void AgentRig::Take(const RunGroupCheck& run) {
+  if (!run.check.has_value()) return;
+  GroupCheckSaid said;
+  said.message.mutable_group_checked()->set_round(run.check->round());
+  said.message.mutable_group_checked()->set_error("not checked");
+  Step(said);
+}
+
 void AgentRig::Take(const AnswerExchange& answer) {
   ExpectPrintable("an exchange's error", answer.exchange.error());
 }

@@ -77,6 +77,7 @@ class AgentRig {
   void Take(const LookAtRank& look);
   void Take(const RunChecks& run);
   void Take(const RunProbe& run);
+  void Take(const RunGroupCheck& run);
   void Take(const AnswerExchange& answer);
   void Take(const AnswerStore& answer);
   void Take(const FailRequests& fail);

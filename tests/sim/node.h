@@ -134,6 +134,7 @@ class Node {
   void Do(const LookAtRank& look) { ranks_.Look(look); }
   void Do(const RunChecks& run);
   void Do(const RunProbe& run);
+  void Do(const RunGroupCheck&) {}
   void Do(const AnswerExchange&) {}
   void Do(const AnswerStore& answer);
   void Do(const FailRequests&) {}

@@ -232,6 +232,21 @@ void Agent::On(const ProbeDone& done) {
   Tell(std::move(message));
 }
 
+// The daemon takes the answer to a round on the stream of its request only.
+void Agent::On(const GroupCheckSaid& said) {
+  const v1::AgentMessage& m = said.message;
+  const uint64_t round = m.has_group_checked() ? m.group_checked().round()
+                                               : m.group_listening().round();
+  if (round != check_round_ || check_round_ == 0) return;
+  if (m.has_group_checked()) check_round_ = 0;
+  Tell(m);
+}
+
+void Agent::EndGroupCheck() {
+  if (std::exchange(check_round_, 0) == 0) return;
+  actions_.push_back(RunGroupCheck{});
+}
+
 void Agent::On(const SignalCame& came) {
   std::vector<RankIncarnation> lives;
   for (const auto& [local_rank, rank] : rank_processes_) {
@@ -293,6 +308,7 @@ void Agent::Leave(int code, const std::string& reason,
   const v1::ReasonCode why =
       end.has_value() ? end->code() : v1::REASON_CODE_UNSPECIFIED;
   exit_ = Exit{code, reason, std::move(end)};
+  EndGroupCheck();
   DropPreparation();
   EndGeneration(why, reason, Keep::kNobody);
   StopSetup(limits_.stop_grace);

@@ -200,6 +200,7 @@ class Agent {
   void On(const RankAskedToLeave& asked);
   void On(const ChecksDone& done);
   void On(const ProbeDone& done);
+  void On(const GroupCheckSaid& said);
   void On(const FactChanged& changed);
   void On(const FactWatchEnded& ended);
   void On(const SignalCame& came);
@@ -281,6 +282,7 @@ class Agent {
 
   void KillWhoseNoticeIsOver();
   void StopWhoDidNotAnswer();
+  void EndGroupCheck();
   // Ends the committed generation on this node.
   void EndGeneration(v1::ReasonCode code, const std::string& reason, Keep keep);
   void Stop(absl::Duration grace, Keep keep = Keep::kNobody);
@@ -328,6 +330,8 @@ class Agent {
   bool owes_setup_ended_ = false;
   NodeExchanges exchanges_;
   NodeStore store_;
+  // The round of the paired check that this node works on; 0: none.
+  uint64_t check_round_ = 0;
   // Those that were not sent yet, oldest first; at most
   // Limits::fact_changes_per_node.
   std::deque<v1::FactChange> fact_changes_;

@@ -194,6 +194,11 @@ struct ProbeDone {
   v1::Probed probed;
 };
 
+// The answers to RunGroupCheck: GroupListening and GroupChecked.
+struct GroupCheckSaid {
+  v1::AgentMessage message;
+};
+
 // A signal for the ranks, not for the agent (SIGUSR2).
 struct SignalCame {
   int signal;
@@ -225,8 +230,8 @@ using AgentEvent =
                  RankUnlinked, RankDoubled, RankWaits, RankAtBoundary,
                  RankExchanged, RankAsksStore, StoreCancelled, RankProgressed,
                  RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
-                 ChecksDone, ProbeDone, SignalCame, FactChanged, FactWatchEnded,
-                 SetupShellEnded, SetupGone, AgentTick>;
+                 ChecksDone, ProbeDone, GroupCheckSaid, SignalCame, FactChanged,
+                 FactWatchEnded, SetupShellEnded, SetupGone, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 
@@ -326,6 +331,13 @@ struct RunProbe {
   v1::Probe probe;
 };
 
+// Runs this node's part of a round of the paired check, in place of the one
+// that runs, which is ended without an answer. nullopt: only ends it. Answered
+// by GroupCheckSaid.
+struct RunGroupCheck {
+  std::optional<v1::GroupCheck> check;
+};
+
 // Gives all values of a key, or the error, to the linked ranks that wait for
 // it.
 struct AnswerExchange {
@@ -366,8 +378,8 @@ struct Exit {
 using AgentAction =
     std::variant<Dial, Say, Prepare, Undo, StartRanks, AbortRanks, StopRanks,
                  PassSignal, TellNotice, LookAtRank, RunChecks, RunProbe,
-                 AnswerExchange, AnswerStore, FailRequests, RunSetup,
-                 StopSetupCommand, Report, Exit>;
+                 RunGroupCheck, AnswerExchange, AnswerStore, FailRequests,
+                 RunSetup, StopSetupCommand, Report, Exit>;
 
 }  // namespace rollcall
 

@@ -117,6 +117,7 @@ void Agent::On(const StreamDown& down) {
   link_ = Link::kDown;
   next_heartbeat_ = absl::InfiniteFuture();
   store_.StreamEnded();
+  EndGroupCheck();
   if (exit_.has_value()) return;
   redial_.Ended(down, attended, limits_, now_);
   if (attended && !down.refusal.has_value()) {

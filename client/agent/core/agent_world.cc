@@ -83,6 +83,8 @@ void Agent::On(const FromDaemon& from) {
     case v1::DaemonMessage::kRanksLink:
       return OnRanksLink(m.ranks_link());
     case v1::DaemonMessage::kGroupCheck:
+      check_round_ = m.group_check().round();
+      actions_.push_back(RunGroupCheck{m.group_check()});
       return;
     // A message of a newer daemon; this agent ignores it.
     case v1::DaemonMessage::KIND_NOT_SET:
@@ -96,6 +98,7 @@ void Agent::OnProposal(const v1::Proposal& proposal) {
   absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
   if (world.ok()) world = OwnWorld(*std::move(world), proposal, hello_);
   const v1::Member* row = world.ok() ? RowOf(*world, hello_.node()) : nullptr;
+  EndGroupCheck();
   DropPreparation();
   const bool starts = row == nullptr || RanksStarted(*row) > 0;
   EndGeneration(

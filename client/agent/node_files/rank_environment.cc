@@ -96,10 +96,7 @@ absl::Status WriteRankFiles(const RankFiles& files, const v1::World& world,
   return status;
 }
 
-namespace {
-
-// What every command of this node gets, also without a world.
-std::vector<std::string> PlainEnvironmentOf(
+std::vector<std::string> CleanEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network) {
   std::vector<std::string> environment;
   for (const std::string& entry : inherited) {
@@ -116,13 +113,11 @@ std::vector<std::string> PlainEnvironmentOf(
   return environment;
 }
 
-}  // namespace
-
 std::vector<std::string> SetupEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const std::string& job, const std::string& node,
     const std::string& socket) {
-  std::vector<std::string> env = PlainEnvironmentOf(inherited, network);
+  std::vector<std::string> env = CleanEnvironment(inherited, network);
   Set(env, "ROLLCALL_JOB", job);
   Set(env, "ROLLCALL_NODE", node);
   const std::string attempt = VariableIn(inherited, kAttemptVariable);
@@ -135,7 +130,7 @@ std::vector<std::string> CommandEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const v1::World& world, uint32_t node_rank) {
   CHECK(node_rank < static_cast<uint32_t>(world.members_size()));
-  std::vector<std::string> environment = PlainEnvironmentOf(inherited, network);
+  std::vector<std::string> environment = CleanEnvironment(inherited, network);
   const NetworkSettings settings =
       SettingsFor(world, node_rank, environment, network);
   for (const auto& [name, value] : settings.variables) {

@@ -53,8 +53,11 @@ std::string VariableIn(const std::vector<std::string>& environment,
 
 // `inherited` ("NAME=value") without what a command of this node must not see:
 // secrets (ROLLCALL_JOIN, ROLLCALL_SECRET* and all other ROLLCALL_*) and
-// variables of an outer launcher. Adds the job's variables, which win, and this
-// node's network plan from SettingsFor.
+// variables of an outer launcher. Adds the job's variables, which win.
+std::vector<std::string> CleanEnvironment(
+    const std::vector<std::string>& inherited, const NetworkOptions& network);
+
+// CleanEnvironment with this node's network plan from SettingsFor.
 std::vector<std::string> CommandEnvironment(
     const std::vector<std::string>& inherited, const NetworkOptions& network,
     const v1::World& world, uint32_t node_rank);

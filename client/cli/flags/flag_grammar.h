@@ -27,6 +27,7 @@ struct SettingsText {
   std::string notice_time;
   std::string ping_interval;
   std::string linger;
+  bool node_check = false;
   uint32_t max_restarts = 0;
   CLI::Option* max_restarts_option = nullptr;
   int requeue_exit_code = 0;

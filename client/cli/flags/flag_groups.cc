@@ -137,6 +137,10 @@ void AddSettings(CLI::App& app, SettingsText& to) {
                  "limits,\ncommand, NCCL_* and similar variables): off, warn "
                  "(default) or\nstrict (they get no seat)")
       ->type_name("off|warn|strict");
+  app.add_flag("--node-check", to.node_check,
+               "before a world is formed, its nodes check each other in pairs "
+               "with\nrollcall-train; a node that fails or is about half as "
+               "fast as the\nothers gets no seat");
   app.add_option("--env", to.env,
                  "a variable for the ranks of all nodes: NCCL_*, UCX_*, FI_*, "
                  "GLOO_*,\nTORCH_NCCL_*, OMP_NUM_THREADS and a few more; "

@@ -83,6 +83,7 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--preflight takes off, warn or strict, not '", text.preflight, "'"));
   }
+  if (text.node_check) to.set_node_check(true);
   for (const std::string& word : text.env) {
     v1::JobVariable variable;
     const size_t end = word.find('=');

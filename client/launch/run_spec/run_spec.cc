@@ -44,6 +44,7 @@ constexpr Key kKeys[] = {
     {"max-restarts", Form::kValue},
     {"grow", Form::kValue},
     {"preflight", Form::kValue},
+    {"node-check", Form::kSwitch},
     {"env", Form::kMap},
     {"join-timeout", Form::kValue},
     {"hang-timeout", Form::kValue},

@@ -212,6 +212,23 @@ absl::Status AdmitStoreOperation(const v1::StoreOperation& what) {
                     Limits::store_value_bytes_max);
 }
 
+absl::Status AdmitGroupChecked(const v1::GroupChecked& checked) {
+  if (!checked.error().empty()) {
+    if (!checked.has_product() && !checked.has_all_reduce()) {
+      return absl::OkStatus();
+    }
+    return Unfit("product and all_reduce", "unset beside an error",
+                 absl::StrCat("a value"));
+  }
+  if (!checked.has_product() || !checked.has_all_reduce()) {
+    return Unfit("product and all_reduce", "set, or an error",
+                 absl::StrCat("none"));
+  }
+  // Zero would make every other node slow.
+  RETURN_IF_REFUSED(AdmitDuration("product", checked.product(), 1e-9));
+  return AdmitDuration("all_reduce", checked.all_reduce(), 1e-9);
+}
+
 absl::Status AdmitHello(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitJobId(hello.job()));
   if (!hello.run().empty()) {
@@ -279,7 +296,10 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
     case v1::AgentMessage::kSetupEnded:
       return AdmitSetupEnded(message.setup_ended());
     case v1::AgentMessage::kGroupListening:
+      return AdmitRange("port", message.group_listening().port(), 1,
+                        UINT16_MAX);
     case v1::AgentMessage::kGroupChecked:
+      return AdmitGroupChecked(message.group_checked());
     case v1::AgentMessage::KIND_NOT_SET:
       break;
   }

@@ -124,6 +124,11 @@ void CleanMessage(v1::AgentMessage& message) {
       change.set_after(Printable(change.after(), kMost));
       break;
     }
+    case v1::AgentMessage::kGroupChecked: {
+      v1::GroupChecked& checked = *message.mutable_group_checked();
+      checked.set_error(Reason(checked.error()));
+      break;
+    }
     case v1::AgentMessage::kLeaving:
       message.mutable_leaving()->set_reason(Reason(message.leaving().reason()));
       break;

@@ -35,6 +35,7 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   TakeBackUnreached();
   MaybeProbe();
   MaybeGrow();
+  MaybeEndNodeCheck();
   MaybeForm();
   MaybeEndUnattended();
   MaybeForget();
@@ -108,6 +109,7 @@ void Job::On(const Said& said) {
       return OnSetupEnded(*node, m.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
+      return OnGroupMessage(*node, m);
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
       out_.Close(
@@ -469,6 +471,7 @@ void Job::Renew(Node& node) {
 void Job::Detach(Node& node) {
   membership_.Disconnect(node);
   probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
+  node_check_.Gone(node.name());
 }
 
 // Gives the node up. Its entry stays for a while, so that messages can name the
@@ -524,6 +527,10 @@ absl::Time Job::NextDeadline() const {
   }
   switch (phase_) {
     case Phase::kGathering:
+      if (node_check_.under_way()) {
+        next = std::min(next, node_check_.until());
+        break;
+      }
       // Nodes that have not answered when the round ends may be missing then.
       // In that case, nodes that were not reached are taken back sooner.
       if (probes_.UnderWay(now_)) {

@@ -58,6 +58,7 @@
 #include "daemon/core/network_plan/preflight.h"
 #include "daemon/core/network_plan/probes.h"
 #include "daemon/core/network_plan/slow_paths.h"
+#include "daemon/core/node_check/node_check.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/store/generation_store.h"
@@ -138,6 +139,7 @@ class Job {
     credentials_.UseKey(keys.credential);
     formation_.UseKey(keys.commit_proof);
     probes_.UseKey(keys.probe_secret);
+    node_check_.UseKey(keys.probe_secret);
   }
   // Call before the first Step, if no journal has the job and the daemon has a
   // shared secret.
@@ -303,6 +305,13 @@ class Job {
   void TakeBackUnreached();
   void OnProbed(Node& node, const v1::Probed& probed);
 
+  // Checks of nodes in pairs before a world is formed (job_check.cc).
+  bool AwaitNodeCheck(const std::vector<Seated>& seated,
+                      const NetworkPlan& plan);
+  void OnGroupMessage(Node& node, const v1::AgentMessage& message);
+  void MaybeEndNodeCheck();
+  void SendGroupChecks(NodeCheck::Requests requests);
+
   // Nodes that leave, newcomers, and notices to all ranks (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
   void OnNoticeSeen(Node& node, const v1::NoticeSeen& seen);
@@ -445,6 +454,7 @@ class Job {
   Probes probes_;
   WaitingNews waiting_;
   Preflight preflight_;
+  NodeCheck node_check_;
 
   Generations generations_;
   Formation formation_;

@@ -166,6 +166,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (redialed) {
     const bool awaited = phase_ == Phase::kGathering && probes_.Awaits(name);
     probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
+    // With its stream, the agent has ended its part of a check.
+    node_check_.Gone(name);
     const bool restored = node.restored();  // Without facts.
     moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
             !restored;

@@ -55,7 +55,10 @@ void Job::MaybeForm() {
     return;
   }
   gathering_.NoteSetups(!membership_.setting_up().empty(), now_, limits_);
-  if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_)) return;
+  if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_) ||
+      node_check_.under_way()) {
+    return;
+  }
   for (Node* node :
        quarantine_.ToQuarantine(membership_, settings_.nodes_min(), limits_)) {
     SetQuarantined(*node, absl::StrCat("to blame for ", node->blames,
@@ -210,6 +213,7 @@ void Job::Form(const std::vector<Seated>& seated) {
   }
   if (JudgeDifferences(plan_nodes, *plan)) return MaybeForm();
   WarnOfPlan(plan_nodes, *plan);
+  if (AwaitNodeCheck(seated, *plan)) return;
   generations_.Next();
   adoption_.Forgo();
   v1::World header;

@@ -25,8 +25,9 @@ struct JobKeys {
                             const std::string& world_bytes,
                             const std::string& world_commit_bytes)>
       commit_proof;
-  // The secrets of a round of probes: 16 bytes. Equal arguments give equal
-  // results within one life of the daemon only. Empty: probes prove no address.
+  // The secrets of a round of probes or of the paired check: 16 bytes. Equal
+  // arguments give equal results within one life of the daemon only. Empty:
+  // probes prove no address, and no node is checked.
   Probing::Draw probe_secret;
 };
 

@@ -114,6 +114,10 @@ struct Node {
   std::string plan_warning;
   // The node failed its checks, whichever node is to blame.
   bool unfit = false;
+  // It was checked together with other nodes (--node-check), and what its
+  // matrix products took then.
+  bool node_checked = false;
+  std::optional<absl::Duration> check_product;
   // How many failures in a row the node was to blame for.
   uint32_t blames = 0;
   // The id of the node's check request, and when the daemon stops waiting for

@@ -181,6 +181,10 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--preflight", v1::Preflight_Name(ours.preflight()),
                   v1::Preflight_Name(theirs.preflight()));
   }
+  if (theirs.has_node_check() && theirs.node_check() != ours.node_check()) {
+    return differ("--node-check", ours.node_check() ? "on" : "off",
+                  theirs.node_check() ? "on" : "off");
+  }
   using S = v1::JobSettings;
   struct Row {
     const char* flag;

@@ -516,5 +516,57 @@ TEST(AgentCheck, ItsFindingsAreReported) {
   });
 }
 
+FromDaemon GroupRound(uint64_t round) {
+  FromDaemon request;
+  request.message.mutable_group_check()->set_round(round);
+  return request;
+}
+
+GroupCheckSaid Listens(uint64_t round) {
+  GroupCheckSaid said;
+  said.message.mutable_group_listening()->set_round(round);
+  return said;
+}
+
+GroupCheckSaid Checked(uint64_t round) {
+  GroupCheckSaid said;
+  said.message.mutable_group_checked()->set_round(round);
+  return said;
+}
+
+TEST(AgentGroupCheck, AnswersOfTheLatestRoundArePassedOn) {
+  AgentStory story;
+  story.Tell(Running(1));
+  story.Tell({
+      {1.0, GroupRound(3), "GROUP 3"},
+      {1.1, Listens(3), "listens 3"},
+      {1.2, GroupRound(4), "GROUP 4"},
+      {1.3, Checked(3), ""},
+      {1.4, Checked(4), "checked 4"},
+      {1.5, Checked(4), ""},
+  });
+}
+
+TEST(AgentGroupCheck, EndsWithTheStreamAndTheRun) {
+  AgentStory story;
+  story.Tell(Running(1));
+  StreamDown down;
+  down.status = absl::UnavailableError("gone");
+  v1::End end;
+  FromDaemon over;
+  over.message.mutable_end()->set_exit_code(3);
+  story.Tell({
+      {1.0, GroupRound(3), "GROUP 3"},
+      {1.1, down, "END GROUP"},
+      {1.2, Checked(3), ""},
+  });
+  AgentStory ended;
+  ended.Tell(Running(1));
+  ended.Tell({
+      {1.0, GroupRound(3), "GROUP 3"},
+      {1.1, over, "END GROUP; ABORT 1; STOP 0,1 15s"},
+  });
+}
+
 }  // namespace
 }  // namespace rollcall

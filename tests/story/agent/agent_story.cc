@@ -149,6 +149,10 @@ std::string AgentStory::Text(const v1::AgentMessage& m) {
                           " in ", m.setup_ended().tries());
     case v1::AgentMessage::kFactChange:
       return absl::StrCat("changed ", m.fact_change().subject());
+    case v1::AgentMessage::kGroupListening:
+      return absl::StrCat("listens ", m.group_listening().round());
+    case v1::AgentMessage::kGroupChecked:
+      return absl::StrCat("checked ", m.group_checked().round());
     case v1::AgentMessage::kCheckReport:
       return absl::StrCat("report ", m.check_report().request(), " ",
                           m.check_report().findings_size());
@@ -181,6 +185,10 @@ std::string AgentStory::Render(const std::vector<AgentAction>& actions) {
       told.push_back(absl::StrCat("CHECK ", run->request));
     } else if (const auto* run = std::get_if<RunProbe>(&action)) {
       told.push_back(absl::StrCat("PROBE ", run->probe.probe()));
+    } else if (const auto* run = std::get_if<RunGroupCheck>(&action)) {
+      told.push_back(run->check.has_value()
+                         ? absl::StrCat("GROUP ", run->check->round())
+                         : "END GROUP");
     } else if (const auto* stop = std::get_if<StopRanks>(&action)) {
       told.push_back(absl::StrCat("STOP ", TextOf(stop->ranks), " ",
                                   absl::FormatDuration(stop->grace)));

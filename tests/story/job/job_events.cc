@@ -48,6 +48,7 @@ v1::Hello HelloOf(const std::string& node, uint64_t incarnation,
   hello.set_run(options.run);
   hello.set_launcher(options.launcher);
   hello.set_once(options.once);
+  hello.set_checks_groups(options.checks_groups);
   if (options.command != 0) {
     hello.set_command_digest(std::string(32, options.command));
   }

@@ -26,13 +26,13 @@ std::string ReasonText(v1::ReasonCode code) {
 
 Job MakeJob(const std::string& nodes, uint32_t max_restarts,
             v1::Preflight preflight = v1::PREFLIGHT_UNSPECIFIED,
-            absl::Duration ping_interval = absl::ZeroDuration()) {
+            absl::Duration ping_interval = absl::ZeroDuration(),
+            v1::JobSettings settings = {}) {
   const std::vector<std::string> range = absl::StrSplit(nodes, ':');
   int min = 0;
   int max = 0;
   EXPECT_TRUE(absl::SimpleAtoi(range.front(), &min));
   EXPECT_TRUE(absl::SimpleAtoi(range.back(), &max));
-  v1::JobSettings settings;
   settings.set_nodes_min(static_cast<uint32_t>(min));
   settings.set_nodes_max(static_cast<uint32_t>(max));
   settings.set_max_restarts(max_restarts);
@@ -135,6 +135,13 @@ JobStory::JobStory(const std::string& nodes, v1::Preflight preflight)
 
 JobStory::JobStory(const std::string& nodes, absl::Duration ping_interval)
     : job_(MakeJob(nodes, 3, v1::PREFLIGHT_UNSPECIFIED, ping_interval)) {
+  job_.UseKeys(Keys());
+  Render(job_.Start());
+}
+
+JobStory::JobStory(const std::string& nodes, const v1::JobSettings& settings)
+    : job_(MakeJob(nodes, 3, v1::PREFLIGHT_UNSPECIFIED, absl::ZeroDuration(),
+                   settings)) {
   job_.UseKeys(Keys());
   Render(job_.Start());
 }
@@ -254,6 +261,12 @@ std::string JobStory::Render(const std::vector<Action>& actions) {
         const std::string& node = names_[send->to.front()];
         probes_[node] = m.probe();
         text = absl::StrCat(node, " probes ", text);
+      }
+      if (m.has_group_check()) {
+        const std::string& node = names_[send->to.front()];
+        groups_[node] = m.group_check();
+        text = absl::StrCat(node, " checks ", m.group_check().place(), "/",
+                            m.group_check().addresses_size());
       }
       // Requests for checks that JobStory answers itself are left out.
       if (m.has_check_request() && checks_are_fine_) continue;

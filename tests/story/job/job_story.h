@@ -27,6 +27,8 @@ class JobStory {
   JobStory(const std::string& nodes, v1::Preflight preflight);
   // The nodes of a running world probe each other every `ping_interval`.
   JobStory(const std::string& nodes, absl::Duration ping_interval);
+  // A job with these settings beside its nodes.
+  JobStory(const std::string& nodes, const v1::JobSettings& settings);
   // Continues with a restored job, and with the journal of `before`.
   JobStory(Job job, const JobStory& before);
 
@@ -69,6 +71,11 @@ class JobStory {
   // The latest Probe of each node.
   const std::map<std::string, v1::Probe>& probes() const { return probes_; }
 
+  // The latest GroupCheck of each node.
+  const std::map<std::string, v1::GroupCheck>& groups() const {
+    return groups_;
+  }
+
   // The reasons for waiting that nodes got since the last call: `NODES:
   // REASON`.
   std::vector<std::string> TakeWaitingTold() {
@@ -90,6 +97,7 @@ class JobStory {
   std::string credential_;
   std::string logs_;
   std::map<std::string, v1::Probe> probes_;
+  std::map<std::string, v1::GroupCheck> groups_;
   std::vector<std::string> ranks_link_told_;
   std::vector<std::string> store_told_;
   double start_timeout_s_ = 0;
@@ -121,6 +129,8 @@ struct HelloOptions {
   // their nonces as proof.
   std::vector<uint64_t> swept = {};
   std::string token_id = "t1";
+  // Hello.checks_groups.
+  bool checks_groups = false;
   // 0: the node answers no probes.
   uint32_t probe_port = 0;
   // Versions.nccl; empty: unknown.

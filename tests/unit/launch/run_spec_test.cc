@@ -47,6 +47,7 @@ TEST(RunSpec, WhatItSays) {
       {"command: |\n  . ./env.sh\n  exec python3 t.py\n",
        " | /bin/sh,-c,. ./env.sh\nexec python3 t.py\n | "},
       {"once: true\nno-hosts: false", "--once=true |  | "},
+      {"node-check: true", "--node-check=true |  | "},
       {"environment: {A: 1.10, B: \"x: y\", C: '', D: on}",
        " |  | A=1.10,B=x: y,C=,D=on"},
       // Relative paths start at the file's folder.

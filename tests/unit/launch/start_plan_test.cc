@@ -192,6 +192,8 @@ TEST(StartPlan, ContradictionsNameBothValues) {
        {"--max-restarts", "the default", "9"}},
       {[](LaunchTerms& t) { t.settings.set_grow(v1::GROW_NEVER); },
        {"--grow", "the default", "never"}},
+      {[](LaunchTerms& t) { t.settings.set_node_check(true); },
+       {"--node-check", "off", "on"}},
       {[](LaunchTerms& t) {
          ToProto(absl::Minutes(3), t.settings.mutable_join_timeout());
        },

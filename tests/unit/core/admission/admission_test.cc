@@ -151,6 +151,20 @@ v1::StoreOperation StoreOf(const std::string& key, size_t value_bytes) {
   return what;
 }
 
+v1::GroupChecked* Grouped(v1::AgentMessage& message) {
+  return message.mutable_group_checked();
+}
+
+v1::GroupChecked Times(int64_t seconds, int32_t nanos) {
+  v1::GroupChecked checked;
+  for (google::protobuf::Duration* time :
+       {checked.mutable_product(), checked.mutable_all_reduce()}) {
+    time->set_seconds(seconds);
+    time->set_nanos(nanos);
+  }
+  return checked;
+}
+
 TEST(Admission, Messages) {
   const MessageRow rows[] = {
       {"nothing", false, [](auto&) {}},
@@ -316,6 +330,33 @@ TEST(Admission, Messages) {
        [](auto& m) {
          m.mutable_check_report()->mutable_facts()->add_interfaces()->set_name(
              "eth0\n");
+       }},
+      {"a group listens", true,
+       [](auto& m) { m.mutable_group_listening()->set_port(65535); }},
+      {"a group listens nowhere", false,
+       [](auto& m) { m.mutable_group_listening()->set_round(1); }},
+      {"a group listens beyond all ports", false,
+       [](auto& m) { m.mutable_group_listening()->set_port(65536); }},
+      {"a group's times", true, [](auto& m) { *Grouped(m) = Times(0, 1); }},
+      {"a group's times are far too long", false,
+       [](auto& m) { *Grouped(m) = Times(int64_t{1} << 40, 0); }},
+      {"a group's times are zero", false,
+       [](auto& m) { *Grouped(m) = Times(0, 0); }},
+      {"a group's times are negative", false,
+       [](auto& m) { *Grouped(m) = Times(-1, 0); }},
+      {"a group has one time", false,
+       [](auto& m) {
+         *Grouped(m) = Times(1, 0);
+         m.mutable_group_checked()->clear_product();
+       }},
+      {"a group has neither times nor an error", false,
+       [](auto& m) { m.mutable_group_checked()->set_round(1); }},
+      {"a group's error", true,
+       [](auto& m) { m.mutable_group_checked()->set_error("x"); }},
+      {"a group's error beside times", false,
+       [](auto& m) {
+         *Grouped(m) = Times(1, 0);
+         m.mutable_group_checked()->set_error("x");
        }},
       {"an operation on the store", true,
        [](auto& m) {

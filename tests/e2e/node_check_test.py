@@ -1,0 +1,184 @@
+"""Nodes check each other in pairs before they get a seat (--node-check)."""
+import json
+import os
+import shutil
+import signal
+import unittest
+
+import harness
+from harness import E2E, ROLLCALL
+from oom_test import read_text
+
+TRAIN = os.path.join(harness.BIN, "rollcall-train")
+# The other nodes of the test share the machine's cores, and other programs use
+# them too, so a slow node gets far less than half of one.
+QUOTA_US, PERIOD_US = 5000, 100000
+RANK = ["sh", "-c", "echo seat $ROLLCALL_NODE of $WORLD_SIZE"]
+
+# Stand-ins for rollcall-train.
+FINE = """echo '{"listening": 4000}'
+echo '{"product_s": 0.01, "all_reduce_s": 0.005}'"""
+DIES = "kill -KILL $$"
+HANGS = """echo '{"listening": 4000}'
+kill -STOP $$"""
+
+
+def make_cpu_cgroup(name):
+    """Makes a cgroup with the quota that processes may enter; or None."""
+    own = dict(line.split(":", 2)[1:]
+               for line in read_text("/proc/self/cgroup").splitlines())
+    for line in read_text("/proc/self/mountinfo").splitlines():
+        fields, _, mount = line.partition(" - ")
+        root, at = fields.split()[3:5]
+        kind, _, options = mount.split()[:3]
+        controllers = [c for c in own if "cpu" in c.split(",")]
+        if (kind == "cgroup" and "cpu" in options.split(",") and controllers):
+            path = os.path.join(at, os.path.relpath(own[controllers[0]], root))
+            settings = {"cpu.cfs_period_us": str(PERIOD_US),
+                        "cpu.cfs_quota_us": str(QUOTA_US)}
+        elif kind == "cgroup2" and "" in own:
+            path = os.path.dirname(
+                os.path.join(at, os.path.relpath(own[""], root)))
+            settings = {"cpu.max": f"{QUOTA_US} {PERIOD_US}"}
+        else:
+            continue
+        folder = os.path.normpath(os.path.join(path, name))
+        try:
+            os.mkdir(folder)
+        except OSError:
+            continue
+        try:
+            for file, text in settings.items():
+                with open(os.path.join(folder, file), "r+",
+                          encoding="ascii") as f:
+                    f.write(text)
+            return folder
+        except OSError:
+            os.rmdir(folder)
+    return None
+
+
+class NodeCheck(E2E):
+    def begin(self, nodes):
+        self.state = self.stage.path("state")
+        self.launcher = self.launch(
+            ["--no-worker", "--nodes", nodes, "--node-check", "--state",
+             self.state], RANK)
+        self.join_line = self.join_string(self.launcher)
+
+    def worker(self, name, train=None, before=()):
+        """A node whose rollcall-train is the script `train`; "": it has none;
+        None: the real one."""
+        program = ROLLCALL
+        if train is not None:
+            folder = self.stage.path(f"bin-{name}")
+            os.mkdir(folder)
+            program = shutil.copy(ROLLCALL, folder)
+            if train:
+                path = os.path.join(folder, "rollcall-train")
+                with open(path, "w", encoding="ascii") as f:
+                    f.write(f"#!/bin/sh\n{train}\n")
+                os.chmod(path, 0o755)
+        return self.stage.start(
+            [*before, program, "join", self.join_line, "--hosts-file",
+             self._hosts, "--name", name, "--", *RANK])
+
+    def events(self, kind):
+        with open(os.path.join(self.state, "events.jsonl"),
+                  encoding="utf-8") as f:
+            events = [json.loads(line) for line in f]
+        return [e for e in events if e["event"] == kind]
+
+    def seats(self, workers, size):
+        """The nodes whose ranks ran, in a world of this size."""
+        return sorted(name for name, worker in workers.items()
+                      if worker.find(rf"seat {name} of {size}$"))
+
+    def test_a_slow_node_is_left_out_and_a_spare_has_its_seat(self):
+        cgroup = make_cpu_cgroup(f"rollcall-check-test-{os.getpid()}")
+        if cgroup is None:
+            self.skipTest("no cgroup with a CPU quota can be made here")
+        # Clean-ups run in reverse order: the stage ends first.
+        self._cleanups.insert(0, (os.rmdir, (cgroup,), {}))
+        self.begin("3")
+        workers = {name: self.worker(name) for name in ("b", "c")}
+        # Only its checks are slow: an agent under the quota would come late.
+        slow = self.stage.path("bin-a")
+        os.mkdir(slow)
+        shutil.copy(ROLLCALL, slow)
+        with open(f"{slow}/rollcall-train", "w", encoding="ascii") as f:
+            f.write(f'#!/bin/sh\necho 0 > {cgroup}/cgroup.procs\n'
+                    f'exec {TRAIN} "$@"\n')
+        os.chmod(f"{slow}/rollcall-train", 0o755)
+        workers["a"] = self.stage.start(
+            [f"{slow}/rollcall", "join", self.join_line, "--hosts-file",
+             self._hosts, "--name", "a", "--", *RANK])
+        # It arrives during the check, and is a spare.
+        self.await_status(
+            self.join_line, lambda s: len(s["nodes"]) == 3, "three nodes")
+        workers["d"] = self.worker("d")
+        self.assert_code(self.launcher, 0, 120)
+        self.assertEqual(self.seats(workers, 3), ["b", "c", "d"])
+        [found] = self.events("quarantined")
+        self.assertEqual(found["node"], "a")
+        self.assertRegex(
+            found["reason"],
+            r"^found by --node-check: matrix product \S+, median \S+; then "
+            r"matrix product \S+, median \S+$")
+        checks = self.events("node_check")
+        self.assertEqual([(e["nodes"], e["found"]) for e in checks],
+                         [("3", "1"), ("1", "0")])
+        self.assertEqual(checks[0]["rounds"], "2")
+        for check in checks:
+            self.assertGreater(float(check["product_ms"]), 0)
+            self.assertGreater(float(check["all_reduce_ms"]), 0)
+
+    def test_healthy_nodes_pass_the_real_check(self):
+        self.begin("2")
+        workers = {name: self.worker(name) for name in ("a", "b")}
+        self.assert_code(self.launcher, 0, 100)
+        self.assertEqual(self.seats(workers, 2), ["a", "b"])
+        [check] = self.events("node_check")
+        self.assertEqual((check["nodes"], check["found"]), ("2", "0"))
+
+    def test_a_check_that_dies_and_a_node_without_the_program(self):
+        self.begin("4:5")
+        workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
+        workers["x"] = self.worker("x", DIES)
+        workers["y"] = self.worker("y", "")
+        self.assert_code(self.launcher, 0, 100)
+        self.assertEqual(self.seats(workers, 4), ["a", "b", "c", "y"])
+        [found] = self.events("quarantined")
+        self.assertEqual(found["node"], "x")
+        self.assertEqual(found["reason"],
+                         "found by --node-check: rollcall-train ended by "
+                         "signal 9; then rollcall-train ended by signal 9")
+        self.assertTrue(any(
+            e["node"] == "y" and "has no rollcall-train" in e["text"]
+            for e in self.events("warning")))
+
+    def test_a_check_that_hangs_ends_by_its_limit(self):
+        self.begin("3:4")
+        workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
+        workers["x"] = self.worker("x", HANGS)
+        self.assert_code(self.launcher, 0, 150)
+        self.assertEqual(self.seats(workers, 3), ["a", "b", "c"])
+        [found] = self.events("quarantined")
+        self.assertEqual(found["node"], "x")
+        self.assertIn("did not end within", found["reason"])
+
+    def test_a_stop_during_a_check_leaves_nothing(self):
+        self.begin("2")
+        workers = [self.worker(name, HANGS) for name in ("a", "b")]
+        # Both programs run, and are stopped.
+        workers[0].await_line(
+            r"nodes check each other, round 1; no answer yet from a, b")
+        self.launcher.signal(signal.SIGTERM)
+        self.assert_code(self.launcher, 75)
+        for worker in workers:
+            worker.wait()
+        # The harness fails the test if a process is left.
+
+
+if __name__ == "__main__":
+    unittest.main()

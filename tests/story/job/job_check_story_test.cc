@@ -1,0 +1,243 @@
+// Nodes check each other in pairs before a world is formed (--node-check).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "daemon/base/durations.h"
+#include "tests/story/job/job_story.h"
+
+namespace rollcall {
+namespace {
+
+v1::JobSettings Checking() {
+  v1::JobSettings settings;
+  settings.set_node_check(true);
+  return settings;
+}
+
+HelloOptions Checks() {
+  HelloOptions options;
+  options.checks_groups = true;
+  return options;
+}
+
+Told Listens(std::string node) {
+  return [=](JobStory& story) {
+    v1::AgentMessage message;
+    message.mutable_group_listening()->set_round(
+        story.groups().at(node).round());
+    message.mutable_group_listening()->set_port(4000);
+    return Says(node, message)(story);
+  };
+}
+
+Told Took(std::string node, double product_ms) {
+  return [=](JobStory& story) {
+    v1::AgentMessage message;
+    v1::GroupChecked& checked = *message.mutable_group_checked();
+    checked.set_round(story.groups().at(node).round());
+    ToProto(absl::Milliseconds(product_ms), checked.mutable_product());
+    ToProto(absl::Milliseconds(5), checked.mutable_all_reduce());
+    return Says(node, message)(story);
+  };
+}
+
+// The whole group answers, its first node last: "b=30" is a time.
+Told Answer(std::string first, std::vector<std::string> others,
+            double first_ms = 10, double others_ms = 10) {
+  return [=](JobStory& story) {
+    std::vector<std::string> told = {Listens(first)(story)};
+    for (const std::string& other : others) {
+      told.push_back(Took(other, others_ms)(story));
+    }
+    told.push_back(Took(first, first_ms)(story));
+    std::erase(told, "");
+    return absl::StrJoin(told, "; ");
+  };
+}
+
+v1::NodeState StateOfNode(JobStory& story, const std::string& node) {
+  return RowOf(story.job().Status(story.now()), node).state();
+}
+
+TEST(NodeCheckStory, NothingIsCheckedWithoutTheFlag) {
+  JobStory story("2");
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), "form g1 a,b"},
+  });
+}
+
+TEST(NodeCheckStory, AWorldWaitsForTheCheck) {
+  JobStory story("2", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), "a checks 0/2"},
+      {0.1, BeatsAll({"a", "b"}), ""},
+      {0.2, Listens("a"), "b checks 1/2"},
+      {1.0, Took("b", 10), ""},
+      {1.1, Took("a", 10), "form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      // Nodes that have passed are not checked again.
+      {1.3, Exits("a", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"},
+  });
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "event=node_check nodes=2 rounds=1 found=0 product_ms=10"));
+}
+
+TEST(NodeCheckStory, AStragglerIsLeftOutAndASpareIsCheckedForItsSeat) {
+  JobStory story("3:4", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {0.0, Attends("c", 1, Checks()), ""},
+      {0.0, Attends("d", 1, Checks()), "a checks 0/2; c checks 0/2"},
+      {0.1, Attends("e", 1, Checks()), ""},
+      {0.2, Answer("a", {"b"}), "b checks 1/2"},
+      {0.3, Answer("c", {"d"}, 10, 30),
+       "d checks 1/2; a checks 0/2; b checks 0/2"},
+  });
+  // The fastest with the slowest: a with d, b with c.
+  ASSERT_EQ(story.groups().at("a").addresses(1), AddressOf("d"));
+  story.Tell({
+      {0.4, Answer("a", {"d"}, 10, 30), "d checks 1/2"},
+      {0.5, Answer("b", {"c"}), "c checks 1/2; e checks 0/2"},
+  });
+  EXPECT_EQ(StateOfNode(story, "d"), v1::NODE_STATE_QUARANTINED);
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(),
+            "found by --node-check: matrix product 30ms, median 10ms; then "
+            "matrix product 30ms, median 10ms");
+  story.Tell({
+      {0.6, Answer("e", {"a"}), "a checks 1/2; form g1 a,b,c,e"},
+  });
+}
+
+TEST(NodeCheckStory, ANodeThatIsNeededTakesPart) {
+  JobStory story("4", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {0.0, Attends("c", 1, Checks()), ""},
+      {0.0, Attends("d", 1, Checks()), "a checks 0/2; c checks 0/2"},
+      {0.2, Answer("a", {"b"}), "b checks 1/2"},
+      {0.3, Answer("c", {"d"}, 10, 30),
+       "d checks 1/2; a checks 0/2; b checks 0/2"},
+      {0.4, Answer("a", {"d"}, 10, 30), "d checks 1/2"},
+      {0.5, Answer("b", {"c"}), "c checks 1/2; form g1 a,b,c,d"},
+  });
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "it takes part: too few other nodes are there"));
+}
+
+// A quarantined node gets its seat back if too few others are left.
+TEST(NodeCheckStory, ALeftOutNodeIsReleasedWhenItIsNeeded) {
+  JobStory story("3:4", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {0.0, Attends("c", 1, Checks()), ""},
+      {0.0, Attends("d", 1, Checks()), "a checks 0/2; c checks 0/2"},
+      {0.2, Answer("a", {"b"}), "b checks 1/2"},
+      {0.3, Answer("c", {"d"}, 10, 30),
+       "d checks 1/2; a checks 0/2; b checks 0/2"},
+      {0.4, Answer("a", {"d"}, 10, 30), "d checks 1/2"},
+      {0.5, Answer("b", {"c"}), "c checks 1/2"},
+      // The last call ends.
+      {1.0, Ticks(), "form g1 a,b,c"},
+      {1.1, PreparesAll({"a", "b", "c"}, 1), "run g1"},
+      {1.2, Breaks("c"), ""},
+      {2.3, Ticks(), "abort g1 LOST_STREAM; form g2 a,b,d"},
+  });
+}
+
+TEST(NodeCheckStory, ANodeThatSaysNothingIsFoundByTheTimeLimit) {
+  JobStory story("3:4", Checking());
+  const double round_s =
+      absl::ToDoubleSeconds(NodeCheck::kRoundTime + NodeCheck::kAnswerTime);
+  const auto all_beat = BeatsAll({"a", "b", "c", "d"});
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {0.0, Attends("c", 1, Checks()), ""},
+      {0.0, Attends("d", 1, Checks()), "a checks 0/2; c checks 0/2"},
+      {0.2, Answer("a", {"b"}), "b checks 1/2"},
+  });
+  std::vector<JobStory::Row> rows;
+  for (double at = 4; at < round_s; at += 4) rows.push_back({at, all_beat, ""});
+  story.Tell(rows);
+  // c did not even listen, so d was not asked.
+  story.Tell({{round_s, Ticks(), "a checks 0/2; b checks 0/2"}});
+  EXPECT_EQ(story.groups().at("a").addresses(1), AddressOf("c"));
+  story.Tell({{round_s + 0.1, all_beat, ""},
+              {round_s + 0.2, Answer("b", {"d"}), "d checks 1/2"},
+              {round_s + 0.3, Listens("a"), "c checks 1/2"},
+              {round_s + 0.4, Took("a", 10), ""}});
+  rows.clear();
+  for (double at = round_s + 4; at < 2 * round_s; at += 4) {
+    rows.push_back({at, all_beat, ""});
+  }
+  rows.push_back({2 * round_s, Ticks(), "form g1 a,b,d"});
+  story.Tell(rows);
+  EXPECT_EQ(StateOfNode(story, "c"), v1::NODE_STATE_QUARANTINED);
+}
+
+TEST(NodeCheckStory, ANodeThatIsLostDuringTheCheckIsNotWaitedFor) {
+  JobStory story("2:3", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {0.0, Attends("c", 1, Checks()), "a checks 0/3"},
+      {0.1, Listens("a"), "b checks 1/3; c checks 2/3"},
+      {0.2, Breaks("c"), ""},
+      {0.3, Took("b", 10), ""},
+      {0.4, Took("a", 10), ""},
+      // The last call ends, then the node's grace.
+      {1.3, Ticks(), "form g1 a,b"},
+  });
+}
+
+TEST(NodeCheckStory, AnAgentWithoutTheProgramIsNamedAndTakesPart) {
+  JobStory story("3", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1), ""},
+      {0.0, Attends("c", 1, Checks()), "a checks 0/2"},
+      {0.1, Answer("a", {"c"}), "c checks 1/2; form g1 a,b,c"},
+  });
+  EXPECT_TRUE(absl::StrContains(story.logs(),
+                                "event=warning node=b text=\"--node-check does "
+                                "not check it"));
+}
+
+TEST(NodeCheckStory, TheEndOfTheJobEndsTheCheck) {
+  JobStory story("2", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), "a checks 0/2"},
+      {0.1, StopIsAsked(75), "end 75 STOPPED"},
+      {0.2, Listens("a"), ""},
+      {0.3, Took("a", 10), ""},
+  });
+}
+
+// A newcomer is checked with a node that has passed, before the next world.
+TEST(NodeCheckStory, ANewcomerIsCheckedOnce) {
+  JobStory story("2:3", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {1.0, Ticks(), "a checks 0/2"},
+      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Attends("c", 1, Checks()), "notice 1 GROW"},
+      {1.4, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
+      {1.5, Answer("c", {"a"}), "a checks 1/2; form g2 a,b,c"},
+  });
+}
+
+}  // namespace
+}  // namespace rollcall
