@@ -4,6 +4,7 @@
 #include <linux/rtnetlink.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -33,7 +34,6 @@
 #include "daemon/base/whole_file.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/undumpable.h"
 
 namespace rollcall {
 namespace {
@@ -137,7 +137,9 @@ pid_t StartGpuWatch(const DeviceFactsOptions& options, bool json) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(0);
   // A library that crashes leaves no core file.
-  MakeUndumpable();
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0);
   // The library may write to stdout.
   const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
