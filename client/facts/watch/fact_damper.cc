@@ -29,6 +29,7 @@ void FactDamper::Take(const v1::FactChange& change, absl::Time now) {
   Fact& fact = facts_[key];
   if (!fact.waiting) {
     fact.waiting = change;
+    fact.number = ++numbers_;
     return;
   }
   fact.waiting->set_after(change.after());
@@ -37,13 +38,19 @@ void FactDamper::Take(const v1::FactChange& change, absl::Time now) {
 
 std::vector<v1::FactChange> FactDamper::Due(absl::Time now) {
   node_.Refill(now);
-  std::vector<v1::FactChange> due;
+  std::vector<Fact*> able;
   for (auto& [key, fact] : facts_) {
     fact.budget.Refill(now);
-    if (!fact.waiting || fact.budget.left == 0 || node_.left == 0) continue;
-    fact.budget.Spend(now);
+    if (fact.waiting && fact.budget.left > 0) able.push_back(&fact);
+  }
+  std::sort(able.begin(), able.end(),
+            [](const Fact* a, const Fact* b) { return a->number < b->number; });
+  std::vector<v1::FactChange> due;
+  for (Fact* const fact : able) {
+    if (node_.left == 0) break;
+    fact->budget.Spend(now);
     node_.Spend(now);
-    due.push_back(*std::exchange(fact.waiting, std::nullopt));
+    due.push_back(*std::exchange(fact->waiting, std::nullopt));
   }
   return due;
 }

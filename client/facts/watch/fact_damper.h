@@ -11,6 +11,7 @@
 #define ROLLCALL_CLIENT_FACTS_WATCH_FACT_DAMPER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,7 +33,7 @@ class FactDamper {
   // `change` has happened; its count is 1.
   void Take(const v1::FactChange& change, absl::Time now);
 
-  // The changes to report now.
+  // The changes to report now, in the order in which they happened.
   std::vector<v1::FactChange> Due(absl::Time now);
   // When Due returns the next one at the latest; InfiniteFuture: none waits.
   absl::Time NextDue() const;
@@ -56,11 +57,14 @@ class FactDamper {
   struct Fact {
     Budget budget{kBurst, kBetween};
     std::optional<v1::FactChange> waiting;
+    // Grows with the changes that wait.
+    uint64_t number = 0;
   };
 
   // By kind and subject. A fact is forgotten once it may report kBurst changes
   // again.
   std::map<std::pair<int, std::string>, Fact> facts_;
+  uint64_t numbers_ = 0;
   Budget node_{kNodeBurst, kNodeBetween};
 };
 

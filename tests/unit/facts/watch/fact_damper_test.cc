@@ -99,5 +99,14 @@ TEST(FactDamper, KindsAreDampedApart) {
   EXPECT_EQ(Text(damper.Due(At(0))), "GPU 3:0>2*1");
 }
 
+TEST(FactDamper, ReportsInTheOrderOfWhatHappened) {
+  FactDamper damper;
+  damper.Take(Change("b", "1", "2"), At(0));
+  damper.Take(Change("c", "1", "2"), At(0));
+  damper.Take(Change("a", "1", "2"), At(0));
+  damper.Take(Change("b", "2", "3"), At(0));
+  EXPECT_EQ(Text(damper.Due(At(0))), "b:1>3*2 c:1>2*1 a:1>2*1");
+}
+
 }  // namespace
 }  // namespace rollcall
