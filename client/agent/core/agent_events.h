@@ -208,7 +208,7 @@ struct SignalCame {
 struct FactChanged {
   v1::FactChange change;
 };
-// The facts are not watched any more.
+// Some facts are not watched any more. `reason`: which ones, and why.
 struct FactWatchEnded {
   std::string reason;
 };

@@ -36,8 +36,9 @@ class FactChanges {
   uint64_t dropped() const { return dropped_; }
 
   // The changes of the last fact_changes_window, latest first, at most three:
-  // "interface eth1: up -> down 3 s before", or "... 1 s after". Empty: there
-  // were none.
+  // "interface eth1: up -> down 3 s before", or "... 1 s after". The first Xid
+  // is one of them, since it is usually the cause of those that follow. Empty:
+  // there were none.
   std::string TextAround(absl::Time failure) const;
 
  private:
