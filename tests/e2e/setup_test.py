@@ -25,7 +25,7 @@ class Setup(E2E):
                 if harness.command_line(pid)[1:2] == ["daemon"]]
         return pid
 
-    # --- Failure and success ---------------------------------------------------
+    # --- Failure and success --------------------------------------------------
 
     def test_it_runs_on_each_node_before_the_ranks(self):
         launcher = self.launch(
@@ -91,7 +91,8 @@ class Setup(E2E):
             ["--job", "again", "--name", "main", "--local-workers", "1",
              "--setup", f"echo once >>runs-$ROLLCALL_NODE; cat {gate.path}"],
             ["true"])
-        join = self.join_string(launcher)
+        launcher.await_line("the set-up command runs on local-1, main", "err")
+        join = self.kept_join(self.stage.path("state", "rollcall", "again"))
 
         def both_set_up(state):
             return [n["state"] for n in state["nodes"]] == ["setting_up"] * 2
@@ -142,21 +143,23 @@ class Setup(E2E):
         self.assert_nothing_is_left()
 
     def test_a_slow_node_outlasts_the_join_timeout(self):
+        """The waiting line comes after 1 s at the earliest, so the time out
+        would have ended the job by then."""
         gate = Gate(self.stage)
         launcher = self.launch(
             ["--job", "slow", "--name", "main", "--nodes", "2",
-             "--join-timeout", "1s", "--setup", f"cat {gate.path}"], ["true"])
-        join = self.join_string(launcher)
-        worker = self.join(join, ["--name", "w"], ["true"])
-        self.await_status(join, lambda s: s["waited_s"] > 2 and
-                          len(s["nodes"]) == 2,
-                          "a wait that is longer than the join timeout")
+             "--join-timeout", "0.5s", "--setup", f"cat {gate.path}"],
+            ["true"])
+        worker = self.join(self.join_string(launcher), ["--name", "w"],
+                           ["true"])
+        launcher.await_line("1 node is here; .*; the set-up command runs on "
+                            "main", "err")
         gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
         self.assert_nothing_is_left()
 
-    # --- The scene of a failure, time limit and retries -------------------------
+    # --- Linger, time limit and retries ---------------------------------------
 
     def test_linger_keeps_agents_and_daemon_until_stop(self):
         launcher = self.launch(
@@ -218,7 +221,8 @@ class Setup(E2E):
         with open(self.stage.path("run.yaml"), "w", encoding="ascii") as f:
             f.write("job: spec\nname: main\nspawn: {local: 1}\n"
                     "no-hosts: true\nsetup: echo go >>go; exit 3\n"
-                    "setup-retries: 1\nsetup-timeout: 1h\ncommand: [\"true\"]\n")
+                    "setup-retries: 1\nsetup-timeout: 1h\n"
+                    "command: [\"true\"]\n")
         launcher = self.stage.start(
             [harness.ROLLCALL, "launch", "--spec", "run.yaml"])
         self.assert_code(launcher, 3)

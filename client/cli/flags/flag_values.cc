@@ -164,6 +164,11 @@ absl::Status CheckCommand(const std::string& name, const Argv& args,
         "expected a command to run after `--`, as in `rollcall ", name,
         " ... -- python train.py`; or --attach, if others start the ranks"));
   }
+  // A run spec is checked flag by flag.
+  if (local.setup_retries > 0 && local.setup.empty() && !args.with_spec) {
+    return absl::InvalidArgumentError(
+        "--setup-retries: expected --setup CMD as well; give both or neither");
+  }
   absl::Status outside = CheckContainer(args.command);
   if (!outside.ok()) return outside;
   return CheckRankStarter(args.command, local.nproc_per_node, local.once);
@@ -221,10 +226,6 @@ absl::Status ReadLocal(const std::string& preempt_signal, LocalFlags& local) {
   if (few.ok()) {
     few = AdmitCount("--setup-retries", local.setup_retries,
                      Limits::setup_retries_max);
-  }
-  if (few.ok() && local.setup_retries > 0 && local.setup.empty()) {
-    few = absl::InvalidArgumentError(
-        "--setup-retries: expected --setup CMD as well; give both or neither");
   }
   if (few.ok()) few = CheckSame(local);
   if (!few.ok()) return few;

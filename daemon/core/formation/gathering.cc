@@ -29,8 +29,7 @@ Gathering::Verdict Gathering::Judge(size_t present,
     FenceOpened(now, limits);
     // This is a new gathering, so the last call counts again.
     at_once_ = false;
-    return now >= join_until_ && !setups_.on() ? Verdict::kTimedOut
-                                               : Verdict::kWait;
+    return now >= join_until_ ? Verdict::kTimedOut : Verdict::kWait;
   }
   if (present < settings.nodes_max() && !at_once_ &&
       (now < last_call_.Ends(limits) || setups_.on())) {
