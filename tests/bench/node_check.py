@@ -3,6 +3,7 @@
 All nodes share the machine's cores, so a node's product takes as many times
 longer; on a cluster it takes about a second a round.
 """
+import datetime
 import json
 import os
 import subprocess
@@ -34,9 +35,8 @@ def run(folder, flags):
 
 
 def seconds(event):
-    moment, fraction = event["at"].rstrip("Z").split(".")
-    at = time.strptime(moment, "%Y-%m-%dT%H:%M:%S")
-    return time.mktime(at) + float(f"0.{fraction}")
+    at = event["time"].replace("Z", "+00:00")
+    return datetime.datetime.fromisoformat(at).timestamp()
 
 
 def main():

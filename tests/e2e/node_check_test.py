@@ -6,7 +6,7 @@ import signal
 import unittest
 
 import harness
-from harness import E2E, ROLLCALL
+from harness import E2E, Lab, ROLLCALL
 from oom_test import read_text
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
@@ -140,6 +140,21 @@ class NodeCheck(E2E):
         self.assertEqual(self.seats(workers, 2), ["a", "b"])
         [check] = self.events("node_check")
         self.assertEqual((check["nodes"], check["found"]), ("2", "0"))
+
+    def test_hosts_check_each_other_over_their_network(self):
+        lab = Lab(self.stage, 3)
+        self.state = self.stage.path("state")
+        launcher = lab.start(1, [
+            ROLLCALL, "launch", "--listen", "0.0.0.0:0", "--nodes", "3",
+            "--node-check", "--state", self.state, "--", *RANK])
+        text = self.join_string(launcher)
+        workers = [lab.start(host, [ROLLCALL, "join", text, "--", *RANK])
+                   for host in (2, 3)]
+        self.assert_code(launcher, 0, 100)
+        for worker in workers:
+            worker.wait()
+        [check] = self.events("node_check")
+        self.assertEqual((check["nodes"], check["found"]), ("3", "0"))
 
     def test_a_check_that_dies_and_a_node_without_the_program(self):
         self.begin("4:5")

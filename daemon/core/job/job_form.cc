@@ -55,10 +55,8 @@ void Job::MaybeForm() {
     return;
   }
   gathering_.NoteSetups(!membership_.setting_up().empty(), now_, limits_);
-  if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_) ||
-      node_check_.under_way()) {
-    return;
-  }
+  if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_)) return;
+  if (node_check_.under_way()) return;
   for (Node* node :
        quarantine_.ToQuarantine(membership_, settings_.nodes_min(), limits_)) {
     SetQuarantined(*node, absl::StrCat("to blame for ", node->blames,
