@@ -74,6 +74,16 @@ class Setup(E2E):
         self.assertEqual(told, ["  | no space left"], launcher.text())
         self.assert_nothing_is_left()
 
+    def test_it_runs_as_the_user_of_the_ranks(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to run ranks as another user")
+        launcher = self.launch(
+            ["--job", "user", "--name", "main", "--rank-user", "nobody",
+             "--setup", "id -un"], ["true"])
+        self.assert_code(launcher, 0)
+        self.assertTrue(launcher.find(r"^\[main/setup\] nobody$", "out"),
+                        launcher.text())
+
     def test_a_signal_gives_its_exit_code(self):
         launcher = self.launch(
             ["--job", "killed", "--name", "main", "--json", "--setup",
