@@ -12,7 +12,7 @@ from oom_test import read_text
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 # The other nodes of the test share the machine's cores, and other programs use
 # them too, so a slow node gets far less than half of one.
-QUOTA_US, PERIOD_US = 5000, 100000
+QUOTA_US, PERIOD_US = 3000, 100000
 RANK = ["sh", "-c", "echo seat $ROLLCALL_NODE of $WORLD_SIZE"]
 
 # Stand-ins for rollcall-train.
