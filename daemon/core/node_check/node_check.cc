@@ -161,6 +161,14 @@ bool NodeCheck::TakeChecked(const std::string& node,
   if (!checked.error().empty()) {
     Answered(*at, checked.peer() ? State::kPeerFailed : State::kFailed);
     result.error = checked.error();
+    if (checked.peer()) return true;
+    // The others of its group would wait for it until their time is over, and
+    // their results would not count.
+    for (const size_t partner : PartnersOf(*at, round_at_)) {
+      if (Now(partner).state == State::kAwaited) {
+        Answered(partner, State::kNone);
+      }
+    }
     return true;
   }
   Answered(*at, State::kOk);

@@ -111,7 +111,8 @@ class NodeCheck {
   // The first node of a group listens. Returns the requests to the others.
   Requests TakeListening(const std::string& node,
                          const v1::GroupListening& listening, absl::Time now);
-  // Returns whether the answer counts.
+  // Returns whether the answer counts. If the node itself has failed, its group
+  // is not waited for any longer.
   bool TakeChecked(const std::string& node, const v1::GroupChecked& checked);
   // The node has gone, or its stream broke and its agent has ended the round.
   void Gone(const std::string& node);

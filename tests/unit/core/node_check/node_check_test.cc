@@ -90,14 +90,18 @@ Played Play(NodeCheck& check, const std::vector<NodeToCheck>& nodes,
       const auto at = rounds[round].find(node);
       return at == rounds[round].end() ? Answer() : at->second;
     };
+    // A node of the group has failed.
+    bool over = false;
     const auto give = [&](const std::string& node, uint64_t number) {
       const Answer answer = answer_of(node);
       if (answer.kind == Answer::Kind::kGone) return check.Gone(node);
       if (answer.kind == Answer::Kind::kSilent) return;
-      EXPECT_TRUE(check.TakeChecked(node, Said(answer, number))) << node;
+      EXPECT_EQ(check.TakeChecked(node, Said(answer, number)), !over) << node;
       EXPECT_FALSE(check.TakeChecked(node, Said(answer, number))) << node;
+      over = over || answer.kind == Answer::Kind::kFails;
     };
     for (const auto& [first, request] : requests) {
+      over = false;
       std::string group;
       for (const std::string& address : request.addresses()) {
         group += name_of.at(address);
@@ -158,10 +162,10 @@ TEST(NodeCheck, GroupsOfOneToSevenNodes) {
       {"a", {}},
       {"ab", {"ab", "ab"}},
       {"abc", {"abc", "abc"}},
-      {"abcd", {"ab cd", "ad cb"}},
-      {"abcde", {"ab cde", "ae cbd"}},
-      {"abcdef", {"ab cd ef", "af cb de"}},
-      {"abcdefg", {"ab cd efg", "ag cb dfe"}},
+      {"abcd", {"ab cd", "cb da"}},
+      {"abcde", {"ab cde", "cb dae"}},
+      {"abcdef", {"ab cd ef", "cf da eb"}},
+      {"abcdefg", {"ab cd efg", "cg da ebf"}},
   };
   for (const auto& row : kRows) {
     NodeCheck check = Checker();
@@ -388,6 +392,19 @@ TEST(NodeCheck, NothingIsCheckedWithoutNewNodesOrAKey) {
   NodeCheck keyless;
   EXPECT_TRUE(keyless.Open(Nodes("ab"), At(1)).empty());
   EXPECT_FALSE(keyless.under_way());
+}
+
+// Its partner would wait for it until its time is over.
+TEST(NodeCheck, ANodeThatFailsEndsTheRoundForItsGroup) {
+  NodeCheck check = Checker();
+  const NodeCheck::Requests requests = check.Open(Nodes("ab"), At(1));
+  ASSERT_EQ(requests.size(), 1u);
+  v1::GroupListening listening;
+  listening.set_round(requests[0].second.round());
+  EXPECT_EQ(check.TakeListening("a", listening, At(2)).size(), 1u);
+  EXPECT_TRUE(check.Advance(At(2)).empty());
+  EXPECT_TRUE(check.TakeChecked("b", Said(kFails, listening.round())));
+  EXPECT_FALSE(check.Advance(At(2)).empty());
 }
 
 TEST(NodeCheck, AnswersOfAnotherRoundOrNodeDoNotCount) {
