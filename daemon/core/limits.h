@@ -236,6 +236,10 @@ struct Limits {
   // for its peers (rafthttp's probing_status.go, "prober found high clock
   // drift").
   static constexpr absl::Duration clock_offset_max = absl::Seconds(1);
+  // How long a round of --node-check may take at a node, and how much later a
+  // node that has not answered is taken to have failed.
+  static constexpr absl::Duration node_check_round = absl::Seconds(20);
+  static constexpr absl::Duration node_check_answer = absl::Seconds(3);
 
   uint32_t max_restarts = 3;
   // How often a set-up command that has failed may be run again.

@@ -70,7 +70,7 @@ NodeCheck::Requests NodeCheck::Open(const std::vector<NodeToCheck>& nodes,
 NodeCheck::Requests NodeCheck::BeginRound(
     std::vector<std::vector<size_t>> groups, absl::Time now) {
   ++number_;
-  until_ = now + kRoundTime + kAnswerTime;
+  until_ = now + Limits::node_check_round + Limits::node_check_answer;
   awaited_ = 0;
   Requests requests;
   for (std::vector<size_t>& members : groups) {
@@ -81,7 +81,7 @@ NodeCheck::Requests NodeCheck::BeginRound(
     const size_t first = group.members[0];
     Await(first);
     requests.emplace_back(members_[first].node.node,
-                          RequestFor(group, 0, kRoundTime));
+                          RequestFor(group, 0, Limits::node_check_round));
   }
   return requests;
 }
@@ -139,7 +139,7 @@ NodeCheck::Requests NodeCheck::TakeListening(
   Group& group = groups_[round_at_][Now(*at).group];
   if (group.members[0] != *at || group.listening) return {};
   group.listening = true;
-  const absl::Duration left = until_ - kAnswerTime - now;
+  const absl::Duration left = until_ - Limits::node_check_answer - now;
   Requests requests;
   for (size_t place = 1; place < group.members.size(); ++place) {
     const size_t member = group.members[place];

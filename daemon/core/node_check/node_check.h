@@ -91,10 +91,6 @@ class NodeCheck {
   // A node is slow from this multiple of the median. A node that has half of
   // the CPU is twice as slow on average, so the bound is below that.
   static constexpr double kSlowFactor = 1.8;
-  // How long a round may take at a node, and how much later a node that has not
-  // answered is taken to have failed.
-  static constexpr absl::Duration kRoundTime = absl::Seconds(20);
-  static constexpr absl::Duration kAnswerTime = absl::Seconds(3);
 
   // Unset: no node is checked.
   void UseKey(Draw draw) { draw_ = std::move(draw); }

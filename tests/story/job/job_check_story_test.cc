@@ -156,8 +156,8 @@ TEST(NodeCheckStory, ALeftOutNodeIsReleasedWhenItIsNeeded) {
 
 TEST(NodeCheckStory, ANodeThatSaysNothingIsFoundByTheTimeLimit) {
   JobStory story("3:4", Checking());
-  const double round_s =
-      absl::ToDoubleSeconds(NodeCheck::kRoundTime + NodeCheck::kAnswerTime);
+  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
+                                               Limits::node_check_answer);
   const auto all_beat = BeatsAll({"a", "b", "c", "d"});
   story.Tell({
       {0.0, Attends("a", 1, Checks()), ""},
