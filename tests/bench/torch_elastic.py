@@ -255,17 +255,6 @@ def kill(process, number=signal.SIGKILL):
     return since
 
 
-def await_listener(port):
-    """Polls, because torchrun does not say when its store listens."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise SystemExit(f"torchrun's store does not listen on port {port}")
-
-
 def measure_torchrun(nodes):
     """Returns the seconds from the kill -9 of the last node until all others
     have done a step, as text. The first node has torchrun's store, without
@@ -278,15 +267,12 @@ def measure_torchrun(nodes):
         script = stage.path("trains.py")
         with open(script, "w", encoding="ascii") as f:
             f.write(TORCHRUN_TRAINS)
-        def agent():
-            return stage.start(
-                [PYTHON, "-m", "torch.distributed.run",
-                 "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
-                 f"--nnodes={nodes - 1}:{nodes}", "--max-restarts=100", script],
-                ENV)
-        agents = [agent()]
-        await_listener(port)
-        agents += [agent() for _ in range(nodes - 1)]
+        agents = [stage.start(
+            [PYTHON, "-m", "torch.distributed.run",
+             "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}",
+             f"--rdzv-conf=is_host={int(number == 0)}",
+             f"--nnodes={nodes - 1}:{nodes}", "--max-restarts=100", script],
+            ENV) for number in range(nodes)]
         last_step(stage, agents, nodes, 0)
         since = kill(agents.pop())
         try:
