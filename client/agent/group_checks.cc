@@ -198,8 +198,7 @@ void GroupChecks::RunOnce(const Wanted& wanted) {
   }
   Release(*program);
   std::string errors;
-  bool answered = false, woken = false;
-  Follow(*program, check, errors, answered, woken);
+  const Ended how = Follow(*program, check, errors);
   // The program has answered or its time is over. Its pid is killed too, in
   // case it does not lead its session yet.
   kill(-program->pid, SIGKILL);
@@ -207,7 +206,7 @@ void GroupChecks::RunOnce(const Wanted& wanted) {
   const bool ended = AwaitKilled(program->pid);
   const ExitStatus status = ended ? PeekExit(program->pid) : ExitStatus();
   if (ended) Reap(program->pid);
-  if (answered || woken) return;
+  if (how != Ended::kSilent) return;
   if (!ended || program->out.open()) {
     return Fail(check.round(),
                 absl::StrCat(kGroupProgram, " did not end within ",
@@ -224,8 +223,9 @@ void GroupChecks::RunOnce(const Wanted& wanted) {
                     errors.empty() ? "" : ": ", LastLineOf(errors)));
 }
 
-void GroupChecks::Follow(ForkedRank& program, const v1::GroupCheck& check,
-                         std::string& errors, bool& answered, bool& woken) {
+GroupChecks::Ended GroupChecks::Follow(ForkedRank& program,
+                                       const v1::GroupCheck& check,
+                                       std::string& errors) {
   const absl::Duration limit =
       std::clamp(FromProto(check.limit()), absl::ZeroDuration(),
                  absl::Seconds(kGroupSecondsMax));
@@ -242,8 +242,8 @@ void GroupChecks::Follow(ForkedRank& program, const v1::GroupCheck& check,
     const int ready =
         poll(polled, 3, static_cast<int>(std::max<int64_t>(left_ms, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    woken = ready > 0 && polled[2].revents != 0;
-    if (woken || ready <= 0) return;
+    if (ready <= 0) break;
+    if (polled[2].revents != 0) return Ended::kWoken;
     for (Fd* pipe : {&program.out, &program.err}) {
       char piece[4096];
       const ssize_t got = read(pipe->get(), piece, sizeof(piece));
@@ -257,11 +257,12 @@ void GroupChecks::Follow(ForkedRank& program, const v1::GroupCheck& check,
           ReadGroupLine(absl::string_view(lines).substr(0, end), check.round());
       lines.erase(0, end + 1);
       if (!said.has_value()) continue;
-      answered = said->has_group_checked();
+      const bool answered = said->has_group_checked();
       said_(*std::move(said));
-      if (answered) return;
+      if (answered) return Ended::kAnswered;
     }
   }
+  return Ended::kSilent;
 }
 
 }  // namespace rollcall

@@ -71,10 +71,15 @@ class GroupChecks {
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns when the round is over, or another one or the end is wanted.
   void RunOnce(const Wanted& wanted);
-  // Reads lines until the program has closed its stdout (true), or `wake_` is
-  // readable or the time is over. Sets `answered` when the last line was read.
-  void Follow(ForkedRank& program, const v1::GroupCheck& check,
-              std::string& errors, bool& answered, bool& woken);
+  enum class Ended {
+    kAnswered,  // The program has reported GroupChecked.
+    kWoken,     // Another round or the end is wanted.
+    kSilent,    // It closed its stdout, wrote too much, or its time is over.
+  };
+  // Passes on what the program reports until one of these. Appends its stderr
+  // to `errors`.
+  Ended Follow(ForkedRank& program, const v1::GroupCheck& check,
+               std::string& errors);
   void Fail(uint64_t round, const std::string& why);
 
   const Options options_;

@@ -64,6 +64,7 @@ absl::StatusOr<Invocation> ReadSpec(const SpecFlags& flags) {
                                    flag.place.column, ":");
     args.flags.push_back(absl::StrCat(flag.name, "=", flag.value));
   }
+  // flags[0] is `launch`, and --spec follows.
   args.flags.insert(args.flags.begin() + 1, variables.begin(), variables.end());
   if (!args.has_command) args.command = std::move(spec->command);
   if (args.command.empty()) {

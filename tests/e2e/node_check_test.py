@@ -66,7 +66,7 @@ class NodeCheck(E2E):
              self.state], RANK)
         self.join_line = self.join_string(self.launcher)
 
-    def worker(self, name, train=None, before=()):
+    def worker(self, name, train=None):
         """A node whose rollcall-train is the script `train`; "": it has none;
         None: the real one."""
         program = ROLLCALL
@@ -80,7 +80,7 @@ class NodeCheck(E2E):
                     f.write(f"#!/bin/sh\n{train}\n")
                 os.chmod(path, 0o755)
         return self.stage.start(
-            [*before, program, "join", self.join_line, "--hosts-file",
+            [program, "join", self.join_line, "--hosts-file",
              self._hosts, "--name", name, "--", *RANK])
 
     def events(self, kind):
@@ -103,16 +103,8 @@ class NodeCheck(E2E):
         self.begin("3")
         workers = {name: self.worker(name) for name in ("b", "c")}
         # Only its checks are slow: an agent under the quota would come late.
-        slow = self.stage.path("bin-a")
-        os.mkdir(slow)
-        shutil.copy(ROLLCALL, slow)
-        with open(f"{slow}/rollcall-train", "w", encoding="ascii") as f:
-            f.write(f'#!/bin/sh\necho 0 > {cgroup}/cgroup.procs\n'
-                    f'exec {TRAIN} "$@"\n')
-        os.chmod(f"{slow}/rollcall-train", 0o755)
-        workers["a"] = self.stage.start(
-            [f"{slow}/rollcall", "join", self.join_line, "--hosts-file",
-             self._hosts, "--name", "a", "--", *RANK])
+        workers["a"] = self.worker(
+            "a", f'echo 0 > {cgroup}/cgroup.procs\nexec {TRAIN} "$@"')
         # It arrives during the check, and is a spare.
         self.await_status(
             self.join_line, lambda s: len(s["nodes"]) == 3, "three nodes")

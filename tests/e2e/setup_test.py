@@ -230,12 +230,14 @@ class Setup(E2E):
     def test_a_run_spec_has_it(self):
         with open(self.stage.path("run.yaml"), "w", encoding="ascii") as f:
             f.write("job: spec\nname: main\nspawn: {local: 1}\n"
-                    "no-hosts: true\nsetup: echo go >>go; exit 3\n"
+                    "no-hosts: true\nsetup: exit 3\n"
                     "setup-retries: 1\nsetup-timeout: 1h\n"
                     "command: [\"true\"]\n")
         launcher = self.stage.start(
             [harness.ROLLCALL, "launch", "--spec", "run.yaml"])
         self.assert_code(launcher, 3)
+        self.assertTrue(launcher.find(r"code 3 \(2 tries\)", "err"),
+                        launcher.text())
 
 
 if __name__ == "__main__":

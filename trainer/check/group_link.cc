@@ -3,10 +3,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -20,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
+#include "daemon/security/digest.h"
 
 namespace rollcall {
 namespace {
@@ -39,31 +36,13 @@ constexpr size_t kFrameHeader = 4;
 
 std::string SystemError(int error) { return std::strerror(error); }
 
-std::string Nonce() {
-  std::string nonce(kNonceBytes, '\0');
-  // Without randomness the peer's nonce still makes each proof fresh.
-  (void)RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()),
-                   static_cast<int>(nonce.size()));
-  return nonce;
-}
-
 // `role`: 'f' for the first node's proof, 'c' for a caller's.
 std::string Proof(const std::string& secret, char role, char place,
                   const std::string& callers_nonce,
                   const std::string& firsts_nonce) {
   const std::string text = absl::StrCat(kMagic, std::string{role, place},
                                         callers_nonce, firsts_nonce);
-  std::string proof(kProofBytes, '\0');
-  unsigned int bytes = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-       reinterpret_cast<unsigned char*>(proof.data()), &bytes);
-  return proof;
-}
-
-bool SameProof(absl::string_view a, absl::string_view b) {
-  return a.size() == b.size() &&
-         CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  return HmacSha256(secret, text);
 }
 
 absl::Status TooLate(const std::string& address, absl::string_view what) {
@@ -194,7 +173,7 @@ size_t HearCaller(GroupCaller& caller, const GroupRequest& request) {
                        static_cast<size_t>(place) < request.addresses.size();
     caller.over = !known;
     if (!known) return 0;
-    caller.nonce = Nonce();
+    caller.nonce = RandomBytes(kNonceBytes);
     const std::string answer = absl::StrCat(
         caller.nonce, Proof(request.secret, 'f', place, theirs, caller.nonce));
     // A fresh connection takes these few bytes at once.
@@ -204,8 +183,8 @@ size_t HearCaller(GroupCaller& caller, const GroupRequest& request) {
   }
   if (caller.heard.size() < kHelloBytes + kProofBytes) return 0;
   caller.over =
-      !SameProof(absl::string_view(caller.heard).substr(kHelloBytes),
-                 Proof(request.secret, 'c', place, theirs, caller.nonce));
+      !SameSecret(absl::string_view(caller.heard).substr(kHelloBytes),
+                  Proof(request.secret, 'c', place, theirs, caller.nonce));
   return caller.over ? 0 : static_cast<size_t>(place);
 }
 
@@ -308,7 +287,7 @@ absl::StatusOr<std::unique_ptr<GroupLink>> GroupLink::Dial(
   absl::StatusOr<Fd> fd = Connect(address, request.port, until);
   if (!fd.ok()) return fd.status();
   const char place = static_cast<char>(request.place);
-  const std::string mine = Nonce();
+  const std::string mine = RandomBytes(kNonceBytes);
   if (absl::Status s =
           SendAll(fd->get(), absl::StrCat(kMagic, std::string(1, place), mine),
                   until, address);
@@ -319,8 +298,8 @@ absl::StatusOr<std::unique_ptr<GroupLink>> GroupLink::Dial(
       ReceiveAll(fd->get(), kNonceBytes + kProofBytes, until, address);
   if (!answer.ok()) return answer.status();
   const std::string theirs = answer->substr(0, kNonceBytes);
-  if (!SameProof(absl::string_view(*answer).substr(kNonceBytes),
-                 Proof(request.secret, 'f', place, mine, theirs))) {
+  if (!SameSecret(absl::string_view(*answer).substr(kNonceBytes),
+                  Proof(request.secret, 'f', place, mine, theirs))) {
     return absl::PermissionDeniedError(
         absl::StrCat(address, ":", request.port,
                      " does not have the secret of this group: another program "

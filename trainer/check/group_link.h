@@ -2,9 +2,9 @@
 // exchanges small values among them.
 //
 // The first node of the group listens and the others connect to it. Each side
-// proves by an HMAC over both sides' nonces that it has the group's secret. A
-// stranger that connects is disconnected when its proof is wrong, when it says
-// nothing for a moment, or when too many of them wait; the group goes on.
+// proves by an HMAC over both sides' nonces that it has the group's secret. An
+// unauthenticated connection is closed if its proof is wrong, after 5 s, or if
+// more than 64 wait; the group goes on.
 // After that, the connections are neither encrypted nor authenticated again,
 // like those of the collectives that use them.
 //

@@ -24,10 +24,11 @@ void AddLocal(CLI::App& app, LocalFlags& to, std::string& preempt_signal) {
   app.add_option("--rank-user", to.rank_user,
                  "run CMD as this user instead of root: NAME, UID or UID:GID")
       ->type_name("USER");
-  app.add_option("--setup", to.setup,
-                 "a shell command that runs once on each node before its "
-                 "ranks may start,\nfor example to copy data; if it fails, so "
-                 "does the job")
+  app.add_option(
+         "--setup", to.setup,
+         "a shell command that runs once on each node before its "
+         "ranks may start,\nfor example to copy data; if it fails before "
+         "the first world, the job ends")
       ->type_name("CMD");
   app.add_option("--setup-retries", to.setup_retries,
                  "how often it is run again if it fails (default 0)")

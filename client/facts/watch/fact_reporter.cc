@@ -1,5 +1,6 @@
 #include "client/facts/watch/fact_reporter.h"
 
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +13,8 @@
 
 #include "client/facts/watch/fact_watch.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -26,6 +29,15 @@ std::string Line(const v1::FactChange& change, bool json) {
     text = "{}";
   }
   return text + "\n";
+}
+
+std::string EndJson(const std::string& text) {
+  google::protobuf::Struct line;
+  (*line.mutable_fields())["ended"].set_string_value(
+      Printable(text, Limits::fact_text_bytes_max));
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(line, &json).ok()) return "";
+  return json;
 }
 
 }  // namespace
@@ -59,7 +71,7 @@ bool FactReporter::Write(const std::vector<v1::FactChange>& changes) const {
 }
 
 void FactReporter::TakeEnd(const std::string& text) const {
-  const std::string line = json_ ? text + "\n" : EndLine(text) + "\n";
+  const std::string line = (json_ ? EndJson(text) : EndLine(text)) + "\n";
   (void)!write(out_fd_, line.data(), line.size());
 }
 

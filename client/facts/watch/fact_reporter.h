@@ -28,7 +28,7 @@ class FactReporter {
     for (const v1::FactChange& change : changes) Take(change);
   }
 
-  // A source ends, other than with the process. `text`: what is not watched any
+  // A source has ended and the process goes on. `text`: what is not watched any
   // more, and why; one line.
   void TakeEnd(const std::string& text) const;
 

@@ -69,8 +69,8 @@ class SpaceStates {
  public:
   explicit SpaceStates(const std::string& folder);
 
-  // A change: there is little space now, or no longer. The first value is none,
-  // even if there is little: the Hello has it.
+  // A change: there is little space now, or no longer. The first call returns
+  // nullopt even if there is little space: the Hello says so already.
   std::optional<v1::FactChange> Take(uint64_t free_bytes, uint64_t size_bytes);
 
  private:

@@ -186,6 +186,9 @@ void Membership::CheckInvariants(bool all, uint32_t seats) const {
   CHECK_LE(nodes_.size(), kKnownMax);
   CHECK_LE(deadlines_.size(), nodes_.size());
   if (!all) return;
+  for (const std::string& name : setting_up_) {
+    CHECK(At(name).session != 0 && !At(name).member());
+  }
   std::set<int> held;
   for (const auto& [name, node] : nodes_) {
     CHECK((node.session == 0) || streams_.contains(node.session));

@@ -8,9 +8,9 @@
 //   1. A node with a session is in streams(), and no other node is.
 //   2. Only nodes with a stream are excluded.
 //   3. A suspect has no stream and is not gone.
-//   4. Only nodes with a stream, and no members of a world, run their set-up
-//      command. It counts here until the stream ends; the next Hello says again
-//      whether it runs.
+//   4. A node in setting_up() has a stream and is no member of a world. It
+//      leaves when its stream ends; the next Hello says whether its command
+//      still runs.
 //   5. A node is gone for good: its next incarnation starts with an empty Node.
 //
 // A value. Thread rule: one thread at a time; in practice the loop thread only.
@@ -114,8 +114,8 @@ struct Node {
   std::string plan_warning;
   // The node failed its checks, whichever node is to blame.
   bool unfit = false;
-  // It was checked together with other nodes (--node-check), and what its
-  // matrix products took then.
+  // It was checked together with other nodes (--node-check), or a warning has
+  // said that it cannot be; and what its matrix products took.
   bool node_checked = false;
   std::optional<absl::Duration> check_product;
   // How many failures in a row the node was to blame for.

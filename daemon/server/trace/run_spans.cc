@@ -30,9 +30,10 @@ const std::string& FieldOf(const RunSpans::Fields& fields,
 // Nodes that come and go by themselves would fill the list in a large job.
 bool IsEventOfRun(const std::string& name) {
   static constexpr const char* kNames[] = {
-      "run",          "adopt",         "abort",   "lost",     "stalled",
-      "fact_changed", "quarantined",   "evict",   "isolated", "reunited",
-      "fenced",       "resumed_below", "reached", "end"};
+      "run",      "adopt",        "abort",        "lost",
+      "stalled",  "fact_changed", "quarantined",  "evict",
+      "isolated", "reunited",     "fenced",       "resumed_below",
+      "reached",  "end",          "setup_failed", "node_check"};
   return std::any_of(std::begin(kNames), std::end(kNames),
                      [&name](const char* known) { return name == known; });
 }

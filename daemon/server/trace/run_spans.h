@@ -10,7 +10,7 @@
 // Other events (worlds, losses, changes of facts, steps reached) are events of
 // the run's span. All spans are children of the run's span.
 //
-// Bounded: at most kOpenMax periods at once; of the events the first ones are
+// Bounded: at most kOpenMax periods at once; of the run's events the oldest are
 // dropped, and counted. A daemon that starts again does not know the periods
 // and events before.
 //
@@ -62,7 +62,7 @@ class RunSpans {
   // Ends the open periods of this name. `status`: a StatusCode; 0: unset.
   void Close(const std::string& name, int status, absl::Time now);
   std::string RunLine(const Fields& end, absl::Time now) const;
-  // A span without its name's own parts.
+  // With the ids of the run's span; Close replaces them.
   nlohmann::ordered_json Span(const std::string& name, absl::Time begin,
                               absl::Time end, const Fields& fields,
                               int status) const;

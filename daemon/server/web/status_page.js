@@ -23,12 +23,13 @@ const EVENT_TONES = {
   form: "work", run: "good", adopt: "good", abort: "warn", end: "done",
   isolated: "warn", fenced: "warn", resumed_below: "warn", reached: "good",
   lost: "bad", suspect: "warn", stalled: "bad", quarantined: "bad",
-  evict: "bad", refused: "warn", warning: "warn", differs: "warn",
+  evict: "bad", setup_failed: "bad", refused: "warn", warning: "warn", differs: "warn",
   unreached: "warn", fact_changed: "warn", notice: "leave", slow: "warn",
 };
 // The marks below the states, by the events that make them.
 const LANES = [
-  ["losses", ["lost", "stalled", "quarantined", "evict", "abort", "end"]],
+  ["losses", ["lost", "stalled", "quarantined", "evict", "setup_failed",
+    "abort", "end"]],
   ["facts", ["fact_changed"]],
   ["notices", ["notice"]],
   ["slow", ["slow"]],

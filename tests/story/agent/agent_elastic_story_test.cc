@@ -566,6 +566,13 @@ TEST(AgentGroupCheck, EndsWithTheStreamAndTheRun) {
       {1.0, GroupRound(3), "GROUP 3"},
       {1.1, over, "END GROUP; ABORT 1; STOP 0,1 15s"},
   });
+  AgentStory proposed;
+  proposed.Tell(Running(1));
+  proposed.Tell({
+      {1.0, GroupRound(3), "GROUP 3"},
+      {1.1, Proposal(2), "END GROUP; ABORT 1; PREPARE 2"},
+      {1.2, Checked(3), ""},
+  });
 }
 
 }  // namespace

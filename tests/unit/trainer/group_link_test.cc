@@ -29,8 +29,8 @@ GroupRequest RequestOf(size_t nodes, size_t place, uint16_t port,
 
 absl::Time Soon() { return MonotonicNow() + absl::Seconds(30); }
 
-// Connects as a stranger, and says `text`.
-Fd Stranger(uint16_t port, const std::string& text) {
+// Connects without the secret, and says `text`.
+Fd Unauthenticated(uint16_t port, const std::string& text) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -94,24 +94,25 @@ TEST(GroupLink, AWrongSecretIsRefusedAndTheRightNodeStillConnects) {
 }
 
 // A hello is 8 bytes, the place and 16 bytes; a proof has 32 bytes.
-TEST(GroupLink, StrangersDoNotDisturbTheGroup) {
+TEST(GroupLink, UnauthenticatedConnectionsDoNotDisturbTheGroup) {
   const absl::StatusOr<GroupListener> listener = GroupListener::Open();
   ASSERT_TRUE(listener.ok()) << listener.status();
   std::future<LinkOr> first = AcceptAsync(*listener, 2, Soon());
   const std::string hello =
       "rcgroup1" + std::string(1, '\1') + std::string(16, 'n');
-  std::vector<Fd> strangers;
-  strangers.push_back(Stranger(listener->port, ""));
-  strangers.push_back(
-      Stranger(listener->port, "GET / HTTP/1.1\r\n\r\nHost: x\r\n"));
-  strangers.push_back(Stranger(listener->port, hello + std::string(32, 'p')));
+  std::vector<Fd> unauthenticated;
+  unauthenticated.push_back(Unauthenticated(listener->port, ""));
+  unauthenticated.push_back(
+      Unauthenticated(listener->port, "GET / HTTP/1.1\r\n\r\nHost: x\r\n"));
+  unauthenticated.push_back(
+      Unauthenticated(listener->port, hello + std::string(32, 'p')));
   // No such place.
-  strangers.push_back(
-      Stranger(listener->port,
-               "rcgroup1" + std::string(1, '\2') + std::string(16, 'n')));
+  unauthenticated.push_back(Unauthenticated(
+      listener->port,
+      "rcgroup1" + std::string(1, '\2') + std::string(16, 'n')));
   // More than may wait at a time.
   for (int i = 0; i < 80; ++i) {
-    strangers.push_back(Stranger(listener->port, ""));
+    unauthenticated.push_back(Unauthenticated(listener->port, ""));
   }
   const LinkOr right = GroupLink::Dial(RequestOf(2, 1, listener->port), Soon());
   EXPECT_TRUE(right.ok()) << right.status();
