@@ -465,7 +465,7 @@ void Session::Do(const RunSetup&) {
   RankCommand command;
   command.local_rank = kSetupIncarnation.local_rank;
   command.label = "setup";
-  command.argv = {"/bin/sh", "-c", options_.setup};
+  command.argv = {"/bin/sh", "-c", "--", options_.setup};
   command.environment = SetupEnvironment(
       options_.environment, options_.network, options_.hello.job(),
       options_.hello.node(), folder_->socket());

@@ -240,6 +240,10 @@ struct Limits {
   // node that has not answered is taken to have failed.
   static constexpr absl::Duration node_check_round = absl::Seconds(20);
   static constexpr absl::Duration node_check_answer = absl::Seconds(3);
+  // How long the checks of one gathering may take in all until no further one
+  // begins: an agent with a valid token may use any number of names. A check
+  // with a node that hangs in both rounds takes 46 s.
+  static constexpr absl::Duration node_check_total = absl::Seconds(60);
 
   uint32_t max_restarts = 3;
   // How often a set-up command that has failed may be run again.

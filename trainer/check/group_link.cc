@@ -183,7 +183,7 @@ size_t HearCaller(GroupCaller& caller, const GroupRequest& request) {
   }
   if (caller.heard.size() < kHelloBytes + kProofBytes) return 0;
   caller.over =
-      !SameSecret(absl::string_view(caller.heard).substr(kHelloBytes),
+      !SameSecret(caller.heard.substr(kHelloBytes),
                   Proof(request.secret, 'c', place, theirs, caller.nonce));
   return caller.over ? 0 : static_cast<size_t>(place);
 }
@@ -298,7 +298,7 @@ absl::StatusOr<std::unique_ptr<GroupLink>> GroupLink::Dial(
       ReceiveAll(fd->get(), kNonceBytes + kProofBytes, until, address);
   if (!answer.ok()) return answer.status();
   const std::string theirs = answer->substr(0, kNonceBytes);
-  if (!SameSecret(absl::string_view(*answer).substr(kNonceBytes),
+  if (!SameSecret(answer->substr(kNonceBytes),
                   Proof(request.secret, 'f', place, mine, theirs))) {
     return absl::PermissionDeniedError(
         absl::StrCat(address, ":", request.port,

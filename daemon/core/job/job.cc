@@ -522,7 +522,7 @@ absl::Time Job::NextDeadline() const {
   if (MayProbeUnreached()) {
     next = std::min(next, probes_.NextExpiry() - SoonerProbed());
   }
-  if (MayEndUnattended()) {
+  if (AwaitsFirstWorld()) {
     next = std::min(next, gathering_.unattended().Due(limits_));
   }
   switch (phase_) {

@@ -259,8 +259,9 @@ class Job {
   absl::Duration FenceLeft(absl::Time now) const;
   void NoteStopped(const Node& node);
   void FenceOpened();
-  // Whether the job ends if no node attends in time.
-  bool MayEndUnattended() const {
+  // Whether the job gathers for its first world, and no member of a former run
+  // has come back. Then it may end because of its nodes.
+  bool AwaitsFirstWorld() const {
     return phase_ == Phase::kGathering && !HasRun() && !isolation_.on() &&
            !adoption_.waiting();
   }
@@ -310,6 +311,7 @@ class Job {
                       const NetworkPlan& plan);
   void OnGroupMessage(Node& node, const v1::AgentMessage& message);
   void MaybeEndNodeCheck();
+  bool LeaveUnchecked(const std::vector<NodeToCheck>& nodes, size_t seated);
   void SendGroupChecks(NodeCheck::Requests requests);
 
   // Nodes that leave, newcomers, and notices to all ranks (job_notice.cc).

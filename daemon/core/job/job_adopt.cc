@@ -78,6 +78,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   quarantine_.Clear();
   notices_.ForgetAll();
   probes_.Clear();
+  node_check_.Begin();
   gathering_.fence() = Fence();
   credentials_.Adopt(world, taken.world_commit);
   // Journaled as the highest generation that may have been proposed, so that

@@ -164,7 +164,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (!redialed) gathering_.Arrived(node.attended_at, now_, limits_);
   const bool was_excluded = membership_.IsExcluded(name);
   if (redialed) {
-    const bool awaited = phase_ == Phase::kGathering && probes_.Awaits(name);
+    const bool awaited = phase_ == Phase::kGathering &&
+                         (probes_.Awaits(name) || node_check_.Awaits(name));
     probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
     // With its stream, the agent has ended its part of a check.
     node_check_.Gone(name);

@@ -28,6 +28,7 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
                      node.node_checked || node.served_in != 0,
                      node.check_product, node.hello.launcher()});
   }
+  if (node_check_.exhausted()) return LeaveUnchecked(nodes, seated.size());
   NodeCheck::Requests requests = node_check_.Open(nodes, now_);
   if (!node_check_.under_way()) return false;
   out_.Say(Log::Level::kInfo,
@@ -35,6 +36,33 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
   SendGroupChecks(std::move(requests));
   out_.Changed();
   return true;
+}
+
+// The time for checks is over. Nodes that were not checked get no seat if there
+// are enough others. Returns whether a world without them was begun.
+bool Job::LeaveUnchecked(const std::vector<NodeToCheck>& nodes, size_t seated) {
+  std::vector<std::string> unchecked;
+  for (const NodeToCheck& node : nodes) {
+    if (!node.checked && !node.launcher) unchecked.push_back(node.node);
+  }
+  if (unchecked.empty()) return false;
+  const bool enough = seated - unchecked.size() >= settings_.nodes_min();
+  for (const std::string& name : unchecked) {
+    Node& node = membership_.At(name);
+    if (enough) {
+      Exclude(node,
+              "--node-check has not checked it in time; it is checked "
+              "before a later world");
+      probes_.Unreached(name, now_ + limits_.unreached_delay);
+      continue;
+    }
+    out_.SayOf(node, Log::Level::kWarning,
+               absl::StrCat("event=warning node=", name,
+                            " text=\"--node-check has not checked it in time; "
+                            "it takes part: too few other nodes are there\""));
+  }
+  if (enough) MaybeForm();
+  return enough;
 }
 
 void Job::SendGroupChecks(NodeCheck::Requests requests) {

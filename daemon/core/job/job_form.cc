@@ -45,6 +45,7 @@ void Job::Gather(bool at_once) {
   waiting_.TellAt(now_ + absl::Seconds(1));
   waiting_.Reset();
   probes_.Reset();
+  node_check_.Begin();
   TakeToldFacts();
   TakeBackUnreached();
   out_.Changed();
@@ -146,7 +147,7 @@ absl::Duration Job::FenceLeft(absl::Time now) const {
 // of the daemon. A job that has run keeps its place until join_timeout.
 void Job::MaybeEndUnattended() {
   gathering_.unattended().Note(membership_.attached() > 0, now_);
-  if (!MayEndUnattended() || now_ < gathering_.unattended().Due(limits_))
+  if (!AwaitsFirstWorld() || now_ < gathering_.unattended().Due(limits_))
     return;
   FailRendezvous(v1::REASON_CODE_JOIN_TIMEOUT,
                  absl::StrCat("no node attended for ",

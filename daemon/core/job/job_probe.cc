@@ -45,10 +45,12 @@ void Job::ProbeAgain(Node& node, bool moved) {
   const bool proposed = phase_ == Phase::kForming && node.member();
   if (++node.reprobes > kReprobesMax && !node.hello.launcher() &&
       !membership_.IsExcluded(name)) {
-    Exclude(node, absl::StrCat(
-                      "its agent came back while it was probed, or with other "
-                      "addresses, ",
-                      node.reprobes, " times; it is probed again later"));
+    Exclude(
+        node,
+        absl::StrCat(
+            "its agent came back while it was probed or checked, or with other "
+            "addresses, ",
+            node.reprobes, " times; it is probed again later"));
     probes_.Unreached(name, now_ + limits_.unreached_delay);
   } else if (moved) {
     probes_.Hold(node, membership_, now_, limits_);

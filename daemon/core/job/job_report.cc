@@ -129,10 +129,10 @@ v1::Waiting JobReport::Waiting() const {
   waiting.set_reason(fence > absl::ZeroDuration()
                          ? job_.fence().Text(fence, job_.membership_)
                          : job_.probes_.WaitingText());
-  if (waiting.reason().empty()) waiting.set_reason(SettingUpText());
   if (waiting.reason().empty()) {
     waiting.set_reason(job_.node_check_.WaitingText());
   }
+  if (waiting.reason().empty()) waiting.set_reason(SettingUpText());
   if (waiting.reason().empty() && job_.generation() > 0) {
     waiting.set_reason(job_.failures_.reasons().next().reason());
   }

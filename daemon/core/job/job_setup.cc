@@ -32,7 +32,8 @@ void Job::OnSetupEnded(Node& node, const v1::SetupEnded& ended) {
 }
 
 // A job that gathers for its first world waits for this node, so it fails.
-// Otherwise it can do without the node.
+// Otherwise, or if enough other nodes are there for all seats, it can do
+// without the node.
 void Job::SetupFailed(Node& node, const v1::RootCause& cause) {
   out_.SayOf(node, Log::Level::kWarning,
              absl::StrCat("event=setup_failed node=", node.name(), " code=",
@@ -41,7 +42,10 @@ void Job::SetupFailed(Node& node, const v1::RootCause& cause) {
   end.set_exit_code(cause.value());
   end.set_code(cause.code());
   end.set_reason(Describe(cause));
-  if (!HasRun() && phase_ == Phase::kGathering) {
+  const bool able =
+      membership_.IsEligible(node) && !probes_.IsSilent(node.name(), now_);
+  const size_t others = probes_.Able(membership_, now_) - (able ? 1 : 0);
+  if (AwaitsFirstWorld() && others < settings_.nodes_max()) {
     failures_.EndBeforeFirst(cause);
     if (limits_.linger > absl::ZeroDuration()) {
       ToProto(limits_.linger, end.mutable_linger());

@@ -17,10 +17,11 @@ namespace {
 constexpr size_t kTimesMin = 3;
 constexpr size_t kNamedInCheck = 8;
 
-// The lower one of two middle times: half of the nodes may be slow.
-std::optional<absl::Duration> MedianOf(std::vector<absl::Duration> times) {
+// `upper`: which one of two middle times.
+std::optional<absl::Duration> MedianOf(std::vector<absl::Duration> times,
+                                       bool upper) {
   if (times.empty()) return std::nullopt;
-  const auto middle = times.begin() + (times.size() - 1) / 2;
+  const auto middle = times.begin() + (times.size() - (upper ? 0 : 1)) / 2;
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
 }
@@ -64,6 +65,7 @@ NodeCheck::Requests NodeCheck::Open(const std::vector<NodeToCheck>& nodes,
   }
   if (draw_ == nullptr || new_ == 0 || members_.size() < 2) return {};
   round_at_ = 0;
+  began_ = now;
   return BeginRound(Neighbours(std::max<size_t>(new_, 2)), now);
 }
 
@@ -192,14 +194,16 @@ NodeCheck::Requests NodeCheck::Advance(absl::Time now) {
   JudgeRound();
   const bool found = std::any_of(
       members_.begin(), members_.begin() + new_, [](const Member& member) {
+        const Result& first = member.rounds[0];
         return !member.gone &&
-               (member.rounds[0].own || member.rounds[0].shared);
+               (first.own || first.shared || first.state != State::kOk);
       });
   std::vector<std::vector<size_t>> groups;
   if (round_at_ == 0 && found) groups = SecondGroups();
   if (groups.empty()) {
     round_at_ = -1;
     over_ = true;
+    used_ += now - began_;
     return {};
   }
   round_at_ = 1;
@@ -224,9 +228,11 @@ void NodeCheck::JudgeRound() {
     }
   }
   const bool enough = products.size() >= kTimesMin;
-  // Of two times, the smaller one is the base for a warning.
-  products_[round_at_] = MedianOf(products);
-  all_reduces_[round_at_] = MedianOf(all_reduces);
+  // The upper middle, so that less than half of the nodes cannot make others
+  // slow by reporting short times. Of two times, the smaller one is the base
+  // for a warning. The nodes of a pair report the same all-reduce.
+  products_[round_at_] = MedianOf(products, /*upper=*/enough);
+  all_reduces_[round_at_] = MedianOf(all_reduces, /*upper=*/false);
   for (size_t i = 0; i < members_.size(); ++i) {
     Result& result = Now(i);
     result.own =
@@ -312,6 +318,10 @@ std::vector<std::vector<size_t>> NodeCheck::SecondGroups() const {
 bool NodeCheck::IsFound(size_t member) const {
   if (rounds_ < 2 || members_[member].gone) return false;
   const auto& [first, second] = members_[member].rounds;
+  if ((first.state == State::kFailed && second.state == State::kNone) ||
+      (first.state == State::kNone && second.state == State::kFailed)) {
+    return true;
+  }
   if (!(first.own || first.shared) || !(second.own || second.shared)) {
     return false;
   }
@@ -343,9 +353,14 @@ std::string NodeCheck::TextOf(size_t member, size_t round) const {
 }
 
 std::string NodeCheck::TextOf(size_t member) const {
-  return Printable(absl::StrCat("found by --node-check: ", TextOf(member, 0),
-                                "; then ", TextOf(member, 1)),
-                   Limits::node_reason_bytes_max);
+  std::vector<std::string> texts;
+  for (const size_t round : {0, 1}) {
+    if (members_[member].rounds[round].state == State::kNone) continue;
+    texts.push_back(TextOf(member, round));
+  }
+  return Printable(
+      absl::StrCat("found by --node-check: ", absl::StrJoin(texts, "; then ")),
+      Limits::node_reason_bytes_max);
 }
 
 std::vector<NodeCheckVerdict::Finding> NodeCheck::Findings(size_t spare) const {

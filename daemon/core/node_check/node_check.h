@@ -3,13 +3,14 @@
 // In the first round, neighbours form groups of two (of an odd number, the last
 // three form one). Each node computes a fixed amount of matrix products, then
 // the nodes of the group run an all-reduce. If the round found a node that
-// failed or is slow, a second round pairs the fastest nodes with the slowest
+// failed or is slow, or if a node has no result, a second round pairs the fastest nodes with the slowest
 // ones. A node that was found in both rounds is faulty or a straggler.
 //
 // A slow all-reduce, and an error that a node reports of another node, are
 // properties of a pair. They count against a node only with different partners
 // in the two rounds, and not if the partner itself was found to be slow or to
-// fail.
+// fail. A node that itself failed and was not asked in the other round, because
+// the first node of its group failed before, counts as faulty.
 //
 // A node that has passed, or that has been in a world, is not checked again. It
 // is the partner of a single new node, and its time counts for the median.
@@ -73,7 +74,8 @@ struct NodeCheckVerdict {
   // The medians of the last round; nullopt: no node has a time.
   std::optional<absl::Duration> product;
   std::optional<absl::Duration> all_reduce;
-  // All nodes that were checked, also those that were found.
+  // All nodes that were checked, also those that were found, and those that
+  // have no result because others of their groups failed in both rounds.
   std::vector<Passed> checked;
   // Failed nodes first, then the slowest.
   std::vector<Finding> findings;
@@ -95,6 +97,16 @@ class NodeCheck {
   // Unset: no node is checked.
   void UseKey(Draw draw) { draw_ = std::move(draw); }
 
+  // A gathering begins, with the whole time for checks. Ends a check that is
+  // under way without a verdict.
+  void Begin() {
+    round_at_ = -1;
+    over_ = false;
+    used_ = absl::ZeroDuration();
+  }
+  // The checks of this gathering have taken so long that none may begin.
+  bool exhausted() const { return used_ >= Limits::node_check_total; }
+
   // Begins a check of those of `nodes` that are not checked yet; they are in
   // the order of their places in the network. If nothing can be checked, no
   // check is under way after the call. Requires that none is under way before.
@@ -107,6 +119,10 @@ class NodeCheck {
   // The first node of a group listens. Returns the requests to the others.
   Requests TakeListening(const std::string& node,
                          const v1::GroupListening& listening, absl::Time now);
+  // Whether the node was asked in this round and has not answered.
+  bool Awaits(const std::string& node) const {
+    return Awaited(node, number_).has_value();
+  }
   // Returns whether the answer counts. If the node itself has failed, its group
   // is not waited for any longer.
   bool TakeChecked(const std::string& node, const v1::GroupChecked& checked);
@@ -175,6 +191,8 @@ class NodeCheck {
 
   Draw draw_;
   uint64_t number_ = 0;
+  absl::Time began_;
+  absl::Duration used_;
   // Index of the round under way; -1: none.
   int round_at_ = -1;
   bool over_ = false;  // The verdict has not been taken yet.

@@ -105,7 +105,8 @@ void EventLog::ReadLine(const std::string& line) {
     return;
   }
   event.id = id->get<uint64_t>();
-  if (event.id > (uint64_t{1} << 62)) return;
+  // The status page computes with doubles.
+  if (event.id > (uint64_t{1} << 53)) return;
   last_id_ = std::max(last_id_, event.id);
   Fields fields;
   for (const auto& [key, value] : json.items()) {

@@ -336,6 +336,20 @@ TEST(Adoption, ClaimsAreWaitedForWithoutSpinning) {
   EXPECT_GT(story.job().NextDeadline(), story.now());
 }
 
+// Its failure would end the run that a and b train.
+TEST(Adoption, AFailedSetUpEndsNoJobThatMayBeAdopted) {
+  Remembered run;
+  JobStory story = Remembered::Blank();
+  HelloOptions setting_up;
+  setting_up.setting_up = true;
+  story.Tell({
+      {0.0, Attends("x", 1, setting_up), ""},
+      {0.1, Attends("a", 1, run.resumed), ""},
+      {0.2, SetsUp("x", 5), "end 5 SETUP"},
+  });
+  EXPECT_FALSE(story.job().end().has_value());
+}
+
 TEST(Adoption, WhoComesAndGoesIsNotWaitedForAnew) {
   Remembered run;
   JobStory story = Remembered::Blank();

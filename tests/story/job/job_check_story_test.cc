@@ -185,6 +185,62 @@ TEST(NodeCheckStory, ANodeThatSaysNothingIsFoundByTheTimeLimit) {
   EXPECT_EQ(StateOfNode(story, "c"), v1::NODE_STATE_QUARANTINED);
 }
 
+// x, y and z hang. After 92 s no further node is checked.
+TEST(NodeCheckStory, NodesThatHangDoNotHoldUpAGatheringForEver) {
+  JobStory story("2:3", Checking());
+  std::vector<std::string> here = {"a", "b", "x"};
+  double at = 0;
+  const auto until = [&](double end, const std::string& expect) {
+    std::vector<JobStory::Row> rows;
+    for (at += 4; at < end; at += 4) rows.push_back({at, BeatsAll(here), ""});
+    rows.push_back({end, Ticks(), expect});
+    story.Tell(rows);
+    at = end;
+  };
+  story.Tell({{0.0, Attends("a", 1, Checks()), ""},
+              {0.0, Attends("b", 1, Checks()), ""},
+              {0.0, Attends("x", 1, Checks()), "a checks 0/3"},
+              {0.1, Listens("a"), "b checks 1/3; x checks 2/3"},
+              {0.2, Took("b", 10), ""},
+              {0.2, Took("a", 10), ""},
+              {0.3, Attends("y", 1, Checks()), ""}});
+  here.push_back("y");
+  until(23, "a checks 0/3");
+  story.Tell({{23.1, Listens("a"), "x checks 1/3; b checks 2/3"},
+              {23.2, Took("b", 10), ""},
+              {23.2, Took("a", 10), ""}});
+  until(46, "y checks 0/2");
+  story.Tell({{46.1, Attends("z", 1, Checks()), ""}});
+  here.push_back("z");
+  until(69, "b checks 0/2");
+  story.Tell({{69.1, Listens("b"), "y checks 1/2"}});
+  until(92, "form g1 a,b");
+  EXPECT_EQ(StateOfNode(story, "y"), v1::NODE_STATE_QUARANTINED);
+  EXPECT_TRUE(
+      absl::StartsWith(RowOf(story.job().Status(story.now()), "z").reason(),
+                       "--node-check has not checked it in time"));
+}
+
+TEST(NodeCheckStory, ANodeThatRedialsAgainAndAgainGetsNoSeat) {
+  JobStory story("2:3", Checking());
+  story.Tell({{0.0, Attends("a", 1, Checks()), ""},
+              {0.0, Attends("b", 1, Checks()), ""},
+              {0.0, Attends("x", 1, Checks()), "a checks 0/3"}});
+  // Whatever it causes.
+  const auto redials = [](JobStory& told) {
+    Listens("a")(told);
+    Took("b", 10)(told);
+    Attends("x", 1, Checks())(told);
+    Took("a", 10)(told);
+    return std::string();
+  };
+  for (int i = 1; story.job().state() == v1::JOB_STATE_GATHERING; ++i) {
+    ASSERT_LT(i, 20);
+    story.Tell({{0.1 * i, redials, ""}});
+  }
+  EXPECT_EQ(story.job().Status(story.now()).state(), v1::JOB_STATE_FORMING);
+}
+
 TEST(NodeCheckStory, ANodeThatIsLostDuringTheCheckIsNotWaitedFor) {
   JobStory story("2:3", Checking());
   story.Tell({

@@ -75,6 +75,22 @@ TEST(Setup, AJobWithEnoughNodesWaitsForTheOthersThatAttend) {
   });
 }
 
+// All seats are taken as soon as a and b have checked each other.
+TEST(Setup, TheFailureOfASpareEndsNoJob) {
+  v1::JobSettings settings;
+  settings.set_node_check(true);
+  HelloOptions checks;
+  checks.checks_groups = true;
+  JobStory story("2", settings);
+  story.Tell({
+      {0.0, Attends("a", 1, checks), ""},
+      {0.0, Attends("b", 1, checks), "a checks 0/2"},
+      {0.1, Attends("c", 1, SettingUp()), ""},
+      {0.2, SetsUp("c", 6), "end 6 SETUP"},
+  });
+  EXPECT_FALSE(story.job().end().has_value());
+}
+
 TEST(Setup, AJobWithAllNodesWaitsForNoOther) {
   JobStory story("1:1");
   story.Tell({

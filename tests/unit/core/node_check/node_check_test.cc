@@ -279,7 +279,30 @@ TEST(NodeCheck, Verdicts) {
         {{"a", kFails}, {"b", kFails}, {"c", kFails}}},
        4,
        2,
-       "a(more than half of the nodes failed or were slow)"},
+       "a(more than half of the nodes failed or were slow) "
+       "b(more than half of the nodes failed or were slow) "
+       "c(more than half of the nodes failed or were slow)"},
+      // b is not asked in the first round, and a or b in the second.
+      {"both of a pair fail",
+       "abcd",
+       {{{"a", kFails}, {"b", kFails}}, {{"a", kFails}, {"b", kFails}}},
+       2,
+       2,
+       "a b"},
+      {"both of a pair fail, and no other has a time",
+       "ab",
+       {{{"a", kFails}, {"b", kFails}}, {{"a", kFails}, {"b", kFails}}},
+       2,
+       2,
+       "a(fewer than 3 nodes can be compared) "
+       "b(fewer than 3 nodes can be compared)"},
+      {"two of five claim to be fast, one of them gives no time",
+       "abcde",
+       {{{"a", Takes(0.001)}, {"c", Takes(0.001)}, {"b", kPeer}},
+        {{"a", Takes(0.001)}, {"c", Takes(0.001)}, {"b", kPeer}}},
+       3,
+       2,
+       "b"},
       {"two nodes: one is named",
        "ab",
        {{{"b", Takes(30)}}, {{"b", Takes(30)}}},
@@ -302,7 +325,7 @@ TEST(NodeCheck, Verdicts) {
        "abcd",
        {{{"b", kGone}, {"a", kPeer}}},
        1,
-       1,
+       2,
        ""},
       {"gone in the second round",
        "abcd",
@@ -364,7 +387,7 @@ TEST(NodeCheck, ANewcomerGetsPartnersThatHavePassed) {
        {{{"d", kPeer}, {"a", kPeer}}, {{"d", kPeer}, {"b", kPeer}}},
        {"da", "bd"},
        "d"},
-      {"its partner fails", {{{"d", kPeer}, {"a", kFails}}}, {"da"}, ""},
+      {"its partner fails", {{{"d", kPeer}, {"a", kFails}}}, {"da", "bd"}, ""},
       {"its partner is slow now", {{{"a", Takes(90)}}}, {"da"}, ""},
   };
   for (const auto& row : kRows) {
@@ -405,6 +428,18 @@ TEST(NodeCheck, ANodeThatFailsEndsTheRoundForItsGroup) {
   EXPECT_TRUE(check.Advance(At(2)).empty());
   EXPECT_TRUE(check.TakeChecked("b", Said(kFails, listening.round())));
   EXPECT_FALSE(check.Advance(At(2)).empty());
+}
+
+// Otherwise nodes that hang could hold up a gathering under ever new names.
+TEST(NodeCheck, TheChecksOfAGatheringHaveALimitInAll) {
+  NodeCheck check = Checker();
+  const std::vector<Round> silent = {{{"d", kSilent}}, {{"d", kSilent}}};
+  EXPECT_EQ(Play(check, Nodes("abcd"), silent, 1).found, "d");
+  EXPECT_FALSE(check.exhausted());
+  EXPECT_EQ(Play(check, Nodes("abcd"), silent, 1).found, "d");
+  EXPECT_TRUE(check.exhausted());
+  check.Begin();
+  EXPECT_FALSE(check.exhausted());
 }
 
 TEST(NodeCheck, AnswersOfAnotherRoundOrNodeDoNotCount) {
