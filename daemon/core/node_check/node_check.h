@@ -3,8 +3,9 @@
 // In the first round, neighbours form groups of two (of an odd number, the last
 // three form one). Each node computes a fixed amount of matrix products, then
 // the nodes of the group run an all-reduce. If the round found a node that
-// failed or is slow, or if a node has no result, a second round pairs the fastest nodes with the slowest
-// ones. A node that was found in both rounds is faulty or a straggler.
+// failed or is slow, or if a node has no result, a second round pairs the
+// fastest nodes with the slowest ones. A node that was found in both rounds is
+// faulty or a straggler.
 //
 // A slow all-reduce, and an error that a node reports of another node, are
 // properties of a pair. They count against a node only with different partners
