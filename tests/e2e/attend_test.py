@@ -42,7 +42,9 @@ class Attend(E2E):
         worker = self.join(other.text(), [], ["true"])
         self.assert_code(worker, REFUSED)
         self.assertIn("another-job", worker.text())
-        self.assertEqual(len(self.status(text)["nodes"]), 1)
+        # The launcher's own agent attends at about the same time.
+        state = self.await_status(text, lambda s: s["nodes"], "a node")
+        self.assertEqual(len(state["nodes"]), 1)
         launcher.signal(signal.SIGINT)
         launcher.wait()
 

@@ -3,6 +3,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,9 +18,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "daemon/base/check.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/digest.h"
 
 namespace rollcall {
 namespace {
@@ -36,13 +40,35 @@ constexpr size_t kFrameHeader = 4;
 
 std::string SystemError(int error) { return std::strerror(error); }
 
+// Fails only without the system's random numbers.
+std::string Nonce() {
+  std::string nonce(kNonceBytes, '\0');
+  CHECK_EQ(RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()),
+                      static_cast<int>(nonce.size())),
+           1);
+  return nonce;
+}
+
 // `role`: 'f' for the first node's proof, 'c' for a caller's.
 std::string Proof(const std::string& secret, char role, char place,
                   const std::string& callers_nonce,
                   const std::string& firsts_nonce) {
   const std::string text = absl::StrCat(kMagic, std::string{role, place},
                                         callers_nonce, firsts_nonce);
-  return HmacSha256(secret, text);
+  std::string proof(kProofBytes, '\0');
+  unsigned int bytes = 0;
+  // Fails only without memory.
+  CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+             reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+             reinterpret_cast<unsigned char*>(proof.data()),
+             &bytes) != nullptr);
+  CHECK_EQ(bytes, proof.size());
+  return proof;
+}
+
+bool SameProof(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() &&
+         CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 absl::Status TooLate(const std::string& address, absl::string_view what) {
@@ -173,7 +199,7 @@ size_t HearCaller(GroupCaller& caller, const GroupRequest& request) {
                        static_cast<size_t>(place) < request.addresses.size();
     caller.over = !known;
     if (!known) return 0;
-    caller.nonce = RandomBytes(kNonceBytes);
+    caller.nonce = Nonce();
     const std::string answer = absl::StrCat(
         caller.nonce, Proof(request.secret, 'f', place, theirs, caller.nonce));
     // A fresh connection takes these few bytes at once.
@@ -183,8 +209,8 @@ size_t HearCaller(GroupCaller& caller, const GroupRequest& request) {
   }
   if (caller.heard.size() < kHelloBytes + kProofBytes) return 0;
   caller.over =
-      !SameSecret(caller.heard.substr(kHelloBytes),
-                  Proof(request.secret, 'c', place, theirs, caller.nonce));
+      !SameProof(absl::string_view(caller.heard).substr(kHelloBytes),
+                 Proof(request.secret, 'c', place, theirs, caller.nonce));
   return caller.over ? 0 : static_cast<size_t>(place);
 }
 
@@ -287,7 +313,7 @@ absl::StatusOr<std::unique_ptr<GroupLink>> GroupLink::Dial(
   absl::StatusOr<Fd> fd = Connect(address, request.port, until);
   if (!fd.ok()) return fd.status();
   const char place = static_cast<char>(request.place);
-  const std::string mine = RandomBytes(kNonceBytes);
+  const std::string mine = Nonce();
   if (absl::Status s =
           SendAll(fd->get(), absl::StrCat(kMagic, std::string(1, place), mine),
                   until, address);
@@ -298,8 +324,8 @@ absl::StatusOr<std::unique_ptr<GroupLink>> GroupLink::Dial(
       ReceiveAll(fd->get(), kNonceBytes + kProofBytes, until, address);
   if (!answer.ok()) return answer.status();
   const std::string theirs = answer->substr(0, kNonceBytes);
-  if (!SameSecret(answer->substr(kNonceBytes),
-                  Proof(request.secret, 'f', place, mine, theirs))) {
+  if (!SameProof(absl::string_view(*answer).substr(kNonceBytes),
+                 Proof(request.secret, 'f', place, mine, theirs))) {
     return absl::PermissionDeniedError(
         absl::StrCat(address, ":", request.port,
                      " does not have the secret of this group: another program "

@@ -37,6 +37,9 @@ CHECKS_JUSTIFIED = {
         "fails only without memory",
     ("daemon/security/value_sealer.cc", "CHECK(done);"):
         "fails only without memory: sizes are bounded before",
+    ("daemon/core/membership/membership.cc",
+     "CHECK(At(name).session != 0 && !At(name).member());"):
+        "Job begins a set-up for no other node, and Disconnect ends it",
     ("trainer/data/dataset.cc", "CHECK_LE(out.size(), tokens_);"):
         "offset and size come from our sampler",
     ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - out.size());"):
