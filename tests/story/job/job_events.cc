@@ -101,8 +101,8 @@ Told SetsUp(std::string node, int code, int signal, bool timed_out) {
 
 namespace {
 
-Told Reports(std::string node, std::vector<std::string> but,
-             std::function<double(const std::string&)> ms) {
+Told ReportsProbe(std::string node, std::vector<std::string> but,
+                  std::function<double(const std::string&)> ms) {
   return [=](JobStory& story) {
     const v1::Probe& probe = story.probes().at(node);
     v1::AgentMessage message;
@@ -132,11 +132,11 @@ Told Reports(std::string node, std::vector<std::string> but,
 }  // namespace
 
 Told Reaches(std::string node, std::vector<std::string> but) {
-  return Reports(std::move(node), std::move(but), nullptr);
+  return ReportsProbe(std::move(node), std::move(but), nullptr);
 }
 
 Told ReachesIn(std::string node, double ms, std::string far, double far_ms) {
-  return Reports(node, {}, [=](const std::string& target) {
+  return ReportsProbe(node, {}, [=](const std::string& target) {
     return node == far || target == far ? far_ms : ms;
   });
 }
