@@ -570,7 +570,7 @@ TEST(AgentGroupCheck, EndsWithTheStreamAndTheRun) {
   proposed.Tell(Running(1));
   proposed.Tell({
       {1.0, GroupRound(3), "GROUP 3"},
-      {1.1, Proposal(2), "END GROUP; ABORT 1; PREPARE 2"},
+      {1.1, Proposal(2), "END GROUP; ABORT 1; STOP 0,1 15s; PREPARE 2"},
       {1.2, Checked(3), ""},
   });
 }
