@@ -210,7 +210,7 @@ NodeCheck::Requests NodeCheck::Advance(absl::Time now) {
   return BeginRound(std::move(groups), now);
 }
 
-// Who was found in the round that ends.
+// Marks the nodes that failed or were slow in the round that ends.
 void NodeCheck::JudgeRound() {
   rounds_ = round_at_ + 1;
   std::vector<absl::Duration> products, all_reduces;
