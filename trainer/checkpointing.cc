@@ -97,6 +97,7 @@ absl::Status Checkpointing::Tell(const CheckpointSaver::Outcome& outcome,
     return outcome.status();
   }
   saved_ = std::max(saved_, step);
+  if (when_saved_) when_saved_(step);
   Report(absl::StrCat("checkpoint ", outcome->path, ", ", outcome->bytes,
                       " bytes"));
   for (const std::string& warning : outcome->warnings) Report(warning);

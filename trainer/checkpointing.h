@@ -39,6 +39,11 @@ class Checkpointing {
   // OK if this process may write to the folder; otherwise the reason.
   absl::Status Writable() const;
 
+  // Calls `told` with the step of each checkpoint that is complete from now on.
+  void WhenSaved(std::function<void(int64_t step)> told) {
+    when_saved_ = std::move(told);
+  }
+
   // The run continues after `step` in another world. `stored`: the state was
   // read from this folder.
   void GoesOnAfter(int64_t step, bool stored);
@@ -72,6 +77,7 @@ class Checkpointing {
   const TrainOptions& options_;
   const std::unique_ptr<CheckpointStore> store_;
   CheckpointSaver saver_;
+  std::function<void(int64_t step)> when_saved_;
   int64_t begun_ = -1;  // The step of the latest save that was begun.
   int64_t saved_ = -1;  // The latest step that is on the disk.
 };

@@ -134,6 +134,10 @@ absl::Status Training::Prepare() {
       Checkpointing::Open(options_);
   if (!checkpointing.ok()) return checkpointing.status();
   checkpointing_ = *std::move(checkpointing);
+  if (rank_ != nullptr) {
+    checkpointing_->WhenSaved(
+        [this](int64_t step) { rank_->Saved(static_cast<uint64_t>(step)); });
+  }
   // Check this now, not when the first checkpoint is due.
   return Saves() ? checkpointing_->Writable() : absl::OkStatus();
 }

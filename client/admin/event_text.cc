@@ -51,10 +51,17 @@ std::string EventText(const std::string& line) {
 
 std::string ResumedText(const v1::JobStatus& status) {
   if (!status.has_resumed()) return "";
+  const v1::Resumed& resumed = status.resumed();
   return absl::StrCat(
-      "generation ", status.resumed().generation(), " began at step ",
-      status.resumed().step(), ", and step ", status.resumed().was(),
-      " had been reached before; check that the ranks find their checkpoint");
+      "generation ", resumed.generation(), " began at step ", resumed.step(),
+      ", and step ", resumed.was(), " had been reached before",
+      resumed.former_run().empty()
+          ? ""
+          : absl::StrCat(" by run ", Printable(resumed.former_run(), 64)),
+      resumed.saved_step() == 0
+          ? ""
+          : absl::StrCat(", with a checkpoint of step ", resumed.saved_step()),
+      "; check that the ranks find their checkpoint");
 }
 
 std::string SummaryText(const v1::JobStatus& status) {

@@ -27,6 +27,7 @@
 #include "client/agent/processes/stack_dump.h"
 #include "client/agent/rank_service/rank_service.h"
 #include "client/agent/session_parts.h"
+#include "client/agent/setup_command.h"
 #include "client/facts/network.h"
 #include "client/facts/system.h"
 #include "daemon/base/clock.h"
@@ -40,9 +41,6 @@ namespace {
 
 // How long the last messages to the daemon may take.
 constexpr absl::Duration kClosePatience = absl::Milliseconds(500);
-// To the processes of this node, the set-up command is a rank of a generation
-// that no world has. It ends before a rank is started.
-constexpr RankIncarnation kSetupIncarnation = {0, 0};
 
 class Session {
  public:
@@ -95,8 +93,7 @@ class Session {
   v1::Hello FirstHello() const;
   // Also sets the prober's port in the facts.
   std::unique_ptr<Prober> StartProber();
-  void PostEnded(RankEnded ended);
-  void PostGone(RanksGone gone);
+  void TakeSameFiles(const std::vector<v1::SameFile>& files);
   std::unique_ptr<GroupChecks> MakeGroupChecks();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
 
@@ -118,6 +115,7 @@ class Session {
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
   Preparation preparation_;
+  SetupCommand setup_command_;
   Processes processes_;
   StackDumps stack_dumps_;
   NodeChecks checks_;
@@ -146,9 +144,16 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
                      std::visit([this](auto e) { Post(std::move(e)); },
                                 std::move(r));
                    }),
+      setup_command_(options_.setup, std::move(options_.later_same_files),
+                     [this](AgentEvent e) { Post(std::move(e)); }),
       processes_(ForProcesses(options_, *folder_),
-                 {[this](RankEnded e) { PostEnded(std::move(e)); },
-                  [this](RanksGone e) { PostGone(std::move(e)); }}),
+                 {[this](RankEnded e) {
+                    if (!setup_command_.TakeEnded(e)) Post(std::move(e));
+                  },
+                  [this](RanksGone e) {
+                    setup_command_.TakeGone(e);
+                    if (!e.ranks.empty()) Post(std::move(e));
+                  }}),
       stack_dumps_(options_.limits.stacks_patience, options_.environment,
                    [this](const RankIncarnation& incarnation, StackDump dump) {
                      processes_.Say(incarnation, std::move(dump.text));
@@ -215,6 +220,9 @@ AgentResult Session::Run() {
       }
       auto* checked = std::get_if<ChecksDone>(&in.event);
       if (checked != nullptr && !TakeFacts(checked->report)) continue;
+      if (const auto* gone = std::get_if<SetupGone>(&in.event)) {
+        TakeSameFiles(gone->same_files);
+      }
       const auto* from = std::get_if<FromDaemon>(&in.event);
       const bool welcome = from != nullptr && from->message.has_welcome();
       if (welcome) TakeJobVariables(from->message.welcome().settings());
@@ -462,38 +470,25 @@ void Session::Do(const StartRanks& start) {
 // --- The set-up command ------------------------------------------------------
 
 void Session::Do(const RunSetup&) {
-  RankCommand command;
-  command.local_rank = kSetupIncarnation.local_rank;
-  command.label = "setup";
-  command.argv = {"/bin/sh", "-c", "--", options_.setup};
-  command.environment = SetupEnvironment(
-      options_.environment, options_.network, options_.hello.job(),
-      options_.hello.node(), folder_->socket());
-  const absl::Status began =
-      processes_.Start(kSetupIncarnation.generation, {command});
-  if (began.ok()) return;
-  Post(SetupShellEnded{.code = kNodeCannotStart,
-                       .stderr_tail = std::string(began.message())});
-  Post(SetupGone{});
+  setup_command_.Start(
+      processes_, SetupEnvironment(options_.environment, options_.network,
+                                   options_.hello.job(), options_.hello.node(),
+                                   folder_->socket()));
 }
 
 void Session::Do(const StopSetupCommand& stop) {
-  processes_.Stop({kSetupIncarnation}, stop.grace);
+  setup_command_.Stop(processes_, stop.grace);
 }
 
-void Session::PostEnded(RankEnded ended) {
-  if (ended.generation != kSetupIncarnation.generation) {
-    return Post(std::move(ended));
+// The daemon learns of the files before it learns that the node is set up.
+void Session::TakeSameFiles(const std::vector<v1::SameFile>& files) {
+  if (files.empty()) return;
+  v1::Facts& facts = options_.network.facts;
+  *facts.mutable_same_files() = {files.begin(), files.end()};
+  for (const v1::SameFile& file : files) {
+    if (!file.error().empty()) Warn(options_, SameFileWarning(file));
   }
-  if (!ended.out_of_memory.empty()) {
-    absl::StrAppend(&ended.stderr_tail, "\n", ended.out_of_memory);
-  }
-  Post(SetupShellEnded{ended.code, ended.signal, std::move(ended.stderr_tail)});
-}
-
-void Session::PostGone(RanksGone gone) {
-  if (std::erase(gone.ranks, kSetupIncarnation) > 0) Post(SetupGone{});
-  if (!gone.ranks.empty()) Post(std::move(gone));
+  TellNewFacts();
 }
 
 // --- Ranks -------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "client/agent/core/agent_events.h"
 #include "client/agent/nccl/network_settings.h"
 #include "client/facts/facts.h"
+#include "client/facts/later_same_files.h"
 #include "daemon/base/system_user.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"
@@ -43,6 +45,9 @@ struct AgentOptions {
   // often it may be run again (--setup-retries). Empty: none.
   std::string setup;
   uint32_t setup_retries = 0;
+  // Reads the files of --same and the folders of --shared after the set-up
+  // command; null: they are in `network.facts` already, or there are none.
+  std::shared_ptr<LaterSameFiles> later_same_files;
   // The agent's own environment, "NAME=value".
   std::vector<std::string> environment;
   absl::Duration join_timeout = absl::Minutes(10);

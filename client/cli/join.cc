@@ -26,6 +26,7 @@
 #include "client/doctor/doctor_text.h"
 #include "client/facts/bound_facts.h"
 #include "client/facts/facts.h"
+#include "client/facts/later_same_files.h"
 #include "client/facts/same_files.h"
 #include "client/launch/spawn/spawn.h"
 #include "daemon/base/durations.h"
@@ -63,6 +64,20 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
   v1::Facts facts = GatherNodeFacts(options);
   facts.set_advertised_address(AdvertisedAddress(options.environment));
   return facts;
+}
+
+// The launcher's node always has a seat, and the other nodes are compared with
+// it. So a run can begin only if this node can use the files.
+absl::Status CheckSameFiles(const v1::Facts& facts) {
+  for (const v1::SameFile& file : facts.same_files()) {
+    if (file.error().empty()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--same or --shared: expected ", file.path(),
+        file.path().back() == '/' ? " to be a folder to which ranks can write"
+                                  : " to be a file that ranks can read",
+        ", found: ", file.error(), "; make it, or give another one"));
+  }
+  return absl::OkStatus();
 }
 
 // What to find out of the files of --same and the folders of --shared, each
@@ -105,8 +120,7 @@ std::vector<std::string> StartWarnings(const v1::Facts& facts,
   }
   for (const v1::SameFile& file : facts.same_files()) {
     if (file.error().empty()) continue;
-    warnings.push_back(absl::StrCat("WARNING: ", file.path(),
-                                    " of --same or --shared: ", file.error()));
+    warnings.push_back(SameFileWarning(file));
   }
   return warnings;
 }
@@ -280,8 +294,18 @@ int RunJoinCommand(JoinFlags& flags) {
                                              Limits::same_path_bytes_max);
     if (!good.ok()) return Fail(good);
   }
-  GatherSameFiles(same, *user ? &**user : nullptr,
-                  options.limits.same_files_time, facts);
+  const SystemUser* const reader = *user ? &**user : nullptr;
+  if (flags.local.setup.empty() || same.empty()) {
+    GatherSameFiles(same, reader, options.limits.same_files_time, facts);
+  } else {
+    auto later =
+        LaterSameFiles::Prepare(same, reader, options.limits.same_files_time);
+    if (!later.ok()) return Fail(later.status());
+    options.later_same_files = *std::move(later);
+  }
+  if (flags.launcher) {
+    if (absl::Status own = CheckSameFiles(facts); !own.ok()) return Fail(own);
+  }
   BoundFacts(facts);
   options.hello = MakeHello(flags, *address, *node, facts);
   Teller teller(flags, *node);

@@ -50,9 +50,13 @@ std::vector<std::string> AgentFlags(const LaunchFlags& flags,
   }
   add("--log-dir", local.log_dir);
   for (const std::string& folder : local.folders) add("--folder", folder);
-  for (const std::string& file : local.same) add("--same", AbsolutePath(file));
+  // Files that nothing compares need not be read.
+  const bool compared = flags.settings.preflight() != v1::PREFLIGHT_OFF;
+  for (const std::string& file : local.same) {
+    if (compared) add("--same", AbsolutePath(file));
+  }
   for (const std::string& folder : local.shared) {
-    add("--shared", AbsolutePath(folder));
+    if (compared) add("--shared", AbsolutePath(folder));
   }
   add("--nccl-lib", local.nccl_lib);
   if (local.nccl_env != LocalFlags().nccl_env) {

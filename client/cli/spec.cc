@@ -22,7 +22,7 @@ absl::Status CheckFlag(const std::string& flag, const std::string& value) {
   args.flags = {"launch", absl::StrCat(flag, "=", value)};
   args.command = {"true"};
   args.has_command = true;
-  args.with_spec = true;
+  args.with_spec = args.one_of_many = true;
   return ParseFlags(args).status();
 }
 

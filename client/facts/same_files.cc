@@ -67,6 +67,11 @@ v1::SameFile ReadSameFile(const std::string& path) {
   return file;
 }
 
+std::string SameFileWarning(const v1::SameFile& file) {
+  return absl::StrCat("WARNING: ", file.path(),
+                      " of --same or --shared: ", file.error());
+}
+
 void GatherSameFiles(const std::vector<SameQuery>& queries,
                      const SystemUser* user, absl::Duration timeout,
                      v1::Facts& facts) {

@@ -16,6 +16,9 @@ namespace rollcall {
 // Never fails: if it cannot be read, `error` says why.
 v1::SameFile ReadSameFile(const std::string& path);
 
+// For a file that could not be read.
+std::string SameFileWarning(const v1::SameFile& file);
+
 struct SameQuery {
   std::string path;
   // Runs in a copy of this process.

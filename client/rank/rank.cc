@@ -202,6 +202,13 @@ void Rank::Progress(uint64_t step, double loss, double tokens_per_second,
   wire_->stream.Send(std::move(message));
 }
 
+void Rank::Saved(uint64_t step) {
+  v1::RankMessage message;
+  message.mutable_saved()->set_generation(generation());
+  message.mutable_saved()->set_step(step);
+  wire_->stream.Send(std::move(message));
+}
+
 void Rank::WhenAsked(std::function<RankCollectives()> where) {
   if (!where) return wire_->stream.WhenAsked(nullptr);
   wire_->stream.WhenAsked([where = std::move(where)](v1::RankHere& here) {

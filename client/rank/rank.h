@@ -120,6 +120,10 @@ class Rank {
   // is sent.
   void Progress(uint64_t step, double loss, double tokens_per_second,
                 uint64_t steps = 0);
+  // Reports that the checkpoint of this step is complete, so that the ranks
+  // could continue from it after a loss. One rank of the world is enough: the
+  // one whose steps `status` shows (rank 0, if it publishes any). Never blocks.
+  void Saved(uint64_t step);
 
   // Sets the function that answers when the agent asks where this rank is,
   // which it does if the rank has made no progress for long. `where` is called

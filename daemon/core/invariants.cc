@@ -46,7 +46,9 @@ const std::vector<InvariantRow> kInvariants = {
      "No node has ranks of two generations at once."},
     {Invariant::kOneGenerationSteps, "one generation steps",
      "Once a generation of a run has completed a step, no older one does, "
-     "unless a person has evicted a member of it."},
+     "unless a person has evicted a member of it, or a daemon without memory, "
+     "which could not hear the newer one's members, has adopted a world that "
+     "is older than both."},
     {Invariant::kPreparedMeansGone, "prepared means gone",
      "An agent sends Prepared only when no rank of an older generation is "
      "alive on its node."},

@@ -144,6 +144,8 @@ class RunSpec(E2E):
         self.refused("job: a", "{}: expected the key command")
         self.refused("command: [torchrun, x]\nnproc-per-node: 2", "{}: ",
                      "torchrun")
+        self.refused("setup-retries: 1\ncommand: [x]", "{}: ",
+                     "expected --setup CMD as well")
         self.refused(self.stage.path("none"), "--spec: cannot read {}")
         self.write("rank <<NODE_RANK>>", "worker.tpl")
         self.refused("nodes: 2\ncommand: [x]\nspawn:\n  template:\n"

@@ -47,6 +47,27 @@ class Setup(E2E):
             self.assertEqual(self.read(f"logs/setup/{node}.err"), "careful\n")
         self.assert_nothing_is_left()
 
+    def test_the_files_that_it_makes_are_compared(self):
+        """--same and --shared look at what the command has made."""
+        flags = ["--nodes", "2", "--preflight", "strict", "--same", "data",
+                 "--shared", "made"]
+        launcher = self.launch(
+            ["--local-workers", "1", "--setup", "mkdir -p made; echo 1 > data",
+             *flags], ["true"])
+        self.assert_code(launcher, 0)
+        self.assertFalse(launcher.find("WARNING"), launcher.text())
+
+        # All nodes see the same here.
+        launcher = self.launch(
+            ["--local-workers", "1", "--setup", "rm -rf data made", *flags],
+            ["true"])
+        self.assert_code(launcher, 0)
+        for path in "data", "made/":
+            self.assertTrue(launcher.find(
+                rf"WARNING: \S*/{path} of --same or --shared: ", "err"),
+                launcher.text())
+        self.assert_nothing_is_left()
+
     def test_a_failure_on_one_node_ends_all(self):
         gate = Gate(self.stage)
         launcher = self.launch(

@@ -131,6 +131,19 @@ class Sharing(E2E):
                          [["lab1", "lab2", "lab3"], ["lab4"]])
         self.ends()
 
+    def test_the_launchers_own_node_must_have_them(self):
+        for flags, found in (
+                (["--same", "none"], "none to be a file that ranks can read, "
+                 "found: No such file or directory; make it"),
+                (["--shared", "none"], "none/ to be a folder to which ranks "
+                 "can write, found: no file can be written there")):
+            launcher = self.launch(["--local-workers", "1", *flags], ["true"])
+            self.assert_code(launcher, 69)
+            launcher.await_line(f"--same or --shared: expected .*/{found}",
+                                "err")
+            launcher = self.launch(["--preflight", "off", *flags], ["true"])
+            self.assert_code(launcher, 0)
+
     def test_a_folder_that_is_not_shared_takes_the_seat(self):
         """lab4 has another file system there, lab5 cannot write to it."""
         folder = self.stage.path("data")

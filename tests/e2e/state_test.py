@@ -244,7 +244,7 @@ class StepsOfTheRunBefore(E2E):
         self.assert_code(second, 75)
         third, gate = self.begin(state, 1, flags=())
         third.await_line("generation 1 began at step 1, and step 4000 had "
-                         "been reached before; check", "err")
+                         r"been reached before by run \S+; check", "err")
         gate.open()
         self.assert_code(third, 0)
         events = self.events(state)

@@ -2,15 +2,21 @@
 checkpoint every 20. It starts at the last complete checkpoint in FOLDER, which
 all nodes share.
 
+    zero2_fit.py FOLDER [STEP...]
+
+If it has started at an earlier step than STEP, the last rank ends by SIGKILL
+as soon as the checkpoint of that step is complete.
+
 The script does not use rollcall. The optimizer's state is sharded: each rank
 has only its own part, so after the loss of a rank all ranks go back to the
 checkpoint.
 """
 import os
+import signal
 import sys
 
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 ZERO2 = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -51,12 +57,27 @@ def last_complete(folder, ranks):
     return os.path.join(folder, f"checkpoint-{max(steps)}") if steps else None
 
 
+class EndAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step != self.step:
+            return
+        # Each rank writes its own part of the checkpoint.
+        torch.distributed.barrier()
+        if args.process_index + 1 == ranks:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 folder = sys.argv[1]
-last = last_complete(folder, int(os.environ["WORLD_SIZE"]))
+ranks = int(os.environ["WORLD_SIZE"])
+last = last_complete(folder, ranks)
+begin = int(last.rpartition("-")[2]) if last else 0
 torch.manual_seed(1)
 trainer = Trainer(
     model=Model(),
@@ -64,7 +85,9 @@ trainer = Trainer(
         output_dir=folder, max_steps=200, per_device_train_batch_size=2,
         learning_rate=1e-2, save_steps=20, logging_steps=50, seed=1,
         use_cpu=True, report_to=[], disable_tqdm=True, deepspeed=ZERO2),
-    train_dataset=Points())
+    train_dataset=Points(),
+    callbacks=[EndAt(step) for step in map(int, sys.argv[2:])
+               if step > begin])
 say("begins", trainer.args.process_index, "of", trainer.args.world_size,
     "at", os.path.basename(last or "nothing"))
 trainer.train(resume_from_checkpoint=last)

@@ -55,6 +55,9 @@ void Node::Start() {
   hello.set_ranks(settings_.ranks);
   hello.set_launcher(settings_.launcher);
   hello.set_once(settings_.once);
+  // Some lives have a set-up command, which always succeeds: a failure would
+  // end most jobs.
+  hello.set_setting_up((life_ + settings_.number) % 4 == 0);
   *hello.mutable_swept_nonces() = {recorded_.begin(), recorded_.end()};
   if (settings_.job_settings.has_value()) {
     *hello.mutable_settings() = *settings_.job_settings;
@@ -450,6 +453,22 @@ void Node::OnProbed(uint64_t number) {
                            settings_.number, number);
   }
   Feed(0, std::move(done));
+}
+
+void Node::Do(const RunSetup&) {
+  world_.Schedule(world_.now() + world_.chance.Skewed(kMilli, 3 * kSecond),
+                  Wake::Kind::kSetUp, settings_.number, life_);
+}
+
+void Node::Do(const StopSetupCommand&) {
+  world_.Schedule(world_.now() + kMilli, Wake::Kind::kSetUp, settings_.number,
+                  life_);
+}
+
+void Node::OnSetUp(uint64_t life) {
+  if (life != life_ || !alive()) return;
+  Feed(0, SetupShellEnded{});
+  if (alive()) Feed(0, SetupGone{});
 }
 
 void Node::OnChecked(uint64_t request) {

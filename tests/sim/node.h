@@ -88,6 +88,7 @@ class Node {
   void OnRankActs(uint64_t deed);
   void OnChecked(uint64_t request);
   void OnProbed(uint64_t number);
+  void OnSetUp(uint64_t life);
 
   bool alive() const { return agent_.has_value(); }
   bool frozen() const { return world_.now() < frozen_until_; }
@@ -138,9 +139,8 @@ class Node {
   void Do(const AnswerExchange&) {}
   void Do(const AnswerStore& answer);
   void Do(const FailRequests&) {}
-  // No simulated node has a set-up command.
-  void Do(const RunSetup&) {}
-  void Do(const StopSetupCommand&) {}
+  void Do(const RunSetup& run);
+  void Do(const StopSetupCommand& stop);
   void Do(const Report& report);
   void Do(const Exit& exit);
 

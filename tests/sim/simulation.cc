@@ -259,6 +259,8 @@ void Simulation::Dispatch(const Wake& wake) {
       return nodes_[wake.who]->OnChecked(wake.tag);
     case Wake::Kind::kProbed:
       return nodes_[wake.who]->OnProbed(wake.tag);
+    case Wake::Kind::kSetUp:
+      return nodes_[wake.who]->OnSetUp(wake.tag);
     case Wake::Kind::kNodeStarts:
       return nodes_[wake.who]->Start();
     case Wake::Kind::kDaemonStarts:

@@ -87,6 +87,7 @@ struct Wake {
     kRankActs,      // who: node, tag: deed
     kChecked,       // who: node, tag: request
     kProbed,        // who: node, tag: probe
+    kSetUp,         // who: node, tag: life
     kNodeStarts,    // who: node
     kDaemonWakes,   // tag: wish
     kCommitted,     // tag: life

@@ -90,6 +90,7 @@ void Agent::On(const AgentTick&) {
     if (running_.has_value()) {
       heartbeat.set_generation(running_->generation);
       heartbeat.set_step(running_->step);
+      heartbeat.set_saved_step(running_->saved);
       if (running_->pace.has_value()) {
         *heartbeat.mutable_pace() = *running_->pace;
       }

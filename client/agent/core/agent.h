@@ -100,6 +100,7 @@ class Agent {
     std::string proof;
     std::vector<v1::RankExited> exits;
     uint64_t step = 0;
+    uint64_t saved = 0;
     std::optional<v1::Pace> pace;  // The pace of rank 0, if rank 0 runs here.
   };
 
@@ -194,6 +195,7 @@ class Agent {
   void On(const RankAsksStore& asks);
   void On(const StoreCancelled& gave_up);
   void On(const RankProgressed& progressed);
+  void On(const RankSaved& saved);
   void On(const RankIsHere& here);
   void On(const RankLooked& looked);
   void On(const LeaveAsked& leave);

@@ -154,6 +154,12 @@ struct RankProgressed {
   std::optional<v1::Pace> pace = std::nullopt;
 };
 
+// A rank reports that the checkpoint of this step is complete.
+struct RankSaved {
+  uint64_t generation;
+  uint64_t step;
+};
+
 // A linked rank's answer to LookAtRank. The collectives that it has entered and
 // left are set if it counts them.
 struct RankIsHere {
@@ -220,18 +226,21 @@ struct SetupShellEnded {
   std::string stderr_tail;
 };
 // No process of the set-up command is left. Follows SetupShellEnded.
-struct SetupGone {};
+struct SetupGone {
+  // The files of --same and --shared, which the command may have made. Only the
+  // shell reads them, for the facts.
+  std::vector<v1::SameFile> same_files;
+};
 
 struct AgentTick {};
 
-using AgentEvent =
-    std::variant<StreamUp, StreamDown, FromDaemon, PreparationDone,
-                 PreparationFailed, RankEnded, RanksGone, RankAttended,
-                 RankUnlinked, RankDoubled, RankWaits, RankAtBoundary,
-                 RankExchanged, RankAsksStore, StoreCancelled, RankProgressed,
-                 RankIsHere, RankLooked, LeaveAsked, RankAskedToLeave,
-                 ChecksDone, ProbeDone, GroupCheckSaid, SignalCame, FactChanged,
-                 FactWatchEnded, SetupShellEnded, SetupGone, AgentTick>;
+using AgentEvent = std::variant<
+    StreamUp, StreamDown, FromDaemon, PreparationDone, PreparationFailed,
+    RankEnded, RanksGone, RankAttended, RankUnlinked, RankDoubled, RankWaits,
+    RankAtBoundary, RankExchanged, RankAsksStore, StoreCancelled,
+    RankProgressed, RankSaved, RankIsHere, RankLooked, LeaveAsked,
+    RankAskedToLeave, ChecksDone, ProbeDone, GroupCheckSaid, SignalCame,
+    FactChanged, FactWatchEnded, SetupShellEnded, SetupGone, AgentTick>;
 
 // --- Actions ----------------------------------------------------------------
 

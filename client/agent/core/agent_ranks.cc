@@ -103,6 +103,11 @@ void Agent::On(const RankProgressed& progressed) {
   if (grows) Watch(progressed.local_rank, *rank);
 }
 
+void Agent::On(const RankSaved& saved) {
+  if (!running_.has_value() || saved.generation != running_->generation) return;
+  running_->saved = std::max(running_->saved, saved.step);
+}
+
 void Agent::On(const RankExchanged& exchanged) {
   const uint64_t generation = exchanged.generation;
   if (!running_.has_value() || generation != running_->generation) {

@@ -108,7 +108,8 @@ absl::Status RankService::Core::Pass(uint32_t local_rank,
                                      const v1::RankMessage& message) {
   bool taken = true;
   const uint64_t step =
-      std::max(message.progress().step(), message.stopped().completed_step());
+      std::max({message.progress().step(), message.stopped().completed_step(),
+                message.saved().step()});
   if (step > Limits::step_max) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step: expected at most ", Limits::step_max, ", got ", step));
@@ -119,6 +120,9 @@ absl::Status RankService::Core::Pass(uint32_t local_rank,
       post_(RankProgressed{message.progress().generation(),
                            message.progress().step(), local_rank,
                            PaceOf(local_rank, message.progress())});
+      break;
+    case v1::RankMessage::kSaved:
+      post_(RankSaved{message.saved().generation(), message.saved().step()});
       break;
     case v1::RankMessage::kHere:
       // If the report is dropped, the rank counts as not answering this time.

@@ -22,6 +22,8 @@ struct Argv {
   bool has_command = false;
   // `flags` include the settings of `launch --spec FILE`.
   bool with_spec = false;
+  // `flags` has one of several flags, whose combination is checked later.
+  bool one_of_many = false;
 };
 
 Argv SplitArguments(int argc, char** argv);

@@ -164,8 +164,7 @@ absl::Status CheckCommand(const std::string& name, const Argv& args,
         "expected a command to run after `--`, as in `rollcall ", name,
         " ... -- python train.py`; or --attach, if others start the ranks"));
   }
-  // A run spec is checked flag by flag.
-  if (local.setup_retries > 0 && local.setup.empty() && !args.with_spec) {
+  if (local.setup_retries > 0 && local.setup.empty() && !args.one_of_many) {
     return absl::InvalidArgumentError(
         "--setup-retries: expected --setup CMD as well; give both or neither");
   }

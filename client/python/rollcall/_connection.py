@@ -33,7 +33,7 @@ from .world import (Abort, Notice, World, parse_abort, parse_notice,
 # RankMessage.
 HELLO, PROGRESS, STOPPED, NOTICE_SEEN = 1, 2, 3, 4
 LEAVE, HERE, FINISHED, EXCHANGE = 6, 7, 8, 9
-STORE, GIVES_UP = 10, 11
+STORE, GIVES_UP, SAVED = 10, 11, 12
 # AgentReply.
 _WORLD, _ABORT, _NOTICE, _WHERE, _EXCHANGED, _END = 1, 2, 3, 4, 5, 6
 _STORED = 7

@@ -12,7 +12,7 @@ from typing import Callable, List, Optional, Tuple, Type, Union
 
 from . import _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
-                          STOPPED, Connection, Where)
+                          SAVED, STOPPED, Connection, Where)
 from ._monitor import Monitor
 from ._store import LocalStore, RemoteStore, Store
 from ._wire import Writer
@@ -160,6 +160,15 @@ class Rank:
             message.double(4, tokens_per_second)
         self._connection.collectives.stepped()
         self._connection.send(PROGRESS, message)
+
+    def saved(self, step: int) -> None:
+        """Reports that the checkpoint of `step` is complete, so that the ranks
+        could continue from it after a loss. It becomes an event, and a world
+        that begins below it is named. One rank of the world is enough: rank 0,
+        if that publishes its progress. Does not wait for the agent."""
+        if self._connection is not None:
+            self._connection.send(SAVED, Writer().uint(
+                1, self._world.generation).uint(2, _step(step)))
 
     def when_asked(self, where: Optional[Where]) -> None:
         """Sets the function that answers when the agent asks where this rank

@@ -98,8 +98,12 @@ class Callback(TrainerCallback):
         control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends the process once the step of a notice is saved: at once, since
-        the Trainer may remove checkpoints before it calls on_train_end."""
+        """Reports the checkpoint. Ends the process once the step of a notice is
+        saved: at once, since the Trainer may remove checkpoints before it calls
+        on_train_end."""
+        # Each rank is called once its own part is written.
+        if self._rank.world.rank == 0:
+            self._rank.saved(int(state.global_step))
         if self._stops_at is None:
             return
         self._meet()

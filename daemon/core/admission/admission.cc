@@ -192,6 +192,8 @@ absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
   }
   RETURN_IF_REFUSED(AdmitCount("step", heartbeat.step(), Limits::step_max));
   RETURN_IF_REFUSED(
+      AdmitCount("saved_step", heartbeat.saved_step(), Limits::step_max));
+  RETURN_IF_REFUSED(
       AdmitCount("pace.steps", heartbeat.pace().steps(), Limits::step_max));
   RETURN_IF_REFUSED(
       AdmitDuration("start_took", heartbeat.start_took(), 0, Limits::wait_max));

@@ -53,9 +53,6 @@ class SlowSteps {
     return last_was_slow_ && !slow_.has_value() && slow_for_ >= kSuspectedFor;
   }
 
-  // No step of this world was taken yet.
-  bool fresh() const { return !seen_.has_value(); }
-
   // Another world runs: its steps take another time.
   void Reset() { *this = SlowSteps(); }
 

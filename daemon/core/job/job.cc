@@ -75,7 +75,7 @@ void Job::On(const Said& said) {
       // Only for a member: a spare does not train.
       if (IsRunning() && node->member() &&
           m.heartbeat().generation() == generation()) {
-        TakeStep(*node, m.heartbeat().step());
+        TakeStep(*node, m.heartbeat().step(), m.heartbeat().saved_step());
       }
       return;
     case v1::AgentMessage::kPrepared:
@@ -318,29 +318,22 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
 }
 
 // `step`: the highest step that a rank of this member has published in the
-// running generation; 0: none.
-void Job::TakeStep(Node& node, uint64_t step) {
+// running generation; 0: none. `saved`: the same of checkpoints.
+void Job::TakeStep(Node& node, uint64_t step, uint64_t saved) {
   if (step == 0) return;
   // The first step is shown at once; later steps are shown with the next other
   // change.
   if (!hangs_.HasStepped(generation())) out_.Changed();
   NoteStarted(node);
   hangs_.NoteStep(generation());
-  const bool first = progress_.step() == 0;
-  const uint64_t was = first ? last_step_.step : progress_.step();
-  if (!progress_.TakeStep(node, world(), membership_)) return;
-  TellStep();
-  if (slow_steps_.fresh() && step < was / 2) {
-    resumed_.set_generation(generation());
-    resumed_.set_step(step);
-    resumed_.set_was(was);
-    out_.Say(Log::Level::kWarning,
-             absl::StrCat("event=resumed_below generation=", generation(),
-                          " step=", step, " was=", was,
-                          first && last_step_.run != run()
-                              ? " former_run=" + Quoted(last_step_.run)
-                              : ""));
+  const auto taken = progress_.TakeStep(node, step, world(), membership_);
+  if (!taken.has_value()) return;
+  if (taken->reached) TellStep("reached");
+  if (progress_.TakeSaved(saved, now_)) {
+    TellStep("checkpoint");
+    out_.Changed();
   }
+  if (taken->below.has_value()) TellBelow(*taken->below);
   const auto change = slow_steps_.Take(step, now_);
   probes_.PingOften(slow_steps_.suspected(), now_, limits_);
   if (!change.has_value()) return;
@@ -354,18 +347,31 @@ void Job::TakeStep(Node& node, uint64_t step) {
   out_.Changed();
 }
 
-void Job::TellStep() {
-  // No step is twice as high as one above half of this.
-  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-  if (progress_.step() < tell_step_ || tell_step_ == kNever) return;
-  tell_step_ = progress_.step() > kNever / 2 ? kNever : 2 * progress_.step();
-  out_.Say(Log::Level::kInfo,
-           absl::StrCat("event=reached generation=", generation(), StepText()));
+void Job::TellStep(absl::string_view event) {
+  out_.Say(
+      Log::Level::kInfo,
+      absl::StrCat("event=", event, " generation=", generation(), StepText()));
+}
+
+void Job::TellBelow(const v1::Resumed& below) {
+  std::string text =
+      absl::StrCat("event=resumed_below generation=", below.generation(),
+                   " step=", below.step(), " was=", below.was());
+  if (below.saved_step() > 0) {
+    absl::StrAppend(&text, " saved=", below.saved_step());
+  }
+  if (!below.former_run().empty()) {
+    absl::StrAppend(&text, " former_run=", Quoted(below.former_run()));
+  }
+  out_.Say(Log::Level::kWarning, text);
 }
 
 // For an event that may be the last one that is recorded of the run.
 std::string Job::StepText() const {
-  return progress_.step() == 0 ? "" : absl::StrCat(" step=", progress_.step());
+  if (progress_.step() == 0) return "";
+  return absl::StrCat(
+      " step=", progress_.step(),
+      progress_.saved() > 0 ? absl::StrCat(" saved=", progress_.saved()) : "");
 }
 
 // Ends the node's stream if it names a rank that the node does not have.

@@ -150,7 +150,7 @@ class Job {
   // Call before the first Step: what was recorded before this daemon began to
   // take steps. The run may be this one or the one before it. A recorded step
   // that is too high causes one false warning, and nothing else.
-  void UseLastStep(LastStep last) { last_step_ = std::move(last); }
+  void UseLastStep(LastStep last) { progress_.UseLast(std::move(last)); }
   // Whether a world of this run was committed, or may have been.
   bool HasRun() const { return generations_.may_have_run(); }
   // Whether an agent of this run may know it by this id.
@@ -200,11 +200,6 @@ class Job {
     kEnded,
   };
 
-  // The first step that an event tells; then each one that is twice as high, so
-  // that a run has few of these events, and the step that a killed daemon has
-  // recorded is at least half of the one that it knew.
-  static constexpr uint64_t kToldStepMin = 64;
-
   // The reason of a node that gets no seat because it is silent.
   static constexpr char kSilentText[] =
       "it has not answered a probe of addresses";
@@ -231,14 +226,16 @@ class Job {
   Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::ResumeState& resume_state);
   v1::NodeState StateByPhase(const Node& node) const;
+  void JudgeNewcomer(Node& node);
 
   // Messages of members (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
-  void TakeStep(Node& node, uint64_t step);
-  void TellStep();
+  void TakeStep(Node& node, uint64_t step, uint64_t saved);
+  void TellStep(absl::string_view event);
+  void TellBelow(const v1::Resumed& below);
   std::string StepText() const;
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
@@ -472,16 +469,11 @@ class Job {
   // daemon, heartbeats report them again.
   Starts starts_;
   Progress progress_;
-  // Counts until `progress_` has a step.
-  LastStep last_step_;
-  // The step with which the next event says how far the run is.
-  uint64_t tell_step_ = kToldStepMin;
   SlowSteps slow_steps_;
   SlowPaths slow_paths_;
   // What had changed when the slow period was noticed.
   std::string slow_changes_;
   v1::RankMemory peak_memory_;
-  v1::Resumed resumed_;
 
   Adoption adoption_;
 

@@ -243,16 +243,21 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.state = StateByPhase(node);
   if (!HasEnded() && !node.member() && !notices_.Leaves(name)) SayHold(node);
   if (IsRunning() && !node.member()) {
-    if (const auto text =
-            preflight_.JudgeNewcomer(node, membership_, world(), settings_)) {
-      ExcludeForDiffering(node, *text);
-    }
+    if (!sets_up) JudgeNewcomer(node);
     const bool to_probe = !redialed || was_excluded ||
                           probes_.HeldUntil(name) == absl::InfiniteFuture();
     if (to_probe && !membership_.IsExcluded(name) && !sets_up) GrowSoon(node);
   }
   out_.Changed();
   return {node, redialed, moved, probed_again};
+}
+
+// A node that would differ from the running world gets no seat.
+void Job::JudgeNewcomer(Node& node) {
+  if (const auto text =
+          preflight_.JudgeNewcomer(node, membership_, world(), settings_)) {
+    ExcludeForDiffering(node, *text);
+  }
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {

@@ -206,9 +206,10 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
   if (job_.peak_memory_.bytes() > 0) {
     *status.mutable_peak_memory() = job_.peak_memory_;
   }
-  if (job_.resumed_.generation() == job_.generation() &&
-      job_.generation() != 0) {
-    *status.mutable_resumed() = job_.resumed_;
+  status.set_saved_step(job_.progress_.saved());
+  const v1::Resumed& resumed = job_.progress_.resumed();
+  if (resumed.generation() == job_.generation() && job_.generation() != 0) {
+    *status.mutable_resumed() = resumed;
   }
   if (job_.IsRunning() && job_.slow_steps_.slow()) {
     const SlowSteps::Change& slow = *job_.slow_steps_.slow();

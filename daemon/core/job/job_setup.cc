@@ -28,6 +28,8 @@ void Job::OnSetupEnded(Node& node, const v1::SetupEnded& ended) {
   out_.SayOf(node, Log::Level::kInfo,
              absl::StrCat("event=set_up node=", node.name(),
                           " tries=", ended.tries()));
+  // Its command may have made the files that it shares with the others.
+  if (IsRunning()) JudgeNewcomer(node);
   if (IsRunning() && !membership_.IsExcluded(node)) GrowSoon(node);
 }
 

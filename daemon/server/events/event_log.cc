@@ -47,10 +47,10 @@ std::string ValueOf(
 // Whether the job itself did this, so that it does not happen for each node.
 bool IsOwn(const std::string& event) {
   static constexpr const char* kOwn[] = {
-      "start",     "form",   "run",        "adopt",    "abort",
-      "end",       "slow",   "isolated",   "reunited", "resumed_below",
-      "notice",    "fenced", "slow_ended", "reached",  "node_check_begun",
-      "node_check"};
+      "start",      "form",      "run",        "adopt",    "abort",
+      "end",        "slow",      "isolated",   "reunited", "resumed_below",
+      "notice",     "fenced",    "slow_ended", "reached",  "node_check_begun",
+      "node_check", "checkpoint"};
   return std::any_of(std::begin(kOwn), std::end(kOwn),
                      [&event](const char* own) { return event == own; });
 }

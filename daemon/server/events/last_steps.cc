@@ -17,13 +17,17 @@ constexpr size_t kRunNameBytesMax = 64;
 void LastSteps::Take(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& event) {
-  std::string name, code, step;
+  std::string name, code, step, saved;
   for (const auto& [key, value] : event) {
     if (key == "event") name = value;
     if (key == "code") code = value;
     if (key == "step") step = value;
+    if (key == "saved") saved = value;
   }
-  if (name != "reached" && name != "abort" && name != "end") return;
+  if (name != "reached" && name != "checkpoint" && name != "abort" &&
+      name != "end") {
+    return;
+  }
   if (name == "end" && code == v1::ReasonCode_Name(v1::REASON_CODE_FINISHED)) {
     last_ = LastStep();
     return;
@@ -34,6 +38,7 @@ void LastSteps::Take(
     return;
   }
   last_ = {run, number};
+  if (!absl::SimpleAtoi(saved, &last_.saved)) last_.saved = 0;
 }
 
 }  // namespace rollcall

@@ -30,17 +30,17 @@ const std::string& FieldOf(const RunSpans::Fields& fields,
 // Nodes that come and go by themselves would fill the list in a large job.
 bool IsEventOfRun(const std::string& name) {
   static constexpr const char* kNames[] = {
-      "run",      "adopt",        "abort",        "lost",
-      "stalled",  "fact_changed", "quarantined",  "evict",
-      "isolated", "reunited",     "fenced",       "resumed_below",
-      "reached",  "end",          "setup_failed", "node_check"};
+      "run",          "adopt",         "abort",   "lost",     "stalled",
+      "fact_changed", "quarantined",   "evict",   "isolated", "reunited",
+      "fenced",       "resumed_below", "reached", "end",      "setup_failed",
+      "node_check",   "checkpoint"};
   return std::any_of(std::begin(kNames), std::end(kNames),
                      [&name](const char* known) { return name == known; });
 }
 
 bool IsNumber(const std::string& key) {
-  static constexpr const char* kKeys[] = {"generation", "step", "was",
-                                          "world_size", "rank", "exit_code"};
+  static constexpr const char* kKeys[] = {
+      "generation", "step", "was", "saved", "world_size", "rank", "exit_code"};
   return std::any_of(std::begin(kKeys), std::end(kKeys),
                      [&key](const char* known) { return key == known; });
 }

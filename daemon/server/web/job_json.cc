@@ -164,6 +164,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_pings()) json["pings"] = PingsJson(status.pings());
   json["waited_s"] = absl::ToDoubleSeconds(FromProto(status.waited()));
   json["step"] = status.step();
+  json["saved_step"] = status.saved_step();
   json["slow"] = nullptr;
   if (status.has_slow()) {
     json["slow"] = {
@@ -195,7 +196,9 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_history()) json["history"] = HistoryJson(status.history());
   if (status.has_resumed()) {
     json["resumed"] = {{"step", status.resumed().step()},
-                       {"was", status.resumed().was()}};
+                       {"was", status.resumed().was()},
+                       {"saved_step", status.resumed().saved_step()},
+                       {"former_run", status.resumed().former_run()}};
   }
   if (status.has_peak_memory()) {
     const v1::RankMemory& peak = status.peak_memory();

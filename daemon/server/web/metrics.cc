@@ -113,6 +113,11 @@ void Training(Text& text, const Snapshot& snapshot) {
         [](const v1::JobStatus& job) -> double {
           return static_cast<double>(job.step());
         });
+  Gauge(text, snapshot, "rollcall_job_saved_step",
+        "The last step whose checkpoint is complete; 0: none is known.",
+        [](const v1::JobStatus& job) -> double {
+          return static_cast<double>(job.saved_step());
+        });
   text.Family("rollcall_job_loss", "gauge", "Loss that rank 0 reported last.");
   for (const SharedStatus& job : snapshot.jobs) {
     if (job->has_pace()) text.Sample({{"job", job->job()}}, job->pace().loss());

@@ -22,6 +22,7 @@ const WORST_FIRST = ["lost", "quarantined", "suspect", "draining", "preparing",
 const EVENT_TONES = {
   form: "work", run: "good", adopt: "good", abort: "warn", end: "done",
   isolated: "warn", fenced: "warn", resumed_below: "warn", reached: "good",
+  checkpoint: "good",
   lost: "bad", suspect: "warn", stalled: "bad", quarantined: "bad",
   evict: "bad", setup_failed: "bad", refused: "warn", warning: "warn", differs: "warn",
   unreached: "warn", fact_changed: "warn", notice: "leave", slow: "warn",
@@ -33,7 +34,7 @@ const LANES = [
   ["facts", ["fact_changed"]],
   ["notices", ["notice"]],
   ["slow", ["slow"]],
-  ["steps", ["reached", "resumed_below"]],
+  ["steps", ["reached", "checkpoint", "resumed_below"]],
 ];
 // A world ends without a loss as well, by growing for example.
 const FAILURE = /RANK_|HANG|GPU_|MEMORY|NOT_STARTED|RESTART_BUDGET/;

@@ -287,7 +287,7 @@ void InvariantChecker::Stepped(uint64_t generation) {
   }
   const auto newer = stepped_.upper_bound(generation);
   // Generations of another run are not compared.
-  if (newer != stepped_.end() && !vouched_.contains(generation) &&
+  if (newer != stepped_.end() && !excepted_.contains(generation) &&
       *newer / kGenerationsARun == generation / kGenerationsARun) {
     Broken(Invariant::kOneGenerationSteps,
            absl::StrCat("generation ", generation, " steps after ", *newer,

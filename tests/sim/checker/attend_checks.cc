@@ -132,11 +132,11 @@ void InvariantChecker::Tries(const v1::Hello& hello,
 // are over.
 void InvariantChecker::NoteVouched(const std::string& name) {
   for (const auto& [generation, told] : told_) {
-    if (told.world_commit.empty() || vouched_.contains(generation)) continue;
+    if (told.world_commit.empty() || excepted_.contains(generation)) continue;
     const auto world = DecodeWorld(told.world);
     CHECK(world.ok());
     for (const v1::Member& member : world->members()) {
-      if (member.node() == name) vouched_.insert(generation);
+      if (member.node() == name) excepted_.insert(generation);
     }
   }
 }
@@ -209,8 +209,15 @@ void InvariantChecker::CheckAdoption(const v1::Proposal& proposal) {
   const auto world = DecodeWorld(proposal.world());
   CHECK(world.ok());
   std::set<std::string> by;
+  std::set<std::string> claimed;
   for (const auto& [session, claim] : claims_) {
+    claimed.insert(claim.world);
     if (claim.world == proposal.world()) by.insert(claim.node);
+  }
+  // The daemon cannot know of a newer world if it hears none of its members.
+  for (auto told = told_.upper_bound(proposal.generation());
+       told != told_.end(); ++told) {
+    if (!claimed.contains(told->second.world)) excepted_.insert(told->first);
   }
   claims_.clear();
   excluded_.clear();

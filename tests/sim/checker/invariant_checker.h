@@ -209,8 +209,9 @@ class InvariantChecker {
   std::set<uint64_t> stepped_;
   // Generation and sum of each addition to the counter that was answered.
   std::set<std::pair<uint64_t, int64_t>> sums_;
-  // Generations of which a member has been evicted.
-  std::set<uint64_t> vouched_;
+  // Generations that promise 15 excepts: a member has been evicted, or a daemon
+  // without memory adopted an older world and could not know of this one.
+  std::set<uint64_t> excepted_;
   // What linked ranks reported for a generation, once for each report of a
   // node.
   std::map<uint64_t, std::map<std::string, std::vector<v1::Prepared>>> brought_;

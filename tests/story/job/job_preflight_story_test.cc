@@ -125,6 +125,34 @@ TEST(Preflight, ANewcomerThatDiffersEndsNoWorld) {
   EXPECT_TRUE(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"));
 }
 
+// What its set-up command makes counts.
+TEST(Preflight, ANewcomerIsComparedOnceItIsSetUp) {
+  const auto facts_of = [](const HelloOptions& options) {
+    v1::AgentMessage message;
+    *message.mutable_check_report()->mutable_facts() =
+        HelloOf("c", 1, options).facts();
+    return Says("c", message);
+  };
+  for (const bool alike : {true, false}) {
+    JobStory story("1:3", v1::PREFLIGHT_STRICT);
+    HelloOptions before = Nccl(alike ? "2.21.5" : "2.28.9");
+    before.setting_up = true;
+    const HelloOptions after = Nccl(alike ? "2.28.9" : "2.21.5");
+    story.Tell({
+        {0.0, Attends("a", 1, Nccl("2.28.9")), ""},
+        {1.0, Ticks(), "form g1 a"},
+        {1.1, PreparesAll({"a"}, 1), "run g1"},
+        {1.2, Attends("c", 1, before), ""},
+        {1.3, facts_of(after), ""},
+        {1.4, SetsUp("c"), ""},
+        {2.0, BeatsAll({"a", "c"}), ""},
+        {3.0, BeatsAll({"a", "c"}), alike ? "notice 1 GROW" : ""},
+    });
+    EXPECT_EQ(absl::StrContains(NodeOf(story, "c").reason(), "2.21.5 on c"),
+              !alike);
+  }
+}
+
 // The comparison also works if the member that is first by name does not know
 // the value.
 TEST(Preflight, ANewcomerIsComparedWithTheValueThatMembersAgreeOn) {

@@ -40,10 +40,12 @@ TEST(Status, ThePaceOfRankZeroIsNewsOnlyWhenItIs) {
   EXPECT_EQ(status.pace().loss(), 1.25);
 }
 
-Told BeatsAt(std::string node, uint64_t step, uint64_t generation = 1) {
+Told BeatsAt(std::string node, uint64_t step, uint64_t generation = 1,
+             uint64_t saved = 0) {
   v1::AgentMessage message;
   message.mutable_heartbeat()->set_generation(generation);
   message.mutable_heartbeat()->set_step(step);
+  message.mutable_heartbeat()->set_saved_step(saved);
   return Says(std::move(node), message);
 }
 
@@ -137,12 +139,31 @@ TEST(Status, ARunThatBeginsFarBelowTheOneBeforeItIsNamed) {
     const v1::JobStatus status = story.job().Status(story.now());
     EXPECT_EQ(status.has_resumed(), *row.expect != '\0') << row.expect;
     EXPECT_EQ(status.resumed().was(), *row.expect ? row.last.step : 0u);
+    EXPECT_EQ(status.resumed().former_run(),
+              absl::StrContains(row.expect, "former") ? row.last.run : "");
     if (*row.expect == '\0') continue;
     EXPECT_TRUE(absl::StrContains(
         story.logs(),
         absl::StrCat("event=resumed_below generation=1", row.expect, "\n")))
         << story.logs();
   }
+}
+
+TEST(Status, TheLastCheckpointIsShownAndTold) {
+  JobStory story = ThreeRunning("3");
+  story.Tell(
+      {{1, BeatsAt("b", 90, 1, 80), ""}, {2, BeatsAt("a", 100, 1, 90), ""}});
+  EXPECT_EQ(story.job().Status(story.now()).saved_step(), 90u);
+  // Another node's steps are not shown, so its checkpoints are not either.
+  story.Tell({{3, BeatsAt("b", 120, 1, 110), ""}});
+  EXPECT_EQ(story.job().Status(story.now()).saved_step(), 90u);
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "event=checkpoint generation=1 step=90 saved=80\n"));
+  // Within a minute only `status` shows the next one.
+  EXPECT_FALSE(absl::StrContains(story.logs(), "saved=90"));
+  story.Tell({{62, BeatsAt("a", 101, 1, 90), ""}});
+  EXPECT_TRUE(absl::StrContains(
+      story.logs(), "event=checkpoint generation=1 step=101 saved=90\n"));
 }
 
 TEST(Status, HowFarTheRunIsIsToldRarely) {

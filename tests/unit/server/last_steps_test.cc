@@ -34,6 +34,10 @@ TEST(LastSteps, WhatIsKnown) {
       {{reached}, {"r1", 64}},
       {{reached, abort}, {"r1", 90}},
       {{reached, abort, requeue}, {"r1", 100}},
+      {{reached, {"r1", "event=checkpoint generation=1 step=80 saved=70"}},
+       {"r1", 80, 70}},
+      {{{"r1", "event=abort step=90 saved=70"}}, {"r1", 90, 70}},
+      {{{"r1", "event=abort step=90 saved=-7"}}, {"r1", 90}},
       // A run that ended before its first step.
       {{requeue,
         {"r2", "event=start nodes=1:1"},
@@ -62,6 +66,7 @@ TEST(LastSteps, WhatIsKnown) {
     }
     EXPECT_EQ(steps.last().run, row.expect.run) << text;
     EXPECT_EQ(steps.last().step, row.expect.step) << text;
+    EXPECT_EQ(steps.last().saved, row.expect.saved) << text;
   }
   LastSteps steps;
   steps.Take(std::string(65, 'x'), LogFields(reached.text));

@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "tests/unit/core/nodes.h"
 
 namespace rollcall {
@@ -47,7 +50,7 @@ TEST(Progress, TheStepOfNodeRank0IsShownIfItPublishesAny) {
     for (const auto& [name, step] : row.published) {
       Node& node = membership.At(name);
       node.step = step;
-      progress.TakeStep(node, ThreeMembers(), membership);
+      progress.TakeStep(node, node.step, ThreeMembers(), membership);
     }
     EXPECT_EQ(progress.step(), row.shown) << row.what;
   }
@@ -59,11 +62,132 @@ TEST(Progress, TheFirstReportAfterAnEarlierDaemonIsNoStepForward) {
   Node& node = AddMember(membership, "b", 1);
   Progress progress;
   node.step = 7;
-  progress.TakeStep(node, ThreeMembers(), membership);
+  progress.TakeStep(node, node.step, ThreeMembers(), membership);
   EXPECT_EQ(node.step_before, 7u);
   node.step = 8;
-  progress.TakeStep(node, ThreeMembers(), membership);
+  progress.TakeStep(node, node.step, ThreeMembers(), membership);
   EXPECT_EQ(node.step_before, 7u);
+}
+
+// Each row is one training: reports of node rank 0 in order.
+TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
+  struct Report {
+    uint64_t generation;
+    uint64_t step;
+    uint64_t saved;
+  };
+  struct {
+    const char* what;
+    LastStep last;
+    std::vector<Report> reports;
+    // Of the last report: `STEP of WAS, saved SAVED RUN`; empty: none.
+    std::string below;
+    uint64_t saved;
+  } const kRows[] = {
+      {"the first world", {}, {{1, 1, 0}}, "", 0},
+      {"no checkpoint is known: half is enough",
+       {},
+       {{1, 100, 0}, {2, 50, 0}},
+       "",
+       0},
+      {"less than half",
+       {},
+       {{1, 100, 0}, {2, 49, 0}},
+       "49 of 100, saved 0 ",
+       0},
+      {"at the checkpoint", {}, {{1, 100, 90}, {2, 90, 0}}, "", 90},
+      {"below it, though above half",
+       {},
+       {{1, 100, 90}, {2, 89, 0}},
+       "89 of 100, saved 90 ",
+       90},
+      {"below half, but the checkpoint is older",
+       {},
+       {{1, 100, 10}, {2, 11, 0}},
+       "",
+       10},
+      {"the same world goes on", {}, {{1, 100, 90}, {1, 50, 0}}, "", 90},
+      {"it was named before", {}, {{1, 100, 90}, {2, 1, 0}, {2, 2, 0}}, "", 90},
+      {"a world that began anew has checkpoints of its own",
+       {},
+       {{1, 100, 90}, {2, 1, 0}, {2, 20, 10}, {3, 11, 0}},
+       "",
+       10},
+      {"a checkpoint above the step is ignored",
+       {},
+       {{1, 100, 101}, {2, 60, 0}},
+       "",
+       0},
+      {"the run before",
+       {"r0", 100, 0},
+       {{1, 49, 0}},
+       "49 of 100, saved 0 r0",
+       0},
+      {"the run before, with a checkpoint",
+       {"r0", 100, 90},
+       {{1, 89, 0}},
+       "89 of 100, saved 90 r0",
+       90},
+      {"this run, by the daemon before",
+       {"r1", 100, 90},
+       {{4, 80, 0}},
+       "80 of 100, saved 90 ",
+       90},
+      {"the run before does not count later",
+       {"r0", 100, 0},
+       {{1, 60, 0}, {2, 40, 0}},
+       "",
+       0},
+  };
+  for (const auto& row : kRows) {
+    Membership membership;
+    Node& node = AddMember(membership, "a", 0);
+    Progress progress;
+    progress.UseLast(row.last);
+    std::string below;
+    for (const Report& report : row.reports) {
+      v1::World world = ThreeMembers();
+      world.set_generation(report.generation);
+      world.set_run("r1");
+      node.step = std::max(node.step, report.step);
+      const auto taken =
+          progress.TakeStep(node, report.step, world, membership);
+      ASSERT_TRUE(taken.has_value()) << row.what;
+      progress.TakeSaved(report.saved, absl::UnixEpoch());
+      below.clear();
+      if (!taken->below.has_value()) continue;
+      below = absl::StrCat(taken->below->step(), " of ", taken->below->was(),
+                           ", saved ", taken->below->saved_step(), " ",
+                           taken->below->former_run());
+      EXPECT_EQ(progress.resumed().generation(), report.generation) << row.what;
+    }
+    EXPECT_EQ(below, row.below) << row.what;
+    EXPECT_EQ(progress.saved(), row.saved) << row.what;
+  }
+}
+
+TEST(Progress, CheckpointsAreToldOnceAMinute) {
+  Membership membership;
+  Node& node = AddMember(membership, "a", 0);
+  node.step = 1000;
+  Progress progress;
+  progress.TakeStep(node, 1000, ThreeMembers(), membership);
+  struct {
+    double at;
+    uint64_t saved;
+    bool told;
+  } const kRows[] = {
+      {0, 0, false},   {1, 10, true},      {2, 10, false},   {3, 20, false},
+      {60, 30, false}, {61, 30, true},     {200, 30, false}, {201, 20, false},
+      {202, 40, true}, {300, 1001, false},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(progress.TakeSaved(row.saved,
+                                 absl::UnixEpoch() + absl::Seconds(row.at)),
+              row.told)
+        << row.at;
+  }
+  EXPECT_EQ(progress.saved(), 40u);
 }
 
 TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
