@@ -13,7 +13,7 @@ import unittest
 
 import harness
 import safetensors_file
-from harness import E2E, Lab, command_line, descendants
+from harness import E2E, Gate, Lab, command_line, descendants
 from with_torch import PYTHON, WithTorch
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
@@ -144,6 +144,35 @@ class Checkpoints(Saving):
             after = os.stat(manifest)
             self.assertEqual((after.st_ino, after.st_mtime_ns),
                              (before.st_ino, before.st_mtime_ns))
+
+    def test_a_run_that_begins_below_the_checkpoint_is_named(self):
+        """The next run of the job does not find the checkpoint."""
+        state = self.stage.path("kept")
+        flags = ["--job", "again", "--state", state, "--nodes", "1:2"]
+        first = self.launch(flags, self.command(1 << 20, "--save-every", "5"))
+        known = self.await_status(
+            self.join_string(first), lambda s: s["saved_step"] > 0,
+            "a checkpoint")
+        self.assertGreaterEqual(known["step"], known["saved_step"])
+        first.signal(signal.SIGUSR1)
+        self.assert_code(first, 75)
+        gate = Gate(self.stage)
+        second = self.launch(flags, ["sh", "-c", "echo 1 >$ROLLCALL_PROGRESS; "
+                                     f"cat {gate.path}"])
+        told = second.await_line(
+            r"generation 1 began at step 1, and step (\d+) had been reached "
+            r"before by run \S+, with a checkpoint of step (\d+); check that "
+            "the ranks find their checkpoint", "err")
+        self.assertLessEqual(int(told[2]), int(told[1]))
+        gate.open()
+        self.assert_code(second, 0)
+        with open(os.path.join(state, "events.jsonl"), encoding="utf-8") as f:
+            events = [json.loads(line) for line in f]
+        saved = [e["saved"] for e in events
+                 if e["event"] in ("checkpoint", "end")]
+        # One checkpoint is told at once, the last one with the end.
+        self.assertLessEqual(int(saved[0]), int(told[2]))
+        self.assertEqual(saved[1], told[2])
 
     def test_the_loss_is_that_of_the_last_step(self):
         run = self.alone(5)

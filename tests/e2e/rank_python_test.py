@@ -195,6 +195,7 @@ class Alone(unittest.TestCase):
             self.assertEqual(rank.world.local_size, 1)
             self.assertEqual(rank.exchange("k", "v"), [b"v"])
             rank.progress(1, 0.5, steps=2)
+            rank.saved(1)
             rank.check()
             self.assertEqual((rank.notice, rank.aborted, rank.lost),
                              (None, None, None))
@@ -242,8 +243,8 @@ with rollcall.attach() as rank:
           world.master_port > 0)
 """
 
-# Steps until the process is killed or told to stop, or until a rank has seen
-# that its file exists and has told all the others.
+# Steps until the process is killed, or until a rank has seen a notice or that
+# its file exists, and has told all the others.
 ELASTIC = """
 import os, signal, sys, threading, rollcall
 rank = rollcall.attach(elastic=True)
@@ -258,15 +259,19 @@ while not ends:
         step = source.step  # Its state is that number.
     over = threading.Event()
     rank.when_over(over.set)
+    noticed = False
     try:
-        while rank.notice is None and not ends:
+        while not noticed and not ends:
             rank.check()
-            here = b"end" if os.path.exists(sys.argv[1]) else b""
-            ends = b"end" in rank.exchange(f"step {step + 1}", here)
+            here = (b"end" if os.path.exists(sys.argv[1]) else
+                    b"notice" if rank.notice is not None else b"")
+            said = rank.exchange(f"step {step + 1}", here)
+            ends, noticed = b"end" in said, b"notice" in said
             step += 1
             rank.progress(step)
             over.wait(0.02)
         if not ends:
+            rank.await_notice()
             print("noticed", rank.notice.kind.name, flush=True)
             rank.notice_seen(step)
             rank.await_abort()
