@@ -6,8 +6,8 @@ import signal
 import unittest
 
 import harness
+from cgroups import make_cgroup
 from harness import E2E, Lab, ROLLCALL
-from oom_test import read_text
 
 TRAIN = os.path.join(harness.BIN, "rollcall-train")
 # The other nodes of the test share the machine's cores, and other programs use
@@ -21,41 +21,6 @@ echo '{"product_s": 0.01, "all_reduce_s": 0.005}'"""
 DIES = "kill -KILL $$"
 HANGS = """echo '{"listening": 4000}'
 kill -STOP $$"""
-
-
-def make_cpu_cgroup(name):
-    """Makes a cgroup with the quota that processes may enter; or None."""
-    own = dict(line.split(":", 2)[1:]
-               for line in read_text("/proc/self/cgroup").splitlines())
-    for line in read_text("/proc/self/mountinfo").splitlines():
-        fields, _, mount = line.partition(" - ")
-        root, at = fields.split()[3:5]
-        kind, _, options = mount.split()[:3]
-        controllers = [c for c in own if "cpu" in c.split(",")]
-        if (kind == "cgroup" and "cpu" in options.split(",") and controllers):
-            path = os.path.join(at, os.path.relpath(own[controllers[0]], root))
-            settings = {"cpu.cfs_period_us": str(PERIOD_US),
-                        "cpu.cfs_quota_us": str(QUOTA_US)}
-        elif kind == "cgroup2" and "" in own:
-            path = os.path.dirname(
-                os.path.join(at, os.path.relpath(own[""], root)))
-            settings = {"cpu.max": f"{QUOTA_US} {PERIOD_US}"}
-        else:
-            continue
-        folder = os.path.normpath(os.path.join(path, name))
-        try:
-            os.mkdir(folder)
-        except OSError:
-            continue
-        try:
-            for file, text in settings.items():
-                with open(os.path.join(folder, file), "r+",
-                          encoding="ascii") as f:
-                    f.write(text)
-            return folder
-        except OSError:
-            os.rmdir(folder)
-    return None
 
 
 class NodeCheck(E2E):
@@ -95,7 +60,11 @@ class NodeCheck(E2E):
                       if worker.find(rf"seat {name} of {size}$"))
 
     def test_a_slow_node_is_left_out_and_a_spare_has_its_seat(self):
-        cgroup = make_cpu_cgroup(f"rollcall-check-test-{os.getpid()}")
+        cgroup = make_cgroup(
+            f"rollcall-check-test-{os.getpid()}", "cpu",
+            {"cpu.cfs_period_us": str(PERIOD_US),
+             "cpu.cfs_quota_us": str(QUOTA_US)},
+            {"cpu.max": f"{QUOTA_US} {PERIOD_US}"})
         if cgroup is None:
             self.skipTest("no cgroup with a CPU quota can be made here")
         # Clean-ups run in reverse order: the stage ends first.

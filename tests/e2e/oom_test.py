@@ -4,6 +4,7 @@ import re
 import sys
 import unittest
 
+from cgroups import make_cgroup
 from harness import E2E, Gate, ROLLCALL
 
 LIMIT_BYTES = 256 << 20
@@ -22,55 +23,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def read_text(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
-
-
-def own_cgroups():
-    """Yields ("1" or "2", folder) of this process's memory cgroups."""
-    own = dict(line.split(":", 2)[1:]
-               for line in read_text("/proc/self/cgroup").splitlines())
-    for line in read_text("/proc/self/mountinfo").splitlines():
-        fields, _, mount = line.partition(" - ")
-        root, at = fields.split()[3:5]
-        kind, _, options = mount.split()[:3]
-        controllers = [c for c in own if "memory" in c.split(",")]
-        if kind == "cgroup" and "memory" in options.split(",") and controllers:
-            path = own[controllers[0]]
-            yield "1", os.path.join(at, os.path.relpath(path, root))
-        if kind == "cgroup2" and "" in own:
-            yield "2", os.path.join(at, os.path.relpath(own[""], root))
-
-
-def make_cgroup(name):
-    """Makes a memory cgroup with LIMIT_BYTES that this process may enter.
-
-    Returns its folder, or None. Prefers one below this process's own, which the
-    limits of this process still bind; cgroup v2 permits only one beside it.
-    """
-    for version, own in own_cgroups():
-        folder = os.path.normpath(os.path.join(
-            own if version == "1" else os.path.dirname(own), name))
-        limit = "memory.limit_in_bytes" if version == "1" else "memory.max"
-        try:
-            os.mkdir(folder)
-        except OSError:
-            continue
-        try:
-            with open(os.path.join(folder, limit), "r+", encoding="ascii") as f:
-                f.write(str(LIMIT_BYTES))
-            with open(os.path.join(folder, "cgroup.procs"), "r+",
-                      encoding="ascii"):
-                return folder
-        except OSError:
-            os.rmdir(folder)
-    return None
-
-
 class Oom(E2E):
     def setUp(self):
-        self.cgroup = make_cgroup(f"rollcall-oom-test-{os.getpid()}")
+        self.cgroup = make_cgroup(
+            f"rollcall-oom-test-{os.getpid()}", "memory",
+            {"memory.limit_in_bytes": str(LIMIT_BYTES)},
+            {"memory.max": str(LIMIT_BYTES)})
         if self.cgroup is None:
             self.skipTest("no memory cgroup with a limit can be made here")
         # Clean-ups run in reverse order: this one once all processes are gone.
