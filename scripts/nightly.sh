@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 # Fuzzing: ten minutes per target, two targets at a time. Simulation: a million
 # runs in four parts, with other seeds for each commit.
-steps=(packages format test dev tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5 fuzz6
+steps=(packages format test dev pointers tsan tidy fuzz1 fuzz2 fuzz3 fuzz4 fuzz5 fuzz6
        soak1 soak2 soak3 soak4 faults benches churn kills repeat torch pytorch
        programs slurm page rdma_vm quickstart bookworm wheel trixie trixie_quickstart)
 jobs=$(nproc)
@@ -72,6 +72,8 @@ do_step() {
     format) scripts/check.sh verify-format ;;
     test) scripts/test.sh ;;
     dev) scripts/build.sh dev && ctest --preset dev -j "$jobs" -LE e2e ;;
+    pointers) scripts/build.sh pointers unit_tests &&
+      ctest --preset pointers -j "$jobs" -LE 'e2e|fuzz' ;;
     tsan) scripts/build.sh tsan unit_tests &&
       ctest --preset tsan -j "$jobs" -LE 'e2e|fuzz' ;;
     tidy) scripts/build.sh tidy ;;
@@ -90,7 +92,9 @@ do_step() {
     torch) scripts/packages.sh torch &&
       e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
       e2e rank_frameworks_test.InTransformers ;;
-    pytorch) scripts/packages.sh pytorch && e2e rank_elastic_test.Elastic &&
+    pytorch) scripts/packages.sh pytorch && (
+        export ROLLCALL_ELASTIC_KILLS=54 ROLLCALL_ELASTIC_NODES=8
+        e2e rank_elastic_test.Elastic) &&
       e2e rank_notice_test && e2e frameworks_test && e2e pytorch_test.ElasticGpt && (
         export ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3
         e2e rank_torch_test && ROLLCALL_TEST_PROGRAMS=1 e2e torchrun_test) ;;

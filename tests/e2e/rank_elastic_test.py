@@ -158,6 +158,9 @@ for step in range(2):
     assert not state.whole and values() == [-step - 1.0, -step]
     state.commit()
     assert state.whole and values() == [-step - 1.0] * 2
+    # Without gradients nothing changes.
+    optimizers[0].step()
+    assert state.whole and values() == [-step - 1.0] * 2
 sum(weights).backward()
 driver.over = True
 try:
@@ -171,6 +174,11 @@ driver.over = False
 sum(weights).backward()
 for one in optimizers:
     one.step()
+try:
+    optimizers[0].step()
+    raise SystemExit("stepped twice")
+except ValueError as error:
+    assert "call commit after each step" in str(error), error
 driver.over = True
 state.commit()
 assert state.whole and values() == [-3.0] * 2 and state.step == 3
@@ -321,8 +329,8 @@ class OverGloo(_groups.Replaced):
 elastic.groups_over = lambda backend: OverGloo
 """
 
-# Trains until the sampler is exhausted. Rank 0 prints each step; all ranks
-# print their final state.
+# Trains until the sampler is exhausted, or as STOP says. Rank 0 prints each step;
+# all ranks print the loss over all data and their final state.
 TRAINS = """
 import os, sys
 import torch, torch.distributed as dist
@@ -358,7 +366,8 @@ def train(state):
         for one in optimizers:
             scaler.unscale_(one)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        state.taken = state.taken + [state.step]
+        at = state.sampler.state()
+        state.taken = state.taken + [(at["epoch"], at["taken"])]
         if STOP == "fails" and state.step == 20 and rank == 1:
             raise ValueError("a mistake")
         state.commit(loss.item())
@@ -369,18 +378,25 @@ def train(state):
             dist.all_reduce(ends, group=subgroup)
             if ends.item() > 0:
                 return state.step
+        if STOP == str(state.step):
+            return state.step
     return state.step
 
 steps = train(state, on_notice=lambda notice: print(
     "saves", state.step, notice.kind.name, flush=True))
-assert state.taken == list(range(steps)), state.taken
+# An epoch has 32 batches of 32 samples.
+assert state.taken == [(step // 32, step % 32 * 32) for step in range(steps)]
+with torch.no_grad():
+    loss = ((model.eval()(data) - target) ** 2).mean().item()
+# Each rank has its own running means of batch norm.
+print("loss", steps, repr(loss), flush=True)
 weights = [p.double().sum().item() for p in model.parameters()]
 weights += [one.param_groups[0]["lr"] for one in optimizers]
 print("ends", steps, *map(repr, weights), scaler.state_dict(), flush=True)
 """
 
 
-class Sampler(WithTorch):
+class WithoutAgent(WithTorch):
     def test_no_sample_is_lost_or_doubled(self):
         tried = self.stage.run([PYTHON, "-c", SAMPLES], ENVIRONMENT)
         self.assertEqual(tried.out(), ["sampled"], tried.text())
@@ -461,7 +477,7 @@ class Elastic(ElasticTest):
         ends = []
         for kills in (0, 2):
             launcher, _, workers = self.begin(
-                ["--nodes", "2"], ["w1"], self.command(8, "whole", before))
+                ["--nodes", "2"], ["w1"], self.command(40, "whole", before))
             for number in range(kills):
                 launcher.await_line(f"step {60 + 60 * number} of 2")
                 victim = (launcher, workers["w1"])[number]
@@ -551,10 +567,13 @@ class Elastic(ElasticTest):
               flush=True)
         chance = random.Random(seed)
         signal.alarm(120 + 40 * kills)
+        # Batch norm would depend on the number of ranks.
+        layers = "import torch; torch.nn.BatchNorm1d = torch.nn.LayerNorm\n"
+        command = self.command(before=layers)
         launcher, join, workers = self.begin(
             ["--nodes", f"2:{nodes + 2}", "--join-timeout", "60s",
              "--max-restarts", "1000"],
-            [f"w{number}" for number in range(1, nodes)], self.command())
+            [f"w{number}" for number in range(1, nodes)], command)
         self.goes_on(launcher)
         failed, early = "", None
         for number in range(kills):
@@ -582,7 +601,7 @@ class Elastic(ElasticTest):
                 self.stage.await_gone([workers.pop(name).pid, *tree], name)
                 name = f"r{number}"
                 workers[name] = self.join(join, ["--name", name],
-                                          self.command(), self.env)
+                                          command, self.env)
             self.goes_on(launcher)
         late = self.memory(launcher)
         print(f"KiB resident: {early}, then {late}", flush=True)
@@ -590,6 +609,13 @@ class Elastic(ElasticTest):
             self.assertLess(kib, early[what] + self.growth_kib_max[what], what)
         self.end(launcher, *workers.values())
         self.assert_no_orphans()
+        steps, loss = launcher.await_line(r"loss (\d+) (\S+)").groups()
+        whole = self.stage.run(self.command(1000, steps, layers), self.env)
+        undisturbed = whole.await_line(rf"loss {steps} (\S+)")[1]
+        print(f"after {steps} steps: loss {loss}, undisturbed {undisturbed}",
+              flush=True)
+        # Other numbers of ranks add in another order.
+        self.assertLess(abs(float(loss) / float(undisturbed) - 1), 1e-3)
 
     def memory(self, launcher):
         """The memory of the launcher's agent and its rank, which never

@@ -1,15 +1,19 @@
 """Parts of the Python package that need no agent."""
+import json
+import os
 import signal
 import sys
 import threading
 import unittest
 
+import harness
 from rank_python_test import PACKAGE
 
 sys.path.insert(0, PACKAGE)
 
 # pylint: disable=wrong-import-position
 from rollcall._boundary import Boundary, Due  # noqa: E402
+from rollcall._collectives import _last_recorded  # noqa: E402
 from rollcall._monitor import Monitor  # noqa: E402
 
 DEADLINE_S = 60
@@ -175,6 +179,16 @@ class Boundaries(unittest.TestCase):
                 self.assertLessEqual(other, named)
             self.boundary.step = named
             self.assertEqual(self.boundary.is_reached(), returned)
+
+
+class Collectives(unittest.TestCase):
+    def test_the_last_one_of_a_flight_recorder(self):
+        for rank, last in ((0, 5), (1, 4)):
+            with open(os.path.join(
+                    harness.PROJECT, "tests", "recorded",
+                    f"flight_recorder_rank{rank}.json"), encoding="utf-8") as f:
+                self.assertEqual(_last_recorded(json.load(f)), last)
+        self.assertEqual(_last_recorded({}), 0)
 
 
 if __name__ == "__main__":

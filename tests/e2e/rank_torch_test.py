@@ -80,7 +80,7 @@ try:
     raise SystemExit("waited for nothing")
 except RuntimeError as error:  # By which PyTorch knows a time-out.
     assert "p/never" in str(error), error
-# C++ threads wait in it, also while another thread holds the interpreter's lock.
+# Threads wait through C++, also while another one holds the interpreter's lock.
 got = []
 threads = [threading.Thread(target=lambda: got.append(prefix.get("late")))
            for _ in range(4)]
@@ -179,7 +179,7 @@ class Torch(WithTorch):
     def test_a_rank_that_hangs_before_a_collective_is_named(self):
         self.need_newer()
         launcher = self.launch(
-            ["--nodes", "2", "--name", "w0", "--hang-timeout", "2s",
+            ["--nodes", "2", "--name", "w0", "--hang-timeout", "5s",
              "--max-restarts", "1"], [PYTHON, "-c", HANGS], ENVIRONMENT)
         worker = self.join(self.join_string(launcher), ["--name", "w1"],
                            [PYTHON, "-c", HANGS], ENVIRONMENT)

@@ -5,8 +5,8 @@ import os
 import sys
 
 import jax
-import jax.numpy as jnp
-from jax.experimental import multihost_utils
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 
 def main():
@@ -19,10 +19,15 @@ def main():
             coordinator_address=f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}",
             num_processes=int(env["WORLD_SIZE"]),
             process_id=int(env["RANK"]))
-    ranks = multihost_utils.process_allgather(
-        jnp.array([jax.process_index() + 1]))
+    mesh = jax.make_mesh((jax.process_count(),), ("ranks",))
+    each, all_of_them = PartitionSpec("ranks"), PartitionSpec()
+    own = jax.make_array_from_process_local_data(
+        NamedSharding(mesh, each), np.array([jax.process_index() + 1]))
+    total = jax.jit(jax.shard_map(
+        lambda one: jax.lax.psum(one, "ranks"), mesh=mesh, in_specs=each,
+        out_specs=all_of_them))(own)
     print(f"jax {jax.process_index()} of {jax.process_count()} "
-          f"total {int(ranks.sum())}", flush=True)
+          f"total {int(total.addressable_data(0)[0])}", flush=True)
 
 
 if __name__ == "__main__":

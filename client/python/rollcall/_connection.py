@@ -3,8 +3,8 @@
 A thread of its own reads the socket, so that where-am-I is answered, and an
 abort is heard, while the main thread is stuck (in a collective that releases
 the interpreter's lock). A caller writes its message itself if the kernel takes
-it at once; else it waits for the thread to write it. Sending never blocks: of
-each kind but requests only the latest message waits, so nothing grows.
+it at once; otherwise the thread writes it later. Of each kind other than
+requests only the latest unsent message is kept, so nothing grows.
 
 It does not redial: a connection that has ended means that the agent is gone, or
 has ended it and said why.
@@ -49,7 +49,7 @@ _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _GOODBYE_S = 0.2
 
 Where = Callable[[], Optional[Tuple[int, int]]]
-# A request with this number.
+# Makes the request with this number.
 Make = Callable[[int], Writer]
 
 
@@ -76,16 +76,16 @@ class Connection:
         self._outgoing = b""
         self._closing: Optional[float] = None
         self._where: Optional[Where] = None
-        self._wake: Optional[Callable[[], None]] = None
-        self._wake_for = 0
+        self._on_over: Optional[Callable[[], None]] = None
+        self._over_of = 0
 
         # Of the thread alone.
         self._reader = FrameReader()
 
         self._socket = self._connect(path, timeout)
         # One end wakes the thread at the other.
-        self._bell, self._rung = socket.socketpair()
-        for end in (self._socket, self._bell, self._rung):
+        self._wake_thread, self._wake_reader = socket.socketpair()
+        for end in (self._socket, self._wake_thread, self._wake_reader):
             end.setblocking(False)
         self._first.append((0, _frame(HELLO, hello)))
         self._thread = threading.Thread(target=self._run, daemon=True,
@@ -128,7 +128,7 @@ class Connection:
                 return
             if not self._write_at_once(frame):
                 self._waiting[kind] = frame
-                self._ring()
+                self._wake_up()
 
     def ask(self, kind: int, makes: Sequence[Make]) -> List[int]:
         """Sends exchanges or operations on the store, under the numbers that
@@ -162,7 +162,7 @@ class Connection:
     def _request(self, frames: List[Tuple[int, bytes]]) -> None:
         if not self._write_at_once(b"".join(frame for _, frame in frames)):
             self._first.extend(frames)
-            self._ring()
+            self._wake_up()
 
     def _write_at_once(self, data: bytes) -> bool:
         """With the lock held. False: it has to wait for others that wait, or
@@ -178,7 +178,7 @@ class Connection:
             return True  # As in _write.
         if sent < len(data):
             self._outgoing = data[sent:]
-            self._ring()
+            self._wake_up()
         return True
 
     def wait(self, holds: Callable[[], bool], timeout: Optional[float],
@@ -198,8 +198,8 @@ class Connection:
     def when_over(self, generation: int,
                   wake: Optional[Callable[[], None]]) -> None:
         with self.news.lock:
-            self._wake, self._wake_for = wake, generation
-            over = self._take_wake()
+            self._on_over, self._over_of = wake, generation
+            over = self._take_on_over()
         if over is not None:
             over()
 
@@ -212,21 +212,21 @@ class Connection:
         with self.news.lock:
             if self._closing is None:
                 self._closing = time.monotonic() + _GOODBYE_S
-            self._ring()
+            self._wake_up()
         if self._thread.is_alive() and (
                 threading.current_thread() is not self._thread):
             self._thread.join()
 
     # --- The thread -----------------------------------------------------------
 
-    def _ring(self) -> None:
+    def _wake_up(self) -> None:
         """Wakes the thread; with the lock held, as the thread closes its end."""
         if self.ended is not None:
             return
         try:
-            self._bell.send(b"x")
+            self._wake_thread.send(b"x")
         except OSError:
-            pass  # It has been rung often enough.
+            pass  # Wake-ups are already unread.
 
     def _run(self) -> None:
         # Signals are for the main thread: Ctrl-C has to interrupt what it
@@ -250,7 +250,7 @@ class Connection:
     def _serve(self) -> Optional[errors.Error]:
         """Until the end; why, if the agent said it."""
         poll = select.poll()
-        poll.register(self._rung, select.POLLIN)
+        poll.register(self._wake_reader, select.POLLIN)
         half_closed = False
         while True:
             with self.news.lock:
@@ -268,9 +268,9 @@ class Connection:
             poll.register(self._socket, select.POLLIN
                           | (select.POLLOUT if self._outgoing else 0))
             ready = dict(poll.poll(left_ms))
-            if ready.get(self._rung.fileno()):
+            if ready.get(self._wake_reader.fileno()):
                 try:
-                    self._rung.recv(_PIECE_BYTES)
+                    self._wake_reader.recv(_PIECE_BYTES)
                 except BlockingIOError:
                     pass
             if not ready.get(self._socket.fileno()):
@@ -320,7 +320,7 @@ class Connection:
             self._take(reply)
         # Once for all that came together, so that waiting threads wake once.
         with self.news.lock:
-            wake = self._take_wake()
+            wake = self._take_on_over()
             self.news.notify_all()
         _call(wake)
         return None, False
@@ -359,28 +359,28 @@ class Connection:
             here = Writer().uint(1, generation)
         self.send(HERE, here)
 
-    def _take_wake(self) -> Optional[Callable[[], None]]:
+    def _take_on_over(self) -> Optional[Callable[[], None]]:
         over = self.ended is not None or (
             self.abort is not None
-            and self.abort.generation >= self._wake_for)
+            and self.abort.generation >= self._over_of)
         if not over:
             return None
-        wake, self._wake = self._wake, None
+        wake, self._on_over = self._on_over, None
         return wake
 
     def _finish(self, ended: errors.Error) -> None:
         with self.news.lock:
             if self._closing is not None:
-                # The program's own doing: nothing is over but what was before.
+                # The program closed it: the function is not called.
                 if type(ended) is errors.Lost:
                     ended = errors.Lost(
                         "this process has closed the connection")
-                self._wake = None
+                self._on_over = None
             self.ended = ended
-            for end in (self._socket, self._bell, self._rung):
+            for end in (self._socket, self._wake_thread, self._wake_reader):
                 end.close()
             _open.discard(self)
-            wake = self._take_wake()
+            wake = self._take_on_over()
             self.news.notify_all()
         _call(wake)
 
@@ -389,11 +389,11 @@ class Connection:
     def leave_to_parent(self) -> None:
         """In a forked child (a data loader): the connection is the parent's.
         The agent sees the end of the last copy only, so this one is closed."""
-        for end in (self._socket, self._bell, self._rung):
+        for end in (self._socket, self._wake_thread, self._wake_reader):
             end.close()
         # Another thread of the parent may have held their locks.
         self.news, self.collectives = Monitor(), Counter()
-        self._wake = None
+        self._on_over = None
         self.ended = errors.Lost(
             "this process was forked from a rank and is none itself; only the "
             "rank may talk to its agent")

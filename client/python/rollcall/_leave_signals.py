@@ -13,8 +13,8 @@ class LeaveSignals:
     in another one, the program's handlers stay. One for SIGUSR1 that the program
     has set itself stays too.
 
-    `saving`: whether the rank saves for a notice, when nothing is asked; the
-    agent bounds that time. SystemExit: the world has ended already.
+    `saving`: whether the rank is saving for a notice; a signal is then ignored.
+    The handler raises SystemExit if the world has ended.
     """
 
     def __init__(self, rank: Rank, saving: Callable[[], bool]) -> None:

@@ -21,8 +21,8 @@ class Monitor:
     """Any thread may call any function."""
 
     def __init__(self) -> None:
-        # Hold it by `with` alone, whose two ends Python never parts from the lock.
-        # Reentrant, because the handler of a signal may run while its thread
+        # Take it only by `with`: Python runs no signal handler between taking the
+        # lock and the block, or between the block and the release. Reentrant, because the handler of a signal may run while its thread
         # holds the lock.
         self.lock = threading.RLock()
         # Guarded by `lock`. A lock in it is held, and released to wake its thread.
@@ -39,20 +39,20 @@ class Monitor:
         seconds; returns whether it is. `holds` is called with `lock` held, first
         at once and then after each `notify_all`."""
         until = None if timeout is None else time.monotonic() + timeout
-        bell = threading.Lock()
+        wake = threading.Lock()
         try:
             while True:
                 with self.lock:
                     if holds():
                         return True
-                    bell.acquire(blocking=False)
-                    self._waiting.add(bell)
+                    wake.acquire(blocking=False)
+                    self._waiting.add(wake)
                 left = _LOOK_S
                 if until is not None:
                     left = min(left, until - time.monotonic())
                 if left <= 0:
                     return False
-                bell.acquire(timeout=left)
+                wake.acquire(timeout=left)
         finally:
             with self.lock:
-                self._waiting.discard(bell)
+                self._waiting.discard(wake)

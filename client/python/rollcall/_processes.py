@@ -221,7 +221,7 @@ class Launcher:
                     self.show()
 
     def show(self) -> None:
-        """Prints what it has said so far, and goes on with it."""
+        """Prints what it has written so far, and each later line as it comes."""
         self._copies.set()
         while self._said:
             try:
@@ -232,8 +232,8 @@ class Launcher:
 
     @property
     def has_rival(self) -> bool:
-        """It ended since another one has the port or the job's state. Requires
-        that it has failed."""
+        """Another launcher has the port or the job's state. Requires that this
+        one has failed."""
         return self._process.code == _NOT_FORMED
 
     @property

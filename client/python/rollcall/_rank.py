@@ -338,8 +338,7 @@ class Rank:
     def __exit__(self, kind: Optional[Type[BaseException]],
                  error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        """Says with which code the process ends, if this exception, or none,
-        ends it."""
+        """Reports the exit code that this exception leads to; 0 without one."""
         code, reason = 0, ""
         if isinstance(error, SystemExit):
             code, reason = _exit_code(error)
@@ -364,6 +363,17 @@ def _step(step: int) -> int:
     if not 0 <= step <= _wire.STEP_MAX:
         raise ValueError(f"expected a step of 0 to 2^53, got {step}")
     return step
+
+
+def refuse_alone(rank: Rank) -> None:
+    """ValueError: this process has no agent, and another program has started it
+    as one of several ranks. Each would train alone."""
+    size = os.environ.get("WORLD_SIZE", "")
+    if rank.alone and size.isdecimal() and int(size) > 1:
+        raise ValueError(
+            f"WORLD_SIZE is {size}, but this process has no agent of rollcall "
+            "(ROLLCALL_SOCKET is not set), so each rank would train alone; start "
+            "the script by `rollcall launch -- python ...`, not by torchrun")
 
 
 def _aborted(abort: Abort) -> errors.Aborted:

@@ -2,7 +2,7 @@
 
 
 class Error(Exception):
-    """Any error of rollcall. `code` is its name as gRPC has it."""
+    """Base class of all errors. `code`: the name of a gRPC status code."""
 
     code = "UNKNOWN"
 
@@ -34,7 +34,7 @@ class Refused(Error):
 
 
 class TimedOut(Error, TimeoutError):
-    """The time that the caller gave is over."""
+    """The caller's timeout has passed."""
 
     code = "DEADLINE_EXCEEDED"
 

@@ -27,10 +27,11 @@ from ._leave_signals import LeaveSignals
 from ._rank import Rank, attach, current
 from .errors import Aborted, Error
 
-# What a script ends with that has saved for a notice and wants to go on.
+# The exit code of a rank that has saved and is to be started again.
 REQUEUE = 75
 
-# For what the daemon does at once; longer than it may take to notice a loss.
+# Limit for answers that normally come at once; longer than a loss takes to be
+# noticed.
 _PATIENCE_S = 60.0
 
 

@@ -17,7 +17,7 @@ from typing import Any, List, Optional, Sequence, Union
 import torch.distributed
 
 from .. import errors
-from .._rank import Rank, attach, current
+from .._rank import Rank, attach, current, refuse_alone
 from .._store import Store as KeyValueStore
 
 dist: Any = torch.distributed
@@ -150,6 +150,7 @@ def init_process_group(backend: Optional[str] = None,
     if timeout is not None:
         options["timeout"] = timeout
     rank = current() or attach()
+    refuse_alone(rank)
     dist.init_process_group(
         store=Store(rank, _TIMEOUT if timeout is None else timeout),
         rank=rank.world.rank, world_size=rank.world.size, **options)

@@ -79,7 +79,7 @@ class Settings:
     def _use_address(self, endpoint: str, params: Any,
                      config: Dict[str, str]) -> None:
         self.address = host, port = _parse_endpoint(endpoint)
-        # It would be preferred.
+        # `rollcall join` would prefer it to --endpoint.
         self.child_environment.pop("ROLLCALL_JOIN", None)
         if "secret_file" in config:
             self._job += ["--secret-file", config["secret_file"]]

@@ -38,7 +38,7 @@ class State:
 
     _OWN = ("model", "optimizers", "sampler", "schedulers", "scaler", "step",
             "rank", "size", "_values", "_kept", "_buffers", "_buffers_kept",
-            "_applied", "_committing", "_driver")
+            "_stepped", "_torn", "_committing", "_driver")
     # The names of arguments whose attributes are lists.
     _LISTS = {"optimizer": "optimizers", "scheduler": "schedulers"}
 
@@ -61,8 +61,10 @@ class State:
         self._committing = False
         self._values = values
         self._driver: Optional[Driver] = None
-        # Optimizers that the training function has called itself.
-        self._applied: List[Any] = []
+        # Optimizers that the training function has stepped itself.
+        self._stepped: List[Any] = []
+        # A part of a step, or of another rank's state, is applied.
+        self._torn = False
         for one in self.optimizers + self.schedulers:
             needed = _needed_by(type(one).step)
             if needed is not None:
@@ -101,14 +103,14 @@ class State:
         Raises what `run` catches if the world has ended: nothing is applied
         then.
         """
-        left = [one for one in self.optimizers if one not in self._applied]
+        left = [one for one in self.optimizers if one not in self._stepped]
         # What the function has applied itself was checked before that. Once it
         # has applied all, the step is done, whether the world has ended or not.
         if self._driver is not None and (left or not self.optimizers):
             self._driver.check()
         self._committing = True
         try:
-            self._applied.append(None)  # Torn, until all of it is done.
+            self._torn = True
             for one in left:
                 one.step() if self.scaler is None else self.scaler.step(one)
             if self.scaler is not None and left:
@@ -168,14 +170,27 @@ class State:
     @property
     def whole(self) -> bool:
         """No optimizer has changed anything since the last commit."""
-        return not self._applied
+        return not self._stepped and not self._torn
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         """The function steps an optimizer itself."""
-        if not self._committing:
-            if self._driver is not None:
-                self._driver.check()
-            self._applied.append(optimizer)
+        # Without gradients (after `commit`, say) nothing changes.
+        if self._committing or not _has_gradients(optimizer):
+            return
+        if self._driver is not None:
+            self._driver.check()
+        if optimizer in self._stepped:
+            raise ValueError("State: an optimizer steps a second time without "
+                             "state.commit(); call commit after each step")
+        self._stepped.append(optimizer)
+
+    def check_returned(self, step: int) -> None:
+        """The training function has returned; it was entered at `step`."""
+        if not self.whole or (step == self.step and any(
+                map(_has_gradients, self.optimizers))):
+            raise ValueError("elastic: the function has returned with a step that "
+                             "is not committed; call state.commit() after each "
+                             "backward")
 
     def enter(self) -> None:
         """A world begins; `run` calls it."""
@@ -185,7 +200,7 @@ class State:
         self._keep()
 
     def _keep(self) -> None:
-        self._applied = []
+        self._stepped, self._torn = [], False
         self._kept = copy.deepcopy(self._values) if self._values else {}
         self._buffers_kept = [buffer.detach().clone()
                               for buffer in self._buffers]
@@ -211,6 +226,11 @@ def _no_attribute(name: str) -> str:
             "that were given to it")
 
 
+def _has_gradients(optimizer: Any) -> bool:
+    return any(parameter.grad is not None for group in optimizer.param_groups
+               for parameter in group["params"])
+
+
 def _list_of(one: Any) -> List[Any]:
     if one is None:
         return []
@@ -228,7 +248,7 @@ def _needed_by(step: Any) -> Optional[str]:
 
 
 class _Slot:
-    """Where a tensor stands in what is sent apart from it."""
+    """Placeholder of a tensor that is sent separately."""
 
     def __init__(self, tensor: Any) -> None:
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
@@ -239,9 +259,8 @@ class _Slot:
 def send_state(state: State, source: int, sends: bool, device: Any,
                alike: bool, check: Callable[[], None]) -> None:
     """All ranks call it: those whose state does not count take that of `source`.
-    `alike`: this rank's is the same. Nothing is taken before `check` has said
-    that all of it came from the source: a group of one's own receives nothing,
-    without an error."""
+    `alike`: this rank's is the same. Nothing is applied before `check` returns:
+    in a group of this process alone a broadcast gives no data and no error."""
     tensors: List[Any] = []
     apart: List[Any] = [None]
     if sends:
@@ -263,7 +282,7 @@ def send_state(state: State, source: int, sends: bool, device: Any,
     check()
     if got is None or alike:
         return
-    state._applied.append(None)  # Not whole until all of it is taken.
+    state._torn = True  # Until all of it is taken.
     for tensor, sent in zip(model, received):
         tensor.copy_(sent)
     if got["extra"]:

@@ -45,7 +45,7 @@ import torch
 from .. import errors
 from .._boundary import Boundary, Due
 from .._leave_signals import LeaveSignals
-from .._rank import Rank, attach
+from .._rank import Rank, attach, refuse_alone
 from . import dist
 from ._groups import Groups, default_backend, groups_over
 from ._sampler import Sampler
@@ -58,7 +58,7 @@ __all__ = ["Sampler", "State", "run"]
 _SOON_S, _PATIENCE_S = 3.0, 30.0
 # Steps are reported no more often than this, and the last one in any case.
 _REPORT_S = 0.05
-# Said of a rank that has returned while others go on.
+# How often a rank that has returned says that it waits.
 _RETURNED_S = 30.0
 
 _Result = TypeVar("_Result")
@@ -90,7 +90,9 @@ def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
     raises ends the process, but for what a world that has ended raises: then it
     is entered again. rollcall.Lost, Refused: there is no next world for this
     process. SystemExit: it was asked to end. ValueError: torch.distributed has a
-    default group already; a process can run one elastic function.
+    default group already (a process can run one elastic function); another
+    program than rollcall has started several ranks; or `function` has returned
+    without committing its last step.
     """
 
     @functools.wraps(function)
@@ -121,6 +123,7 @@ class _Driver:
                 "makes it itself: leave init_process_group out; a process can run "
                 "one elastic function, so do all that it trains in one")
         self._rank: Rank = attach(elastic=True)
+        refuse_alone(self._rank)
         self._state = state
         self._on_notice = on_notice
         self._groups: Groups = kind(self._rank)
@@ -160,7 +163,9 @@ class _Driver:
         while True:
             try:
                 self._join()
+                step = self._state.step
                 result = function()
+                self._state.check_returned(step)
                 self._await_all()
                 return result
             except (_EndOfWorld, errors.Aborted):
@@ -172,9 +177,9 @@ class _Driver:
             self._next_world()
 
     def check(self) -> None:
-        """Before anything is applied. Gradients that are not those of all ranks
-        come from a group without the others, and that is made only after this
-        was told."""
+        """Raises if the world has ended. `_leaving_group` is set before the group
+        of this process alone is made, so gradients without the other ranks are
+        never applied."""
         if self._backend != "gloo":
             torch.cuda.current_stream().synchronize()
         if self._leaving_group or self._rank.aborted is not None:
@@ -227,7 +232,8 @@ class _Driver:
                 print(f"rollcall: rank {rank.world.rank}: {error}; waiting "
                       f"{_PATIENCE_S:g} s for the daemon to say that the world "
                       "has ended", file=sys.stderr, flush=True)
-            # Cut: the peer has left for a notice that this rank hears of later.
+            # _leaving_group: the peer left for a notice that this rank had not
+            # heard of.
             if self._news.await_true(
                     lambda: self._leaving_group or rank.aborted is not None
                     or rank.lost is not None, patience):

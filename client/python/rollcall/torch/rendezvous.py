@@ -69,7 +69,8 @@ class Handler(api.RendezvousHandler):
     def __init__(self, params: Any) -> None:
         self._run_id = params.run_id
         self._pid = os.getpid()
-        # What the caller is handling already is no error of torchrun's.
+        # An exception handled before this object was made is no failure of
+        # torchrun.
         self._error_before = sys.exc_info()[1]
         # os.environ itself: workers do not inherit what is removed from it.
         self._settings = Settings(params, os.environ)
@@ -78,8 +79,8 @@ class Handler(api.RendezvousHandler):
         self._rank: Optional[Rank] = None
         self._network: Dict[str, str] = {}
         self._closed = ""
-        # Until when an agent that ends before its first world has met a job that
-        # is over; None: there was a world.
+        # Until then, an agent that ends before its first world is taken to have
+        # met a job that is over, and is replaced. None: there was a world.
         self._former_until: Optional[float] = time.monotonic() + _FORMER_JOB_S
         # Until when agents that are killed are replaced; None: none was killed
         # since the latest world.
@@ -228,11 +229,14 @@ class Handler(api.RendezvousHandler):
         return True
 
     def _close(self, error: errors.Error) -> Exception:
-        self._closed = str(error)
+        text = str(error)
+        if "--name" in text:
+            text += " (for torchrun: --rdzv-conf=name=NAME)"
+        self._closed = text
         kind = {"UNAVAILABLE": api.RendezvousConnectionError,
                 "DEADLINE_EXCEEDED": api.RendezvousTimeoutError}.get(
                     error.code, api.RendezvousClosedError)
-        closed: Exception = kind(f"rollcall: {error}")
+        closed: Exception = kind(f"rollcall: {text}")
         return closed
 
     def num_nodes_waiting(self) -> int:
