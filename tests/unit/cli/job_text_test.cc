@@ -27,16 +27,27 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
     return names;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(keys(json), (Names{"job",        "run",
-                               "state",      "generation",
-                               "world_size", "nodes_min",
-                               "nodes_max",  "nodes",
-                               "missing",    "last_reform",
-                               "root_cause", "differences",
-                               "waited_s",   "step",
-                               "slow",       "steps",
-                               "loss",       "tokens_per_second",
-                               "refused",    "unauthenticated"}));
+  EXPECT_EQ(keys(json), (Names{"job",
+                               "run",
+                               "state",
+                               "generation",
+                               "world_size",
+                               "nodes_min",
+                               "nodes_max",
+                               "nodes",
+                               "missing",
+                               "last_reform",
+                               "root_cause",
+                               "differences",
+                               "waited_s",
+                               "step",
+                               "saved_step",
+                               "slow",
+                               "steps",
+                               "loss",
+                               "tokens_per_second",
+                               "refused",
+                               "unauthenticated"}));
   EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(
