@@ -396,6 +396,62 @@ print("ends", steps, *map(repr, weights), scaler.state_dict(), flush=True)
 """
 
 
+# What a program may do with what a lost peer raises.
+CATCHES = """
+import os, sys
+import torch, torch.distributed as dist
+from rollcall.torch import elastic
+HOW, END = sys.argv[1:]
+weight = torch.nn.Parameter(torch.zeros(1))
+state = elastic.State(None, torch.optim.SGD([weight], lr=1.0),
+                      elastic.Sampler(1024, 8, epochs=1000))
+
+@elastic.run
+def train(state):
+    print("enters of", state.size, "after", state.step, "pid", os.getpid(),
+          flush=True)
+    for _ in state.sampler:
+        try:
+            weight.grad = torch.ones(1)
+            dist.all_reduce(weight.grad)
+            state.commit()
+        except Exception as error:
+            if HOW == "skips":
+                continue
+            raise KeyError("of the program") from error
+        if state.step % 20 == 0:
+            print("step", state.step, "of", state.size, flush=True)
+        if os.path.exists(END) and state.size == 1:
+            return
+
+train(state)
+"""
+
+# Takes the first batches for ever. argv: the width of the model, the length of
+# the data.
+FITS = """
+import sys
+import torch, torch.distributed as dist
+from rollcall.torch import elastic
+width, length = map(int, sys.argv[1:])
+model = torch.nn.Linear(width, 1)
+state = elastic.State(model, torch.optim.SGD(model.parameters(), lr=0.1),
+                      elastic.Sampler(length, 8, epochs=1 << 20))
+
+@elastic.run
+def train(state):
+    for _ in state.sampler:
+        model(torch.ones(1, width)).sum().backward()
+        for one in model.parameters():
+            dist.all_reduce(one.grad)
+        state.commit()
+        if state.step % 1000 == 0:
+            print("step", state.step, "of", state.size, flush=True)
+
+train(state)
+"""
+
+
 class WithoutAgent(WithTorch):
     def test_no_sample_is_lost_or_doubled(self):
         tried = self.stage.run([PYTHON, "-c", SAMPLES], ENVIRONMENT)
@@ -557,6 +613,48 @@ class Elastic(ElasticTest):
                                 deadline_s=120, after=eight)
         self.end(launcher)
         self.assertEqual(len(self.pids(launcher)), 1)
+
+    def kill_node(self, agent):
+        tree = [agent.pid, *harness.descendants(agent.pid)]
+        for pid in tree:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # The process has just ended.
+        self.stage.await_gone(tree, "the node")
+
+    def test_a_program_that_catches_the_loss_of_a_peer_lives_on(self):
+        for how in "skips", "wraps":
+            ends = self.stage.path(f"ends-{how}")
+            launcher, _, workers = self.begin(
+                ["--nodes", "1:2"], ["w1"],
+                [self.python, "-c", CATCHES, how, ends])
+            launcher.await_line(r"step \d+ of 2")
+            pid = launcher.await_line(r"enters of \d after \d+ pid (\d+)")[1]
+            self.kill_node(workers["w1"])
+            launcher.await_line(rf"enters of 1 after [1-9]\d* pid {pid}$")
+            with open(ends, "w", encoding="ascii"):
+                pass
+            self.assert_code(launcher, 0)
+
+    def test_a_newcomer_of_another_shape_is_refused(self):
+        launcher, join, _ = self.begin(
+            ["--nodes", "1:2"], [], [self.python, "-c", FITS, "4", "512"])
+        for width, length, said in (
+                ("5", "512", "the model of rank 1 differs from that of rank 0 in "
+                 "names, sizes or types"),
+                ("4", "520", "the sampler of rank 1 differs from that of rank 0: "
+                 "length=520 .* there length=512")):
+            launcher.await_line(r"step \d+ of 1")
+            worker = self.join(join, ["--name", f"w{width}"],
+                               [self.python, "-c", FITS, width, length],
+                               self.env)
+            worker.await_line(f"ValueError: elastic: {said}", "err")
+            self.kill_node(worker)
+        mark = launcher.mark()
+        launcher.await_line(r"step \d+ of 1", after=mark)
+        # Its process has lived through all of it.
+        self.assertIsNone(launcher.find("ValueError"))
 
     def test_random_kills_of_ranks_agents_nodes_and_the_daemon(self):
         kills = int(os.environ.get("ROLLCALL_ELASTIC_KILLS", "6"))

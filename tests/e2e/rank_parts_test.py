@@ -14,6 +14,7 @@ sys.path.insert(0, PACKAGE)
 # pylint: disable=wrong-import-position
 from rollcall._boundary import Boundary, Due  # noqa: E402
 from rollcall._collectives import _last_recorded  # noqa: E402
+from rollcall._leave_signals import LeaveSignals  # noqa: E402
 from rollcall._monitor import Monitor  # noqa: E402
 
 DEADLINE_S = 60
@@ -179,6 +180,20 @@ class Boundaries(unittest.TestCase):
                 self.assertLessEqual(other, named)
             self.boundary.step = named
             self.assertEqual(self.boundary.is_reached(), returned)
+
+
+class Leaving(unittest.TestCase):
+    def test_a_signal_ends_a_forked_child(self):
+        """Also while the rank saves, when signals to the rank do nothing."""
+        signals = LeaveSignals(None, lambda: True)
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signals.close()
+        status = os.waitpid(child, 0)[1]
+        self.assertEqual(os.waitstatus_to_exitcode(status), -signal.SIGTERM)
 
 
 class Collectives(unittest.TestCase):

@@ -205,7 +205,7 @@ class Alone(unittest.TestCase):
     def test_wrong_arguments(self):
         rank = rollcall.attach()
         for key, value in (("", b""), ("k" * 129, b""), ("a\nb", b""),
-                           ("caf\xe9", b""), ("k", b"v" * 4097)):
+                           ("caf\xe9", b""), ("k", b"v" * 4097), ("k", 3)):
             with self.assertRaises(ValueError):
                 rank.exchange(key, value)
         for variables in (

@@ -1,6 +1,7 @@
 """SIGTERM and SIGUSR1, by which a scheduler or a user asks a rank to leave: the
 daemon answers with a notice to all ranks."""
 
+import os
 import signal
 from typing import Any, Callable, Dict
 
@@ -18,7 +19,7 @@ class LeaveSignals:
     """
 
     def __init__(self, rank: Rank, saving: Callable[[], bool]) -> None:
-        self._rank, self._saving = rank, saving
+        self._rank, self._saving, self._pid = rank, saving, os.getpid()
         self._handlers: Dict[int, Any] = {}
         for number in (signal.SIGTERM, signal.SIGUSR1):
             if number == signal.SIGUSR1 and (
@@ -36,6 +37,11 @@ class LeaveSignals:
         self._handlers = {}
 
     def _on_signal(self, number: int, _: Any) -> None:
+        if os.getpid() != self._pid:
+            # In a forked child, which is no rank.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         if self._saving():
             return
         if self._rank.aborted is not None or self._rank.lost is not None:

@@ -14,7 +14,7 @@ from . import _wire, errors
 from ._connection import (EXCHANGE, FINISHED, LEAVE, NOTICE_SEEN, PROGRESS,
                           SAVED, STOPPED, Connection, Where)
 from ._monitor import Monitor
-from ._store import LocalStore, RemoteStore, Store
+from ._store import LocalStore, RemoteStore, Store, bytes_of
 from ._wire import Writer
 from .world import Abort, Notice, World, world_of_one
 
@@ -76,7 +76,7 @@ class Rank:
         and the call can be repeated; of code CANCELLED, another call of this
         process with the same key has taken its place.
         """
-        data = value.encode() if isinstance(value, str) else bytes(value)
+        data = bytes_of("a value", value)
         if not 1 <= len(key) <= _wire.EXCHANGE_KEY_BYTES_MAX or not (
                 key.isascii() and key.isprintable()):
             raise ValueError(f"exchange: expected a key of 1 to "

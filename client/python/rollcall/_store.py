@@ -148,7 +148,7 @@ def _many(keys: Iterable[Key]) -> Iterable[Key]:
     return keys
 
 
-def _bytes(what: str, value: Value) -> bytes:
+def bytes_of(what: str, value: Value) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -157,7 +157,7 @@ def _bytes(what: str, value: Value) -> bytes:
 
 
 def _key(key: Key) -> bytes:
-    data = _bytes("a key", key)
+    data = bytes_of("a key", key)
     if not 1 <= len(data) <= _wire.STORE_KEY_BYTES_MAX:
         raise ValueError("expected a key of 1 to "
                          f"{_wire.STORE_KEY_BYTES_MAX} bytes, got one of "
@@ -166,7 +166,7 @@ def _key(key: Key) -> bytes:
 
 
 def _value(key: Key, value: Value, beside: int = 0) -> bytes:
-    data = _bytes("a value", value)
+    data = bytes_of("a value", value)
     if len(data) + beside > _wire.STORE_VALUE_BYTES_MAX:
         raise ValueError(f"key {key!r:.200}: expected at most "
                          f"{_wire.STORE_VALUE_BYTES_MAX} bytes of values, got "

@@ -19,6 +19,7 @@ import torch.distributed
 from .. import errors
 from .._rank import Rank, attach, current, refuse_alone
 from .._store import Store as KeyValueStore
+from .._store import bytes_of
 
 dist: Any = torch.distributed
 _TIMEOUT = timedelta(minutes=5)
@@ -126,9 +127,9 @@ class Store(dist.Store):
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    return bytes(value)  # torch 1 passes a list of numbers.
+    if isinstance(value, (list, tuple)):  # torch 1 passes a list of numbers.
+        return bytes(value)
+    return bytes_of("a value", value)
 
 
 def init_process_group(backend: Optional[str] = None,

@@ -5,6 +5,10 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 
 
+class BatchNotDone(ValueError):
+    """The next batch is asked for before the last one is committed."""
+
+
 class Sampler:
     """Which samples the ranks take, whatever their number: each epoch is a
     permutation of range(`length`), of which each step takes the next `batch`.
@@ -38,9 +42,20 @@ class Sampler:
         self.weight = 1.0
 
     @property
+    def given(self) -> bool:
+        """A batch was given and is not done."""
+        return self._given
+
+    @property
     def epoch(self) -> int:
         """The epoch of the next batch, from 0."""
         return self._epoch
+
+    def settings(self) -> str:
+        """What must be the same on all ranks, as text."""
+        return (f"length={self._length} batch={self._batch} "
+                f"epochs={self._epochs} seed={self._seed} "
+                f"shuffle={self._shuffle} drop_last={self._drop_last}")
 
     def state(self) -> Dict[str, int]:
         """What `load` takes: where the next batch begins."""
@@ -60,8 +75,6 @@ class Sampler:
 
     def advance(self) -> None:
         """The batch that was given last is done; `State.commit` calls it."""
-        if not self._given:
-            return
         self._given = False
         self._taken += self._step()
         left = self._length - self._taken
@@ -71,10 +84,10 @@ class Sampler:
     def __iter__(self) -> Iterator[List[int]]:
         while self._epoch < self._epochs:
             if self._given:
-                raise ValueError("the next batch is asked for before the last "
-                                 "one is done: call state.commit() once for "
-                                 "each batch; a DataLoader with workers, which "
-                                 "reads ahead, cannot take it as its sampler")
+                raise BatchNotDone(
+                    "the next batch is asked for before the last one is done: "
+                    "call state.commit() once for each batch; a DataLoader with "
+                    "workers, which reads ahead, cannot take it as its sampler")
             step = self._step()
             rank, size = self._place
             first, last = rank * step // size, (rank + 1) * step // size

@@ -1,6 +1,7 @@
 """State: what training goes on from, and how a rank takes another one's."""
 
 import copy
+import hashlib
 import inspect
 from typing import Any, Callable, Dict, List, Optional, Protocol
 
@@ -103,6 +104,9 @@ class State:
         Raises what `run` catches if the world has ended: nothing is applied
         then.
         """
+        if self.sampler is not None and not self.sampler.given:
+            raise ValueError("State: commit is called without a new batch of the "
+                             "sampler; call it once for each batch")
         left = [one for one in self.optimizers if one not in self._stepped]
         # What the function has applied itself was checked before that. Once it
         # has applied all, the step is done, whether the world has ended or not.
@@ -165,6 +169,22 @@ class State:
         for one, saved in zip(self._others(), state["others"]):
             one.load_state_dict(saved)
 
+    def shape(self) -> Dict[str, str]:
+        """What must be the same on all ranks, part by part: each as a text, or
+        as a digest of one."""
+        model = [] if self.model is None else [
+            (name, tuple(value.shape), str(value.dtype))
+            for name, value in self.model.state_dict().items()
+            if isinstance(value, torch.Tensor) and not _is_extra(name)]
+        others = [[type(one).__name__,
+                   [len(group["params"]) for group in one.param_groups]]
+                  for one in self.optimizers]
+        others.append([type(one).__name__ for one in self._others()])
+        return {
+            "model": _digest(model), "optimizers and schedulers": _digest(others),
+            "sampler": self.sampler.settings() if self.sampler else "none",
+        }
+
     # --- A step that is not done yet ------------------------------------------
 
     @property
@@ -224,6 +244,10 @@ class State:
 def _no_attribute(name: str) -> str:
     return (f"State has no {name}; use state.{State._LISTS[name]}, a list of all "
             "that were given to it")
+
+
+def _digest(what: Any) -> str:
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
 def _has_gradients(optimizer: Any) -> bool:

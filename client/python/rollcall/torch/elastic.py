@@ -38,7 +38,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 import torch
 
@@ -48,7 +48,7 @@ from .._leave_signals import LeaveSignals
 from .._rank import Rank, attach, refuse_alone
 from . import dist
 from ._groups import Groups, default_backend, groups_over
-from ._sampler import Sampler
+from ._sampler import BatchNotDone, Sampler
 from ._state import State, send_state
 
 __all__ = ["Sampler", "State", "run"]
@@ -75,6 +75,17 @@ class _NoticeFailed(BaseException):
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
+
+
+def _may_follow_a_loss(error: Optional[BaseException]) -> bool:
+    """A collective that has lost a peer raises a RuntimeError, which the program
+    may have caught (then it has not committed the batch) or turned into
+    another error."""
+    while error is not None:
+        if isinstance(error, (RuntimeError, BatchNotDone)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def run(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -217,8 +228,7 @@ class _Driver:
             return True
         if rank.lost is not None:
             raise rank.lost from error
-        if rank.alone or not isinstance(error, RuntimeError) or isinstance(
-                error, torch.cuda.OutOfMemoryError):
+        if rank.alone or isinstance(error, torch.cuda.OutOfMemoryError):
             return False
         try:
             # Answered once there is a daemon, which may take a while.
@@ -229,6 +239,8 @@ class _Driver:
             pass  # The program's own error is of more use.
         for patience, said in ((_SOON_S, False), (_PATIENCE_S, True)):
             if said:
+                if not _may_follow_a_loss(error):
+                    break
                 print(f"rollcall: rank {rank.world.rank}: {error}; waiting "
                       f"{_PATIENCE_S:g} s for the daemon to say that the world "
                       "has ended", file=sys.stderr, flush=True)
@@ -302,9 +314,16 @@ class _Driver:
         rank, state, world = self._rank, self._state, self._rank.world
         self._left_group = self._leaving_group = False
         mine = {"handle": self._groups.handle(),
-                "step": state.step, "fresh": self._fresh, "whole": state.whole}
+                "step": state.step, "fresh": self._fresh, "whole": state.whole,
+                "shape": state.shape()}
         all_of = [json.loads(one) for one in rank.exchange(
             "elastic/join", json.dumps(mine))]
+        whole = [r for r in range(world.size)
+                 if all_of[r]["whole"] and not all_of[r]["fresh"]]
+        # All ranks decide this from the same values.
+        source = max(whole or range(world.size),
+                     key=lambda r: (all_of[r]["step"], -r))
+        self._compare([one["shape"] for one in all_of], source)
         self._groups.join(
             rank, [one["handle"] for one in all_of],
             # Below the time that a rank has to answer an abort (15 s).
@@ -312,16 +331,11 @@ class _Driver:
         with self._news.lock:
             self._boundary.enter(world.generation)
             self._news.notify_all()
-        whole = [r for r in range(world.size)
-                 if all_of[r]["whole"] and not all_of[r]["fresh"]]
         if not whole and not all(one["fresh"] for one in all_of):
             raise ValueError(
                 "elastic: no rank has the whole state of a step: an optimizer "
                 "was called, and the world ended before state.commit(); leave "
                 "optimizer.step() to state.commit()")
-        # All ranks decide this from the same values.
-        source = max(whole or range(world.size),
-                     key=lambda r: (all_of[r]["step"], -r))
         if any(one["fresh"] or not one["whole"]
                or one["step"] != all_of[source]["step"] for one in all_of):
             send_state(state, source, world.rank == source, self._device(),
@@ -335,6 +349,26 @@ class _Driver:
         with self._news.lock:
             self._boundary.begin(state.step)
             self._tell_watcher()
+
+    def _compare(self, shapes: List[Dict[str, str]], source: int) -> None:
+        """A rank whose state has another shape than the one that is sent fails.
+        The others wait for the next world, since collectives with it would give
+        wrong values or end the process."""
+        differs = [rank for rank, shape in enumerate(shapes)
+                   if shape != shapes[source]]
+        if self._rank.world.rank not in differs:
+            if differs:
+                self._rank.await_abort()
+                raise _EndOfWorld()
+            return
+        own = shapes[self._rank.world.rank]
+        part = next(name for name in own if own[name] != shapes[source][name])
+        raise ValueError(
+            f"elastic: the {part} of rank {self._rank.world.rank} differs from "
+            f"that of rank {source}" + (
+                f": {own[part]}, there {shapes[source][part]}"
+                if part == "sampler" else " in names, sizes or types")
+            + "; give all ranks the same, and a newcomer what the others have")
 
     def _tell_watcher(self) -> None:
         """With the lock held: a notice that came meanwhile is the watcher's."""
