@@ -70,6 +70,8 @@ class Frameworks(E2E):
         whole = self.zero2(self.stage.path("whole"))
         self.assert_code(whole, 0)
         killed = self.zero2(self.stage.path("killed"), "40", "120")
+        # It starts three times.
+        self.stage.pump(killed.done, "its end", 5 * harness.DEADLINE_S)
         self.assert_code(killed, 0)
         resumed = [m[1] for m in re.finditer(r"begins 3 of 4 at (.*)",
                                              killed.text())]
