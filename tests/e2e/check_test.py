@@ -166,8 +166,9 @@ class Check(E2E):
         self.assertEqual(without.code, 2, without.text())
 
     def test_a_node_that_goes_meanwhile(self):
-        # Each row uses its time limit of two seconds.
-        check = [*CHECK, *CALM, "--iters", "1000000", "--max-bytes", "8"]
+        # Each row takes up to two seconds, or longer if the machine slows down
+        # meanwhile.
+        check = [*CHECK, *CALM, "--iters", "20000", "--max-bytes", "8"]
         launcher = self.launch(["--nodes", "2:3"], check)
         join_string = self.join_string(launcher)
         workers = [self.join(join_string, ["--name", name], check)
