@@ -53,7 +53,10 @@ bool SetupCommand::TakeEnded(RankEnded& ended) {
 
 void SetupCommand::TakeGone(RanksGone& gone) {
   if (std::erase(gone.ranks, kSetupIncarnation) == 0) return;
+  // Stop was called meanwhile, so Processes says it again.
+  if (reads_) return;
   if (!succeeded_ || files_ == nullptr) return post_(SetupGone{});
+  reads_ = true;
   files_->Read([this](std::vector<v1::SameFile> files) {
     post_(SetupGone{std::move(files)});
   });

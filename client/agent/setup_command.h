@@ -39,7 +39,9 @@ class SetupCommand {
  private:
   const std::string command_;
   const Post post_;
-  bool succeeded_ = false;  // For the thread of Processes.
+  // For the thread of Processes.
+  bool succeeded_ = false;
+  bool reads_ = false;
   // Declared last: its thread uses `post_`.
   const std::shared_ptr<LaterSameFiles> files_;
 };

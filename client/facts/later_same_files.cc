@@ -99,6 +99,7 @@ std::vector<v1::SameFile> LaterSameFiles::Answer() {
     status = copy_.Read(timeout_ + kPatience, kAnswerBytesMax, nullptr,
                         cancel_.get(), bytes);
   }
+  if (absl::IsCancelled(status)) return {};
   const IsolatedAnswer answer = DecodeReports(bytes);
   if (status.ok() && answer.failure.empty() &&
       answer.facts.same_files_size() == static_cast<int>(paths_.size())) {

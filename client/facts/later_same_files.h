@@ -36,9 +36,10 @@ class LaterSameFiles {
   ~LaterSameFiles();
 
   // Calls `done` once, on another thread, with an answer for each path: after
-  // `timeout` and two seconds at most. Call it once; not after Cancel.
+  // `timeout` and two seconds at most. Call it once.
   void Read(Done done);
-  // The answer is no longer needed: `done` is called at once. From any thread.
+  // The answer is no longer needed: `done` is called at once, with none. From
+  // any thread.
   void Cancel();
 
  private:

@@ -7,6 +7,15 @@ import harness
 from harness import E2E, Gate
 
 
+def has_open(pid, path):
+    folder = f"/proc/{pid}/fd"
+    try:
+        return any(os.readlink(os.path.join(folder, fd)) == path
+                   for fd in os.listdir(folder))
+    except FileNotFoundError:
+        return False  # The process, or a descriptor, has just gone.
+
+
 class Setup(E2E):
     def read(self, name):
         try:
@@ -66,6 +75,21 @@ class Setup(E2E):
             self.assertTrue(launcher.find(
                 rf"WARNING: \S*/{path} of --same or --shared: ", "err"),
                 launcher.text())
+        self.assert_nothing_is_left()
+
+    def test_ctrl_c_while_the_files_are_read(self):
+        # Reading it takes longer than the time limit.
+        with open(self.stage.path("large"), "wb") as f:
+            os.truncate(f.fileno(), 1 << 40)
+        launcher = self.launch(["--setup", "echo is set up", "--same", "large"],
+                               ["true"])
+        self.stage.pump(
+            lambda: any(has_open(pid, self.stage.path("large"))
+                        for pid in harness.descendants(launcher.pid)),
+            "a process that reads the file", harness.DEADLINE_S)
+        launcher.signal(signal.SIGINT)
+        self.assert_code(launcher, 130)
+        self.assertFalse(launcher.find("terminate"), launcher.text())
         self.assert_nothing_is_left()
 
     def test_a_failure_on_one_node_ends_all(self):
