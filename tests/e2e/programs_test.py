@@ -119,8 +119,9 @@ class TorchrunPerNode(WithTorch):
     def begin(self):
         self.gate = Gate(self.stage)
         self.lab = Lab(self.stage, 2)
-        # This torch fails on its own enum without --redirects and --tee.
-        command = ["sh", "-c", f"exec {PYTHON} -m torch.distributed.run "
+        # This torch fails on its own enum without --redirects and --tee. -u: it
+        # prints what it tees when its buffer is full.
+        command = ["sh", "-c", f"exec {PYTHON} -u -m torch.distributed.run "
                    "--nnodes=$NNODES --node_rank=$NODE_RANK "
                    "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT "
                    "--nproc_per_node=2 --redirects 2 --tee 1 "
