@@ -196,9 +196,9 @@ class Connection:
             raise self.ended
 
     def when_over(self, generation: int,
-                  wake: Optional[Callable[[], None]]) -> None:
+                  on_over: Optional[Callable[[], None]]) -> None:
         with self.news.lock:
-            self._on_over, self._over_of = wake, generation
+            self._on_over, self._over_of = on_over, generation
             over = self._take_on_over()
         if over is not None:
             over()
@@ -320,9 +320,9 @@ class Connection:
             self._take(reply)
         # Once for all that came together, so that waiting threads wake once.
         with self.news.lock:
-            wake = self._take_on_over()
+            on_over = self._take_on_over()
             self.news.notify_all()
-        _call(wake)
+        _call(on_over)
         return None, False
 
     def _take(self, reply: Message) -> None:
@@ -365,8 +365,8 @@ class Connection:
             and self.abort.generation >= self._over_of)
         if not over:
             return None
-        wake, self._on_over = self._on_over, None
-        return wake
+        on_over, self._on_over = self._on_over, None
+        return on_over
 
     def _finish(self, ended: errors.Error) -> None:
         with self.news.lock:
@@ -380,9 +380,9 @@ class Connection:
             for end in (self._socket, self._wake_thread, self._wake_reader):
                 end.close()
             _open.discard(self)
-            wake = self._take_on_over()
+            on_over = self._take_on_over()
             self.news.notify_all()
-        _call(wake)
+        _call(on_over)
 
     # --- fork -----------------------------------------------------------------
 
@@ -420,11 +420,11 @@ def _frame(kind: int, message: Writer) -> bytes:
     return Writer().message(kind, message).frame()
 
 
-def _call(wake: Optional[Callable[[], None]]) -> None:
-    if wake is None:
+def _call(on_over: Optional[Callable[[], None]]) -> None:
+    if on_over is None:
         return
     try:
-        wake()
+        on_over()
     except BaseException:  # pylint: disable=broad-except
         pass  # A program's mistake must not cost the connection.
 

@@ -22,8 +22,8 @@ class Monitor:
 
     def __init__(self) -> None:
         # Take it only by `with`: Python runs no signal handler between taking the
-        # lock and the block, or between the block and the release. Reentrant, because the handler of a signal may run while its thread
-        # holds the lock.
+        # lock and the block, or between the block and the release. Reentrant,
+        # because the handler of a signal may run while its thread holds the lock.
         self.lock = threading.RLock()
         # Guarded by `lock`. A lock in it is held, and released to wake its thread.
         self._waiting: Set[threading.Lock] = set()

@@ -237,20 +237,26 @@ class _Driver:
             return True
         except errors.Error:
             pass  # The program's own error is of more use.
-        for patience, said in ((_SOON_S, False), (_PATIENCE_S, True)):
-            if said:
-                if not _may_follow_a_loss(error):
-                    break
-                print(f"rollcall: rank {rank.world.rank}: {error}; waiting "
-                      f"{_PATIENCE_S:g} s for the daemon to say that the world "
-                      "has ended", file=sys.stderr, flush=True)
+        if self._await_end(_SOON_S):
+            return True
+        if rank.lost is not None or not _may_follow_a_loss(error):
+            return False
+        print(f"rollcall: rank {rank.world.rank}: {error}; waiting "
+              f"{_PATIENCE_S:g} s for the daemon to say that the world has ended",
+              file=sys.stderr, flush=True)
+        return self._await_end(_PATIENCE_S)
+
+    def _await_end(self, patience: float) -> bool:
+        """Whether the world ends within `patience` seconds."""
+        rank = self._rank
+
+        def has_ended() -> bool:
             # _leaving_group: the peer left for a notice that this rank had not
             # heard of.
-            if self._news.await_true(
-                    lambda: self._leaving_group or rank.aborted is not None
-                    or rank.lost is not None, patience):
-                return rank.lost is None
-        return False
+            return self._leaving_group or rank.aborted is not None
+
+        self._news.await_true(lambda: has_ended() or rank.lost is not None, patience)
+        return rank.lost is None and has_ended()
 
     def _await_all(self) -> None:
         """Until all ranks have returned, this one may be needed to send its
