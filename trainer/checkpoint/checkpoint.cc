@@ -184,7 +184,7 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
-  const absl::StatusOr<std::string> text = ReadWholeFile(
+  const absl::StatusOr<std::string> text = ReadCheckpointFile(
       absl::StrCat(folder, "/", kManifestFile), Manifest::kTextBytesMax);
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = ParseManifest(*text);

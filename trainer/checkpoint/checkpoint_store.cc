@@ -98,7 +98,7 @@ void CheckLatest(const std::string& folder,
   const std::string path = absl::StrCat(folder, "/", kLatest);
   if (!Exists(path)) return;
   constexpr size_t kBytesMax = 256;
-  const absl::StatusOr<std::string> text = ReadWholeFile(path, kBytesMax);
+  const absl::StatusOr<std::string> text = ReadCheckpointFile(path, kBytesMax);
   if (!text.ok()) {
     skipped->push_back(std::string(text.status().message()));
     return;

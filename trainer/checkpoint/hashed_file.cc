@@ -203,8 +203,8 @@ absl::Status HashedReader::Finish() {
       path_, ": sha256: expected ", expected_.sha256, ", found ", *found));
 }
 
-absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
-                                          size_t bytes_max) {
+absl::StatusOr<std::string> ReadCheckpointFile(const std::string& path,
+                                               size_t bytes_max) {
   uint64_t bytes = 0;
   const absl::StatusOr<int> file = OpenToRead(path, &bytes);
   if (!file.ok()) return file.status();

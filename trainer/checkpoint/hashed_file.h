@@ -95,8 +95,8 @@ class HashedReader {
 
 // Reads a whole small file. DATA_LOSS: it is longer than `bytes_max`. Other
 // errors have the system's reason.
-absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
-                                          size_t bytes_max);
+absl::StatusOr<std::string> ReadCheckpointFile(const std::string& path,
+                                               size_t bytes_max);
 
 }  // namespace rollcall
 
