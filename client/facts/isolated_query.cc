@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/child_process.h"
+#include "daemon/base/write_error.h"
 
 namespace rollcall {
 namespace {
@@ -33,26 +34,17 @@ struct ReportHead {
   uint16_t whole = 0;
 };
 
-void WriteWhole(int fd, const std::string& bytes) {
-  for (size_t at = 0; at < bytes.size();) {
-    const ssize_t n = write(fd, bytes.data() + at, bytes.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(1);
-    at += static_cast<size_t>(n);
-  }
-}
-
 // Runs in the copy.
 void RunQuery(const IsolatedQuery& query, int fd) {
   // Libraries print to stdout; their output must not mix with the parent's.
   dup2(STDERR_FILENO, STDOUT_FILENO);
   const v1::Facts facts =
       query.ask([fd](const v1::Facts& so_far, absl::string_view step) {
-        WriteWhole(fd, EncodeReport(so_far, step, false));
+        if (WriteWhole(fd, EncodeReport(so_far, step, false)) != 0) _exit(1);
       });
-  WriteWhole(fd, EncodeReport(facts, "", true));
+  const int error = WriteWhole(fd, EncodeReport(facts, "", true));
   // Not exit(): a library's destructors may hang as well.
-  _exit(0);
+  _exit(error == 0 ? 0 : 1);
 }
 
 struct Running {

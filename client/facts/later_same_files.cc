@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/isolated_query.h"
+#include "daemon/base/write_error.h"
 
 namespace rollcall {
 namespace {
@@ -31,13 +32,7 @@ void ReadWhenTold(const std::vector<SameQuery>& queries, const SystemUser* user,
   if (n != 1) return;  // The parent no longer needs it.
   v1::Facts facts;
   GatherSameFiles(queries, user, timeout, facts);
-  const std::string report = EncodeReport(facts, "", /*whole=*/true);
-  for (size_t at = 0; at < report.size();) {
-    const ssize_t wrote = write(out, report.data() + at, report.size() - at);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;
-    at += static_cast<size_t>(wrote);
-  }
+  WriteWhole(out, EncodeReport(facts, "", /*whole=*/true));
 }
 
 }  // namespace

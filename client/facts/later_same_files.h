@@ -32,7 +32,7 @@ class LaterSameFiles {
   static absl::StatusOr<std::unique_ptr<LaterSameFiles>> Prepare(
       std::vector<SameQuery> queries, const SystemUser* user,
       absl::Duration timeout);
-  // Does not call `done` any more.
+  // Cancels, and waits until `done` has been called, if `Read` was.
   ~LaterSameFiles();
 
   // Calls `done` once, on another thread, with an answer for each path: after

@@ -1,5 +1,6 @@
 #include "daemon/base/write_error.h"
 
+#include <poll.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -58,6 +59,11 @@ int WriteWhole(int fd, absl::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = write(fd, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0 && errno == EAGAIN) {
+      pollfd polled{fd, POLLOUT, 0};
+      poll(&polled, 1, -1);
+      continue;
+    }
     // A full disk may take a part of the text; then the next write returns the
     // error.
     if (wrote <= 0) return wrote < 0 ? errno : EIO;

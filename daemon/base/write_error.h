@@ -33,8 +33,9 @@ std::string WriteErrorText(int error, const std::string& folder,
 // The same for a file; asks the file system of the file's folder now.
 std::string WriteErrorText(int error, const std::string& file);
 
-// Writes all of `text`. Returns 0, or an errno; then a part may have been
-// written.
+// Writes all of `text`, and waits where a descriptor, which may be inherited
+// and non-blocking, takes no more yet. Returns 0, or an errno; then a part may
+// have been written.
 int WriteWhole(int fd, absl::string_view text);
 
 }  // namespace rollcall

@@ -1,7 +1,6 @@
 #include "client/agent/processes/output.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/live_bell.h"
+#include "daemon/base/write_error.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -23,23 +23,6 @@ constexpr size_t kReadBytes = 64 << 10;
 // A pipe holds 64 KiB by default, and 1 MiB at most.
 constexpr size_t kDrainBytesMax = 1 << 20;
 constexpr absl::Duration kLastWords = absl::Seconds(2);
-
-// Writes everything. Returns 0 or an errno.
-int WriteWhole(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n >= 0) {
-      bytes.remove_prefix(n);
-    } else if (errno == EAGAIN) {
-      // An inherited descriptor may be non-blocking.
-      pollfd polled{fd, POLLOUT, 0};
-      poll(&polled, 1, -1);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
 
 }  // namespace
 
