@@ -83,8 +83,6 @@ constexpr int kMetadataBytesMax = 16 << 10;
 // A service name for grpc.health.v1. The empty name also exists and means the
 // process.
 constexpr char kHealthName[] = "rollcall.v1.Membership";
-// File in the state folder, see SpanObserver.
-constexpr char kSpansFile[] = "/spans.jsonl";
 
 absl::Status CheckWire(const ServerOptions& options) {
   const int ways = (options.secret.has_value() ? 1 : 0) +
@@ -267,8 +265,7 @@ class Server::Core {
     if (!journal.ok()) return journal.status();
     journal_ = *std::move(journal);
     events_ = std::make_unique<EventLog>(options_.state_dir);
-    spans_ = std::make_unique<SpanObserver>(options_.state_dir + kSpansFile,
-                                            *events_);
+    spans_ = std::make_unique<SpanObserver>(options_.state_dir, *events_);
     return absl::OkStatus();
   }
 

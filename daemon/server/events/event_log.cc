@@ -1,11 +1,6 @@
 #include "daemon/server/events/event_log.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -66,7 +61,10 @@ void EventLog::Latest::Add(Event event, size_t count_max, size_t bytes_max) {
   }
 }
 
-EventLog::EventLog(std::string folder) : folder_(std::move(folder)) {
+EventLog::EventLog(std::string folder)
+    : folder_(std::move(folder)),
+      file_(folder_ + kFile, folder_ + kOlderFile, Limits::event_file_bytes_max,
+            [this] { return FirstLines(); }) {
   if (folder_.empty()) return;
   ReadFile(folder_ + kOlderFile);
   ReadFile(folder_ + kFile);
@@ -105,8 +103,9 @@ void EventLog::ReadLine(const std::string& line) {
     return;
   }
   event.id = id->get<uint64_t>();
-  // The status page computes with doubles.
-  if (event.id > (uint64_t{1} << 53)) return;
+  // The status page computes with doubles, which count to 2^53. A file that was
+  // changed by hand must leave ids for later events.
+  if (event.id > (uint64_t{1} << 52)) return;
   last_id_ = std::max(last_id_, event.id);
   Fields fields;
   for (const auto& [key, value] : json.items()) {
@@ -267,7 +266,7 @@ void EventLog::Write(const std::string& json, absl::Time at) {
                                   {"count", absl::StrCat(unmentioned_)}};
     line = absl::StrCat(Dump(missing), "\n", line);
   }
-  if (Append(line)) {
+  if (file_.Append(line)) {
     unmentioned_ = 0;
   } else {
     ++lost_;
@@ -275,39 +274,8 @@ void EventLog::Write(const std::string& json, absl::Time at) {
   }
 }
 
-bool EventLog::Append(const std::string& line) {
-  if (!file_.open() && !Open()) return false;
-  if (file_bytes_ + line.size() > Limits::event_file_bytes_max && !Rotate()) {
-    return false;
-  }
-  return WriteAll(line);
-}
-
-bool EventLog::Open() {
-  file_ = Fd(open((folder_ + kFile).c_str(),
-                  O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  struct stat info;
-  if (!file_.open() || fstat(file_.get(), &info) != 0) {
-    file_.Close();
-    return false;
-  }
-  file_bytes_ = static_cast<size_t>(info.st_size);
-  // A daemon that was killed may have left a part of a line.
-  char last = '\n';
-  if (file_bytes_ > 0 && pread(file_.get(), &last, 1, info.st_size - 1) == 1 &&
-      last != '\n') {
-    WriteAll("\n");
-  }
-  return true;
-}
-
-bool EventLog::Rotate() {
-  if (std::rename((folder_ + kFile).c_str(), (folder_ + kOlderFile).c_str()) !=
-      0) {
-    return false;
-  }
-  file_.Close();
-  if (!Open()) return false;
+std::string EventLog::FirstLines() const {
+  std::string text;
   for (const auto& [job, of] : jobs_) {
     if (of.over) continue;
     std::string lines;
@@ -317,24 +285,9 @@ bool EventLog::Rotate() {
       }
       lines = absl::StrCat(at->json, "\n", lines);
     }
-    if (!lines.empty() && !WriteAll(lines)) return false;
+    text += lines;
   }
-  return true;
-}
-
-bool EventLog::WriteAll(const std::string& text) {
-  const ssize_t wrote = write(file_.get(), text.data(), text.size());
-  if (wrote == static_cast<ssize_t>(text.size())) {
-    file_bytes_ += text.size();
-    return true;
-  }
-  // A disk that fills may have room for a part. If it cannot be removed, the
-  // next Open ends the line.
-  if (wrote > 0 &&
-      ftruncate(file_.get(), static_cast<off_t>(file_bytes_)) != 0) {
-    file_.Close();
-  }
-  return false;
+  return text;
 }
 
 }  // namespace rollcall

@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "daemon/base/fd.h"
 #include "daemon/core/events.h"
 #include "daemon/core/failures/progress.h"
 #include "daemon/server/events/last_steps.h"
+#include "daemon/server/events/line_file.h"
 #include "daemon/server/events/run_account.h"
 #include "rollcall/v1/admin.pb.h"
 
@@ -44,6 +44,8 @@ class EventLog {
 
   // `folder`: where the files are; empty: in memory only.
   explicit EventLog(std::string folder);
+  EventLog(const EventLog&) = delete;
+  EventLog& operator=(const EventLog&) = delete;
 
   // A loop begins. In memory only, another daemon may have led before it: what
   // is known of the jobs is dropped.
@@ -107,17 +109,13 @@ class EventLog {
   void Keep(const std::string& job, const std::string& run, Event event,
             const Fields& fields);
   void Write(const std::string& json, absl::Time at);
-  // Whether the line is in the file as a whole.
-  bool Append(const std::string& line);
-  bool Open();
-  bool Rotate();
-  bool WriteAll(const std::string& text);
+  // The latest events of the jobs that still run.
+  std::string FirstLines() const;
 
   const std::string folder_;
   std::map<std::string, OfJob> jobs_;
   uint64_t last_id_ = 0;
-  Fd file_;
-  size_t file_bytes_ = 0;
+  LineFile file_;
   uint64_t lost_ = 0;
   // Of these, how many the file does not mention yet.
   uint64_t unmentioned_ = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/numbers.h"
+#include "daemon/core/limits.h"
 #include "rollcall/v1/reasons.pb.h"
 
 namespace rollcall {
@@ -34,11 +35,14 @@ void LastSteps::Take(
   }
   uint64_t number = 0;
   if (run.empty() || run.size() > kRunNameBytesMax ||
-      !absl::SimpleAtoi(step, &number) || number == 0) {
+      !absl::SimpleAtoi(step, &number) || number == 0 ||
+      number > Limits::step_max) {
     return;
   }
   last_ = {run, number};
-  if (!absl::SimpleAtoi(saved, &last_.saved)) last_.saved = 0;
+  if (!absl::SimpleAtoi(saved, &last_.saved) || last_.saved > number) {
+    last_.saved = 0;
+  }
 }
 
 }  // namespace rollcall

@@ -1,13 +1,8 @@
 #include "daemon/server/trace/span_observer.h"
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/rotating_file_sink.h>
-#include <sys/stat.h>
-
-#include <cstdio>
-#include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/job/job_report.h"
@@ -16,37 +11,13 @@
 
 namespace rollcall {
 
-class SpanObserver::File {
- public:
-  explicit File(const std::string& path) {
-    spdlog::file_event_handlers handlers;
-    // Only the owner may read the state folder's files.
-    handlers.after_open = [](const std::string&, std::FILE* file) {
-      fchmod(fileno(file), 0600);
-    };
-    try {
-      logger_ = std::make_unique<spdlog::logger>(
-          "spans", std::make_shared<spdlog::sinks::rotating_file_sink_st>(
-                       path, kFileBytesMax, 1, false, handlers));
-    } catch (const spdlog::spdlog_ex&) {
-      return;
-    }
-    logger_->set_pattern("%v");
-    logger_->flush_on(spdlog::level::trace);
-    logger_->set_error_handler([](const std::string&) {});
-  }
+SpanObserver::SpanObserver(const std::string& folder, const EventLog& events)
+    : events_(events),
+      file_(folder + kFile, folder + kOlderFile, kFileBytesMax) {}
 
-  void Write(const std::string& line) {
-    if (logger_ != nullptr) logger_->info(spdlog::string_view_t(line));
-  }
-
- private:
-  std::unique_ptr<spdlog::logger> logger_;
-};
-
-SpanObserver::SpanObserver(const std::string& path, const EventLog& events)
-    : events_(events), file_(std::make_unique<File>(path)) {}
-SpanObserver::~SpanObserver() = default;
+void SpanObserver::Write(const std::string& line) {
+  file_.Append(absl::StrCat(line, "\n"));
+}
 
 void SpanObserver::TookUp(const Job& job, const std::vector<Action>& actions,
                           absl::Time now) {
@@ -87,18 +58,17 @@ void SpanObserver::See(const Job& job, const std::vector<Action>& actions,
   const auto formation = of.formations.Note(
       {job.state(), job.generation(), report.IsProbing()}, now, absl::Now());
   if (formation.has_value()) {
-    file_->Write(
-        OtlpLine(*formation,
-                 {job.name(), job.run(), job.generation(), report.world_nodes(),
-                  report.world_size(), Word(job.last_reform().code()),
-                  formation->formed       ? job.last_reform().reason()
-                  : job.end().has_value() ? job.end()->reason()
-                                          : ""}));
+    Write(OtlpLine(*formation, {job.name(), job.run(), job.generation(),
+                                report.world_nodes(), report.world_size(),
+                                Word(job.last_reform().code()),
+                                formation->formed ? job.last_reform().reason()
+                                : job.end().has_value() ? job.end()->reason()
+                                                        : ""}));
   }
   if (of.run.has_value()) {
     for (const std::string& line :
          of.run->Take(events, job.state() == v1::JOB_STATE_RUNNING, now)) {
-      file_->Write(line);
+      Write(line);
     }
   }
   if (over) jobs_.erase(job.name());

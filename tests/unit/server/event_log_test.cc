@@ -274,6 +274,36 @@ TEST_F(EventLogTest, AFullDiskLosesEventsAndSaysHowMany) {
   EXPECT_EQ(lines[2]["event"], "fourth");
 }
 
+// When the disk filled, the new file had no room for the first lines.
+TEST_F(EventLogTest, ANewFileGetsItsFirstLinesLater) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  EventLog log(folder_);
+  log.Add("j", "r", kInfo, "event=run generation=1", At(0));
+  const std::string reason(1500, 'x');
+  const auto bytes = [this] {
+    return std::filesystem::file_size(folder_ + EventLog::kFile);
+  };
+  while (bytes() + 2000 < Limits::event_file_bytes_max) {
+    log.Add("j", "r", kInfo, absl::StrCat("event=lost reason=", reason), At(1));
+  }
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit full = before;
+  full.rlim_cur = 20;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  for (int i = 0; i < 3; ++i) {
+    log.Add("j", "r", kInfo, absl::StrCat("event=lost reason=", reason), At(2));
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_EQ(bytes(), 0u);
+  log.Add("j", "r", kInfo, "event=notice", At(3));
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["event"], "run");
+  EXPECT_EQ(lines[1]["event"], "events_lost");
+  EXPECT_EQ(lines[2]["event"], "notice");
+}
+
 TEST_F(EventLogTest, AFileThatCannotBeRenamedDoesNotGrow) {
   std::filesystem::create_directories(folder_ + EventLog::kOlderFile + "/x");
   const std::string reason(1500, 'x');

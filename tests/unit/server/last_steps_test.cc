@@ -38,6 +38,7 @@ TEST(LastSteps, WhatIsKnown) {
        {"r1", 80, 70}},
       {{{"r1", "event=abort step=90 saved=70"}}, {"r1", 90, 70}},
       {{{"r1", "event=abort step=90 saved=-7"}}, {"r1", 90}},
+      {{{"r1", "event=abort step=90 saved=91"}}, {"r1", 90}},
       // A run that ended before its first step.
       {{requeue,
         {"r2", "event=start nodes=1:1"},
@@ -53,6 +54,7 @@ TEST(LastSteps, WhatIsKnown) {
       {{requeue, {"r2", "event=end step=-1"}}, {"r1", 100}},
       {{requeue, {"r2", "event=end step=1e9"}}, {"r1", 100}},
       {{requeue, {"r2", "event=end step=99999999999999999999"}}, {"r1", 100}},
+      {{requeue, {"r2", "event=end step=9007199254740993"}}, {"r1", 100}},
       {{requeue, {"r2", "event=end step=0"}}, {"r1", 100}},
       {{requeue, {"", "event=end step=7"}}, {"r1", 100}},
       {{requeue, {"r2", "event=end reason=\"x step=7\""}}, {"r1", 100}},
