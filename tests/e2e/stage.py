@@ -56,6 +56,13 @@ def _become_subreaper():
     ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
+def _accept_ctrl_c():
+    """A test run that a script has started in the background ignores SIGINT,
+    and so would all that a test starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Process:
     """One started process, its output and its exit. Made by Stage.start."""
 
@@ -157,6 +164,7 @@ class Stage:
 
     def __init__(self):
         _become_subreaper()
+        _accept_ctrl_c()
         self.selector = selectors.DefaultSelector()
         self.processes = []
         self.labs = []

@@ -12,10 +12,7 @@ from with_torch import PYTHON, WithTorch
 RANK = os.path.join(harness.PROJECT, "tests", "interop", "torchrun_rank.py")
 
 # torchrun before 2.5 reads no entry points, so this registers the handler.
-# If it does not end, the failure shows the stacks of its threads.
 TORCHRUN = """
-import faulthandler
-faulthandler.dump_traceback_later(50)
 from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 from torch.distributed.run import main
 from rollcall.torch.rendezvous import get_handler
