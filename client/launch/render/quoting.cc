@@ -80,8 +80,11 @@ std::string InQuotes(absl::string_view text, bool escape_less_than) {
     } else if (character == '<' && escape_less_than) {
       quoted += "\\x3c";
     } else if (NeedsEscape(character)) {
-      absl::StrAppendFormat(&quoted, code < 0x100 ? "\\x%02x" : "\\u%04x",
-                            code);
+      if (code < 0x100) {
+        absl::StrAppendFormat(&quoted, "\\x%02x", code);
+      } else {
+        absl::StrAppendFormat(&quoted, "\\u%04x", code);
+      }
     } else {
       absl::StrAppend(&quoted, text.substr(0, bytes));
     }

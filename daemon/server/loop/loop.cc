@@ -349,7 +349,9 @@ absl::Status Loop::TakeBack(const std::string& job, absl::Time now) {
 }
 
 void Loop::SetBackJobs(std::map<std::string, absl::Status> failed) {
-  for (auto& [job, why] : failed) {
+  for (auto& entry : failed) {
+    const std::string& job = entry.first;
+    absl::Status& why = entry.second;
     logger_.Write(Log::Level::kError,
                   absl::StrCat("job=", job, " event=set_back reason=",
                                Quoted(std::string(why.message()))));

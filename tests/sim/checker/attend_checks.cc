@@ -179,7 +179,8 @@ void InvariantChecker::NoteAdopted(SessionId session) {
   if (claim == claims_.end()) return;
   const Told* adopted = nullptr;
   bool later = false;
-  for (const auto& [generation, told] : told_) {
+  for (const auto& entry : told_) {
+    const Told& told = entry.second;
     const bool claimed = std::any_of(
         claims_.begin(), claims_.end(),
         [&](const auto& other) { return other.second.world == told.world; });

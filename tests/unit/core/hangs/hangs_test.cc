@@ -52,7 +52,7 @@ class HangsTest : public testing::Test {
     return hang->cause.node().empty() ? "nobody" : hang->cause.node();
   }
 
-  const Limits limits_;
+  const Limits limits_ = {};
   Hangs hangs_;
 };
 
