@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/facts/same_files.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -58,7 +59,8 @@ void SetupCommand::TakeGone(RanksGone& gone) {
   if (!succeeded_ || files_ == nullptr) return post_(SetupGone{});
   reads_ = true;
   files_->Read([this](std::vector<v1::SameFile> files) {
-    post_(SetupGone{std::move(files)});
+    std::string unusable = UnusableFileText(files);
+    post_(SetupGone{std::move(files), std::move(unusable)});
   });
 }
 

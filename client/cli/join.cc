@@ -69,15 +69,9 @@ v1::Facts NodeFacts(NodeFactsOptions options, const WrittenFolders& folders) {
 // The launcher's node always has a seat, and the other nodes are compared with
 // it. So a run can begin only if this node can use the files.
 absl::Status CheckSameFiles(const v1::Facts& facts) {
-  for (const v1::SameFile& file : facts.same_files()) {
-    if (file.error().empty()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--same or --shared: expected ", file.path(),
-        file.path().back() == '/' ? " to be a folder to which ranks can write"
-                                  : " to be a file that ranks can read",
-        ", found: ", file.error(), "; make it, or give another one"));
-  }
-  return absl::OkStatus();
+  const std::string text =
+      UnusableFileText({facts.same_files().begin(), facts.same_files().end()});
+  return text.empty() ? absl::OkStatus() : absl::FailedPreconditionError(text);
 }
 
 // What to find out of the files of --same and the folders of --shared, each

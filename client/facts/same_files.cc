@@ -72,6 +72,18 @@ std::string SameFileWarning(const v1::SameFile& file) {
                       " of --same or --shared: ", file.error());
 }
 
+std::string UnusableFileText(const std::vector<v1::SameFile>& files) {
+  for (const v1::SameFile& file : files) {
+    if (file.error().empty()) continue;
+    return absl::StrCat(
+        "--same or --shared: expected ", file.path(),
+        file.path().back() == '/' ? " to be a folder to which ranks can write"
+                                  : " to be a file that ranks can read",
+        ", found: ", file.error(), "; make it, or give another one");
+  }
+  return "";
+}
+
 void GatherSameFiles(const std::vector<SameQuery>& queries,
                      const SystemUser* user, absl::Duration timeout,
                      v1::Facts& facts) {

@@ -19,6 +19,9 @@ v1::SameFile ReadSameFile(const std::string& path);
 // For a file that could not be read.
 std::string SameFileWarning(const v1::SameFile& file);
 
+// Why a node cannot use one of the files or folders; empty: it can use all.
+std::string UnusableFileText(const std::vector<v1::SameFile>& files);
+
 struct SameQuery {
   std::string path;
   // Runs in a copy of this process.

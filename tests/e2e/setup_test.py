@@ -66,15 +66,17 @@ class Setup(E2E):
         self.assert_code(launcher, 0)
         self.assertFalse(launcher.find("WARNING"), launcher.text())
 
-        # All nodes see the same here.
+        # As without a set-up command, the launcher's own node must have them.
         launcher = self.launch(
             ["--local-workers", "1", "--setup", "rm -rf data made", *flags],
             ["true"])
-        self.assert_code(launcher, 0)
+        self.assert_code(launcher, 69)
         for path in "data", "made/":
             self.assertTrue(launcher.find(
                 rf"WARNING: \S*/{path} of --same or --shared: ", "err"),
                 launcher.text())
+        launcher.await_line("expected .*/data to be a file that ranks can read, "
+                            "found: No such file or directory; make it", "err")
         self.assert_nothing_is_left()
 
     def test_ctrl_c_while_the_files_are_read(self):

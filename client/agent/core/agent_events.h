@@ -230,6 +230,7 @@ struct SetupGone {
   // The files of --same and --shared, which the command may have made. Only the
   // shell reads them, for the facts.
   std::vector<v1::SameFile> same_files;
+  std::string unusable_file;  // What is wrong with one of them; else empty.
 };
 
 struct AgentTick {};

@@ -29,10 +29,15 @@ void Agent::On(const SetupShellEnded& ended) {
   setup_.ShellEnded(ended.code, ended.signal, ended.stderr_tail);
 }
 
-void Agent::On(const SetupGone&) {
+void Agent::On(const SetupGone& gone) {
   if (!setup_.running()) return;
   setup_.Gone(now_, limits_);
   if (exit_.has_value()) return;
+  // The launcher's node always has a seat, and the other nodes are compared
+  // with it.
+  if (hello_.launcher() && !gone.unusable_file.empty()) {
+    return Leave(kExitRendezvous, gone.unusable_file);
+  }
   if (!setup_.ended().has_value()) {
     return Tell(Report::Kind::kWarning,
                 absl::StrCat("try ", setup_.tries(),

@@ -201,6 +201,10 @@ std::string VariableValue(const ComparedNode& node, std::string_view name) {
   return node.facts->communication().more() ? "" : "not set";
 }
 
+constexpr char kCannotUse[] = "cannot be used: ";
+
+bool CannotUse(std::string_view value) { return value.starts_with(kCannotUse); }
+
 bool IsFolder(std::string_view path) {
   return !path.empty() && path.back() == '/';
 }
@@ -209,7 +213,7 @@ std::string FileValue(const ComparedNode& node, const std::string& path) {
   for (const v1::SameFile& file : node.facts->same_files()) {
     if (file.path() != path) continue;
     if (file.sha256().empty()) {
-      return absl::StrCat("cannot be used: ", file.error());
+      return absl::StrCat(kCannotUse, file.error());
     }
     const std::string digest =
         absl::BytesToHexString(file.sha256().substr(0, 6));
@@ -559,6 +563,26 @@ std::string DifferenceText(const v1::Difference& difference) {
       more > 0 ? absl::StrCat("; and ", more, " other values") : "");
 }
 
+namespace {
+
+// The reference's side. If it cannot use the file and does not rule, the
+// largest side that can.
+const Side& RightSide(const std::vector<Side>& sides,
+                      const std::string& of_reference, bool rules) {
+  const auto own = std::find_if(
+      sides.begin(), sides.end(),
+      [&](const Side& side) { return side.value == of_reference; });
+  if (rules || !CannotUse(of_reference)) return *own;
+  const auto best = std::max_element(
+      sides.begin(), sides.end(), [](const Side& a, const Side& b) {
+        return std::pair(!CannotUse(a.value), a.nodes.size()) <
+               std::pair(!CannotUse(b.value), b.nodes.size());
+      });
+  return CannotUse(best->value) ? *own : *best;
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
@@ -570,17 +594,16 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const auto compared = std::find_if(
         all.begin(), all.end(),
         [&](const Compared& each) { return each.fact == difference.fact(); });
-    const std::string right = compared->value_of(nodes[reference]);
-    if (!compared->strict || right.empty()) continue;
+    const std::string of_reference = compared->value_of(nodes[reference]);
+    if (!compared->strict || of_reference.empty()) continue;
     if (!strict && !compared->required()) continue;
     const std::vector<Side> sides = SidesOf(*compared, nodes);
-    const size_t most =
-        std::find_if(sides.begin(), sides.end(), [&](const Side& side) {
-          return side.value == right;
-        })->nodes.size();
+    const Side& right = RightSide(sides, of_reference, rules);
     for (const Side& side : sides) {
-      if (side.value == right || (!rules && most <= side.nodes.size()))
+      const bool outvoted = right.nodes.size() > side.nodes.size();
+      if (&side == &right || !(rules || outvoted || CannotUse(side.value))) {
         continue;
+      }
       for (const ComparedNode* node : side.nodes) {
         first.try_emplace(node->node, &difference);
       }

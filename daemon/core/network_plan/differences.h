@@ -52,11 +52,12 @@ std::string DifferenceText(const v1::Difference& difference);
 
 // The nodes that get no seat, each with the text of its difference: in a
 // `strict` job for any difference, otherwise only for one of a folder of
-// --shared. The node at index `reference` always keeps its seat. If `rules`,
-// a node that differs from the reference is excluded even if the reference is
-// in the minority; otherwise only if the reference's side has more nodes than
-// the node's side. A clock never excludes a node, because the measured offset
-// includes the time that the Hello took.
+// --shared. If `rules`, the node at index `reference` keeps its seat, and a
+// node that differs from it is excluded even if the reference is in the
+// minority; otherwise only if the reference's side has more nodes than the
+// node's side, or if the node cannot use a file that others can. A clock never
+// excludes a node, because the measured offset includes the time that the Hello
+// took.
 std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const std::vector<ComparedNode>& nodes,
     const std::vector<v1::Difference>& differences, size_t reference,
