@@ -245,9 +245,11 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
                               DescribeExit(*agent.wait_status)));
     }
     if (!agent.own) HostFailed(agent);
-    return;
+    // Once there was a world, the other nodes may go on without it.
+    if (ran_ || overdue_.killed) return;
+  } else if (!agent.own) {
+    HostFailed(agent);
   }
-  if (!agent.own) HostFailed(agent);
   // The daemon gets kAgentPatience to report how the job ended.
   if (agent.own && *own_exit_ != 0 && !daemon_.end()) {
     agent_failed_at_ = MonotonicNow() + kAgentPatience;

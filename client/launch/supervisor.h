@@ -146,6 +146,7 @@ class Supervisor {
 
   std::optional<v1::StopRequest> stop_;
   int interrupts_ = 0;
+  absl::Time asked_at_ = absl::InfiniteFuture();  // For `stop_`.
   // When a failed stop request is sent again.
   absl::Time stop_again_at_ = absl::InfiniteFuture();
   Overdue overdue_;

@@ -23,6 +23,9 @@ constexpr absl::Duration kStopTimeout = absl::Seconds(1);
 constexpr absl::Duration kKillPatience = absl::Seconds(5);
 // A stop request that failed is sent again after this time.
 constexpr absl::Duration kStopAgain = absl::Seconds(1);
+// How long a daemon that does not answer is asked to stop the run, before its
+// agents are.
+constexpr absl::Duration kDaemonPatience = absl::Seconds(3);
 // How long to wait for agents before the user is told.
 constexpr absl::Duration kTellAfter = absl::Seconds(5);
 constexpr size_t kAgentsNamedMax = 8;
@@ -63,6 +66,7 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   stop_->set_exit_code(exit_code);
   stop_->set_reason(reason);
   stop_->set_now(now);
+  asked_at_ = MonotonicNow();
   // Linked ranks have the notice time to reach a boundary, and after it their
   // grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
@@ -117,13 +121,22 @@ void Supervisor::SendStop() {
     return;
   }
   auto stopped = AdminClient(address_).Stop(*stop_, kStopTimeout);
-  stop_again_at_ = stopped.ok() || daemon_.pid() < 0
-                       ? absl::InfiniteFuture()
-                       : MonotonicNow() + kStopAgain;
-  // If the daemon refuses the request, SIGTERM still ends the agents.
+  stop_again_at_ = absl::InfiniteFuture();
+  if (stopped.ok()) {
+    overdue_.term_at = absl::InfiniteFuture();
+    return;
+  }
+  const absl::Time now = MonotonicNow();
+  // A daemon that is started again is asked once it listens.
+  if (daemon_.pid() >= 0) stop_again_at_ = now + kStopAgain;
+  // SIGTERM ends the agents without a daemon.
   const bool refused = absl::IsUnauthenticated(stopped.status()) ||
                        absl::IsPermissionDenied(stopped.status());
-  if (!stopped.ok() && (stop_->now() || refused)) agents_.Kill(SIGTERM);
+  if (stop_->now() || refused) {
+    agents_.Kill(SIGTERM);
+  } else if (now < asked_at_ + kDaemonPatience) {
+    overdue_.term_at = asked_at_ + kDaemonPatience;
+  }
 }
 
 void Supervisor::GiveUp(const std::string& why) {

@@ -293,6 +293,23 @@ class Survival(E2E):
             self.assertIsNone(process.find(r"up g2"))
         return launcher
 
+    def test_a_signal_reaches_the_ranks_without_a_daemon(self):
+        """As with a full disk, no daemon can start again."""
+        state = self.stage.path("state")
+        launcher = self.launch(
+            ["--state", state, "--local-workers", "1"],
+            ["sh", "-c", "trap 'echo saved; exit 0' TERM; echo up; "
+                         "while :; do sleep 0.1; done"])
+        launcher.await_lines(r"\] up$", 2)
+        events = os.path.join(state, "events.jsonl")
+        os.unlink(events)
+        os.mkfifo(events)
+        os.kill(self.daemon_of(launcher), signal.SIGKILL)
+        launcher.await_line("it is started again every few seconds")
+        launcher.signal(signal.SIGTERM)
+        launcher.await_lines(r"\] saved$", 2)
+        self.assert_code(launcher, 75)
+
     def daemon_of(self, launcher):
         found = [p for p in harness.descendants(launcher.pid)
                  if harness.command_line(p)[1:2] == ["daemon"]]
