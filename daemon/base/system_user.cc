@@ -3,6 +3,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -231,18 +232,27 @@ AsUser::AsUser(const SystemUser* user)
   groups_before_.resize(
       std::max(0, getgroups(static_cast<int>(groups_before_.size()),
                             groups_before_.data())));
+  prctl(PR_GET_PDEATHSIG, &death_signal_);
+  parent_ = getppid();
   SetGroups(user->groups);
   ok_ = SetFsGid(user->gid) == user->gid && SetFsUid(user->uid) == user->uid;
   if (!ok_) Restore();
-  // Each change of ids sets the dumpable flag to fs.suid_dumpable, which may be
-  // 1.
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  SetFlagsAgain();
 }
 
 AsUser::~AsUser() {
   if (!changed_) return;
   Restore();
+  SetFlagsAgain();
+}
+
+// Each change of ids sets the dumpable flag to fs.suid_dumpable, which may be
+// 1, and clears the signal for the parent's end.
+void AsUser::SetFlagsAgain() {
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  if (death_signal_ == 0) return;
+  prctl(PR_SET_PDEATHSIG, death_signal_);
+  if (getppid() != parent_) raise(death_signal_);  // It has ended meanwhile.
 }
 
 void AsUser::Restore() {

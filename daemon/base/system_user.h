@@ -64,7 +64,8 @@ int BecomeUser(const SystemUser& user);
 // that it makes belong to the user, and no path can lead it to a file that the
 // user may not use. The same goes for /proc files of the user's processes, for
 // which root would need CAP_SYS_PTRACE. The user can neither signal nor trace
-// this thread. Afterwards the whole process is not dumpable.
+// this thread. Afterwards the whole process is not dumpable. The signal that
+// this thread gets when its parent ends (PR_SET_PDEATHSIG) stays set.
 //
 // Do not nest it, and start no process or thread while it exists.
 class AsUser {
@@ -80,10 +81,13 @@ class AsUser {
 
  private:
   void Restore();
+  void SetFlagsAgain();
 
   const bool changed_;
   bool ok_ = true;
   std::vector<gid_t> groups_before_;
+  int death_signal_ = 0;
+  pid_t parent_ = 0;
 };
 
 }  // namespace rollcall

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,6 +170,21 @@ TEST_F(AsUserTest, TheUserCannotSignalWhoActs) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(AsUserTest, TheSignalForTheParentsEndStaysSet) {
+  ASSERT_EQ(prctl(PR_SET_PDEATHSIG, SIGUSR1), 0);
+  int during = 0;
+  int after = 0;
+  {
+    const AsUser as(&user_);
+    ASSERT_TRUE(as.ok());
+    prctl(PR_GET_PDEATHSIG, &during);
+  }
+  prctl(PR_GET_PDEATHSIG, &after);
+  prctl(PR_SET_PDEATHSIG, 0);
+  EXPECT_EQ(during, SIGUSR1);
+  EXPECT_EQ(after, SIGUSR1);
 }
 
 TEST_F(AsUserTest, AProcessOfAnotherUserIsKnownByItsIds) {
