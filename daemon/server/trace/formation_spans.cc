@@ -95,7 +95,7 @@ std::string OtlpLine(const FormationTrace& formation,
     span["attributes"].push_back(
         OtlpAttribute("rollcall.phases_left_out", formation.phases_left_out));
   }
-  ordered_json spans = {std::move(span)};
+  ordered_json spans = ordered_json::array({std::move(span)});
   for (const FormationTrace::Phase& phase : formation.phases) {
     spans.push_back(
         {{"traceId", trace},
