@@ -208,9 +208,11 @@ void GroupChecks::RunOnce(const Wanted& wanted) {
   if (ended) Reap(program->pid);
   if (how != Ended::kSilent) return;
   if (!ended || program->out.open()) {
-    return Fail(check.round(),
-                absl::StrCat(kGroupProgram, " did not end within ",
-                             absl::FormatDuration(FromProto(check.limit()))));
+    return Fail(
+        check.round(),
+        absl::StrCat(kGroupProgram, " did not end within ",
+                     absl::FormatDuration(absl::Ceil(
+                         FromProto(check.limit()), absl::Milliseconds(100)))));
   }
   if (const int error = ExecError(*program); error != 0) {
     return Fail(check.round(),
