@@ -106,6 +106,8 @@ void Agent::On(const RankProgressed& progressed) {
 void Agent::On(const RankSaved& saved) {
   if (!running_.has_value() || saved.generation != running_->generation) return;
   running_->saved = std::max(running_->saved, saved.step);
+  // A program may report fewer steps than checkpoints.
+  running_->step = std::max(running_->step, saved.step);
 }
 
 void Agent::On(const RankExchanged& exchanged) {

@@ -9,24 +9,32 @@ namespace rollcall {
 
 void Progress::UseLast(LastStep last) {
   last_ = std::move(last);
-  saved_ = told_saved_ = last_.saved;
+  saved_before_ = told_saved_ = last_.saved;
 }
 
 std::optional<Progress::Taken> Progress::TakeStep(
     Node& node, uint64_t step, const v1::World& world,
     const Membership& membership) {
   if (!node.step_before.has_value()) node.step_before = node.step;
+  const bool is_first = node.node_rank == 0;
   // Node rank 0 may have finished, left and been removed.
   const Node* const first =
-      node.node_rank == 0 ? nullptr : membership.Find(world.members(0).node());
+      is_first ? nullptr : membership.Find(world.members(0).node());
   if (first != nullptr && first->step != 0) return std::nullopt;
   Taken taken;
-  if (generation_ != world.generation()) {
+  const bool begins = generation_ != world.generation();
+  if (begins) {
     taken.below = Below(world, step);
     if (taken.below.has_value()) resumed_ = *taken.below;
     generation_ = world.generation();
+    step_before_ = std::max(step_before_, step_);
+    saved_before_ = saved();
+    saved_ = 0;
+    saved_by_first_ = false;
   }
-  step_ = node.node_rank == 0 ? node.step : std::max(step_, node.step);
+  const uint64_t former = step_;
+  step_ = is_first || begins ? step : std::max(step_, step);
+  if (step_ < former) tell_step_ = kToldMin;
   // No step is twice as high as one above half of this.
   constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   if (step_ >= tell_step_ && tell_step_ != kNever) {
@@ -39,22 +47,29 @@ std::optional<Progress::Taken> Progress::TakeStep(
 // `step`: the first one of this world.
 std::optional<v1::Resumed> Progress::Below(const v1::World& world,
                                            uint64_t step) const {
-  const uint64_t was = step_ == 0 ? last_.step : step_;
-  if (saved_ > 0 ? step >= saved_ : step >= was / 2) return std::nullopt;
+  // The daemon before has seen this world's first step.
+  if (last_.world_run == world.run() &&
+      last_.world_generation == world.generation()) {
+    return std::nullopt;
+  }
+  const uint64_t before = std::max(step_before_, step_);
+  const uint64_t was = before == 0 ? last_.step : before;
+  if (saved() > 0 ? step >= saved() : step >= was / 2) return std::nullopt;
   v1::Resumed below;
   below.set_generation(world.generation());
   below.set_step(step);
   below.set_was(was);
-  below.set_saved_step(saved_);
-  if (step_ == 0 && last_.run != world.run()) below.set_former_run(last_.run);
+  below.set_saved_step(saved());
+  if (before == 0 && last_.run != world.run()) below.set_former_run(last_.run);
   return below;
 }
 
-bool Progress::TakeSaved(uint64_t saved, absl::Time now) {
+bool Progress::TakeSaved(const Node& node, uint64_t saved, absl::Time now) {
+  if (node.node_rank == 0 && !saved_by_first_) {
+    saved_by_first_ = true;
+    saved_ = 0;  // What others have said.
+  }
   if (saved == 0 || saved > step_) return false;
-  // A world may have begun below the checkpoint of the last one.
-  if (saved_generation_ != generation_) saved_ = 0;
-  saved_generation_ = generation_;
   saved_ = std::max(saved_, saved);
   if (saved_ == told_saved_ || now < told_saved_at_ + kSavedApart) return false;
   told_saved_ = saved_;

@@ -18,12 +18,15 @@
 
 namespace rollcall {
 
-// The last step that ranks of a job have published and the last checkpoint, as
-// far as they were recorded, and the run that they belong to. 0: none is known.
+// What was recorded of the steps of a job. 0: none is known.
 struct LastStep {
+  // The last step and the last checkpoint, and the run that they belong to.
   std::string run;
   uint64_t step = 0;
   uint64_t saved = 0;
+  // The last world whose ranks have published a step.
+  std::string world_run;
+  uint64_t world_generation = 0;
 
   bool operator==(const LastStep&) const = default;
 };
@@ -56,19 +59,20 @@ class Progress {
                                 const Membership& membership);
   // The node of the last TakeStep, whose step is shown, has reported the
   // checkpoint of this step; 0: none. Returns whether an event about saved() is
-  // due. A checkpoint above step() is ignored: nodes repeat their report.
-  bool TakeSaved(uint64_t saved, absl::Time now);
+  // due. A checkpoint above step() is ignored.
+  bool TakeSaved(const Node& node, uint64_t saved, absl::Time now);
   // Node rank 0 reports the pace. Returns whether the pace differs from the
   // last one: while a world makes no progress, the same pace is reported
   // repeatedly.
   bool TakePace(const v1::Pace& pace);
 
-  // The step to show. If node rank 0 publishes steps, only its steps count:
-  // otherwise one wrong step of another node would stay in `status` for ever.
+  // The step to show: the last world's. If node rank 0 publishes steps, only
+  // its steps and checkpoints count: otherwise one wrong step of another node
+  // would stay in `status` for ever.
   uint64_t step() const { return step_; }
   // The last checkpoint of the world, or else of an earlier one; 0: none is
   // known.
-  uint64_t saved() const { return saved_; }
+  uint64_t saved() const { return saved_ > 0 ? saved_ : saved_before_; }
   const std::optional<v1::Pace>& pace() const { return pace_; }
   // The last Taken::below.
   const v1::Resumed& resumed() const { return resumed_; }
@@ -76,11 +80,14 @@ class Progress {
  private:
   std::optional<v1::Resumed> Below(const v1::World& world, uint64_t step) const;
 
+  // Of the last world that has published a step, generation_.
+  uint64_t generation_ = 0;
   uint64_t step_ = 0;
   uint64_t saved_ = 0;
-  // The generations of `step_` and `saved_`.
-  uint64_t generation_ = 0;
-  uint64_t saved_generation_ = 0;
+  bool saved_by_first_ = false;  // Node rank 0 has said `saved_`, or none.
+  // The highest step and the last checkpoint of the worlds before.
+  uint64_t step_before_ = 0;
+  uint64_t saved_before_ = 0;
   LastStep last_;  // Counts until there is a step.
   // The step with which the next event says how far the run is.
   uint64_t tell_step_ = kToldMin;

@@ -13,36 +13,48 @@ namespace {
 // No daemon writes a longer one.
 constexpr size_t kRunNameBytesMax = 64;
 
+// The number of a step; 0: the text has none.
+uint64_t StepIn(const std::string& text) {
+  uint64_t step = 0;
+  return absl::SimpleAtoi(text, &step) && step <= Limits::step_max ? step : 0;
+}
+
 }  // namespace
 
 void LastSteps::Take(
     const std::string& run,
     const std::vector<std::pair<std::string, std::string>>& event) {
-  std::string name, code, step, saved;
+  std::string name, code, step, saved, generation;
   for (const auto& [key, value] : event) {
     if (key == "event") name = value;
     if (key == "code") code = value;
     if (key == "step") step = value;
     if (key == "saved") saved = value;
-  }
-  if (name != "reached" && name != "checkpoint" && name != "abort" &&
-      name != "end") {
-    return;
+    if (key == "generation") generation = value;
   }
   if (name == "end" && code == v1::ReasonCode_Name(v1::REASON_CODE_FINISHED)) {
     last_ = LastStep();
     return;
   }
-  uint64_t number = 0;
-  if (run.empty() || run.size() > kRunNameBytesMax ||
-      !absl::SimpleAtoi(step, &number) || number == 0 ||
-      number > Limits::step_max) {
+  const bool begins = name == "resumed_below";
+  const bool reports = name == "reached" || name == "checkpoint" ||
+                       name == "abort" || name == "end";
+  const uint64_t number = StepIn(step);
+  if (!(begins || reports) || number == 0 || run.empty() ||
+      run.size() > kRunNameBytesMax) {
     return;
   }
-  last_ = {run, number};
-  if (!absl::SimpleAtoi(saved, &last_.saved) || last_.saved > number) {
-    last_.saved = 0;
+  uint64_t world = 0;
+  if (absl::SimpleAtoi(generation, &world)) {
+    last_.world_run = run;
+    last_.world_generation = world;
   }
+  // A run that begins below an earlier one is compared with that again, until
+  // it has steps of its own.
+  if (begins) return;
+  last_.run = run;
+  last_.step = number;
+  last_.saved = StepIn(saved);
 }
 
 }  // namespace rollcall

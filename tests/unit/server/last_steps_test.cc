@@ -31,14 +31,15 @@ TEST(LastSteps, WhatIsKnown) {
     LastStep expect;
   } rows[] = {
       {{}, {}},
-      {{reached}, {"r1", 64}},
-      {{reached, abort}, {"r1", 90}},
-      {{reached, abort, requeue}, {"r1", 100}},
+      {{reached}, {"r1", 64, 0, "r1", 1}},
+      {{reached, abort}, {"r1", 90, 0, "r1", 1}},
+      {{reached, abort, requeue}, {"r1", 100, 0, "r1", 1}},
       {{reached, {"r1", "event=checkpoint generation=1 step=80 saved=70"}},
-       {"r1", 80, 70}},
+       {"r1", 80, 70, "r1", 1}},
       {{{"r1", "event=abort step=90 saved=70"}}, {"r1", 90, 70}},
       {{{"r1", "event=abort step=90 saved=-7"}}, {"r1", 90}},
-      {{{"r1", "event=abort step=90 saved=91"}}, {"r1", 90}},
+      // A run that began below its checkpoint.
+      {{{"r1", "event=abort step=90 saved=91"}}, {"r1", 90, 91}},
       // A run that ended before its first step.
       {{requeue,
         {"r2", "event=start nodes=1:1"},
@@ -48,7 +49,8 @@ TEST(LastSteps, WhatIsKnown) {
       {{reached, finished}, {}},
       {{finished, {"r2", "event=reached step=70"}}, {"r2", 70}},
       // Other events have other steps.
-      {{requeue, {"r2", "event=resumed_below step=1 was=100"}}, {"r1", 100}},
+      {{requeue, {"r2", "event=resumed_below generation=2 step=1 was=100"}},
+       {"r1", 100, 0, "r2", 2}},
       {{requeue, {"r2", "event=run generation=2 step=7"}}, {"r1", 100}},
       // Odd lines.
       {{requeue, {"r2", "event=end step=-1"}}, {"r1", 100}},
@@ -69,6 +71,9 @@ TEST(LastSteps, WhatIsKnown) {
     EXPECT_EQ(steps.last().run, row.expect.run) << text;
     EXPECT_EQ(steps.last().step, row.expect.step) << text;
     EXPECT_EQ(steps.last().saved, row.expect.saved) << text;
+    EXPECT_EQ(steps.last().world_run, row.expect.world_run) << text;
+    EXPECT_EQ(steps.last().world_generation, row.expect.world_generation)
+        << text;
   }
   LastSteps steps;
   steps.Take(std::string(65, 'x'), LogFields(reached.text));

@@ -108,6 +108,21 @@ TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
        10},
       {"the same world goes on", {}, {{1, 100, 90}, {1, 50, 0}}, "", 90},
       {"it was named before", {}, {{1, 100, 90}, {2, 1, 0}, {2, 2, 0}}, "", 90},
+      {"a second world that begins below",
+       {},
+       {{1, 100, 90}, {2, 1, 0}, {2, 5, 0}, {3, 4, 0}},
+       "4 of 100, saved 90 ",
+       90},
+      {"the daemon before has named it",
+       {"r1", 100, 90, "r1", 4},
+       {{4, 2, 0}},
+       "",
+       90},
+      {"the daemon before knew an earlier world of this run",
+       {"r1", 100, 90, "r1", 3},
+       {{4, 2, 0}},
+       "2 of 100, saved 90 ",
+       90},
       {"a world that began anew has checkpoints of its own",
        {},
        {{1, 100, 90}, {2, 1, 0}, {2, 20, 10}, {3, 11, 0}},
@@ -153,7 +168,7 @@ TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
       const auto taken =
           progress.TakeStep(node, report.step, world, membership);
       ASSERT_TRUE(taken.has_value()) << row.what;
-      progress.TakeSaved(report.saved, absl::UnixEpoch());
+      progress.TakeSaved(node, report.saved, absl::UnixEpoch());
       below.clear();
       if (!taken->below.has_value()) continue;
       below = absl::StrCat(taken->below->step(), " of ", taken->below->was(),
@@ -164,6 +179,47 @@ TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
     EXPECT_EQ(below, row.below) << row.what;
     EXPECT_EQ(progress.saved(), row.saved) << row.what;
   }
+}
+
+TEST(Progress, WhatOthersSayIsForgottenOnceNodeRank0Reports) {
+  Membership membership;
+  Node& first = AddMember(membership, "a", 0);
+  Node& other = AddMember(membership, "b", 1);
+  Progress progress;
+  progress.UseLast({"r0", 200, 150});
+  const auto report = [&](Node& node, uint64_t step, uint64_t saved) {
+    node.step = std::max(node.step, step);
+    const auto taken =
+        progress.TakeStep(node, step, ThreeMembers(), membership);
+    if (taken.has_value()) {
+      progress.TakeSaved(node, saved, absl::UnixEpoch());
+    }
+    return taken.has_value() && taken->reached;
+  };
+  EXPECT_TRUE(report(other, 1'000'000, 999'999));
+  EXPECT_EQ(progress.step(), 1'000'000u);
+  EXPECT_EQ(progress.saved(), 999'999u);
+  EXPECT_FALSE(report(first, 10, 0));
+  EXPECT_EQ(progress.step(), 10u);
+  EXPECT_EQ(progress.saved(), 150u);
+  EXPECT_FALSE(report(other, 2'000'000, 1'999'999));
+  EXPECT_EQ(progress.step(), 10u);
+  EXPECT_EQ(progress.saved(), 150u);
+  EXPECT_TRUE(report(first, Progress::kToldMin, 60));
+  EXPECT_EQ(progress.saved(), 60u);
+}
+
+TEST(Progress, TheStepOfTheLastWorldIsShown) {
+  Membership membership;
+  Node& node = AddMember(membership, "a", 0);
+  Progress progress;
+  v1::World world = ThreeMembers();
+  world.set_generation(1);
+  node.step = 1000;
+  progress.TakeStep(node, 1000, world, membership);
+  world.set_generation(2);
+  progress.TakeStep(node, 5, world, membership);
+  EXPECT_EQ(progress.step(), 5u);
 }
 
 TEST(Progress, CheckpointsAreToldOnceAMinute) {
@@ -182,7 +238,7 @@ TEST(Progress, CheckpointsAreToldOnceAMinute) {
       {202, 40, true}, {300, 1001, false},
   };
   for (const auto& row : kRows) {
-    EXPECT_EQ(progress.TakeSaved(row.saved,
+    EXPECT_EQ(progress.TakeSaved(node, row.saved,
                                  absl::UnixEpoch() + absl::Seconds(row.at)),
               row.told)
         << row.at;
