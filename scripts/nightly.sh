@@ -95,6 +95,7 @@ do_step() {
     pytorch) scripts/packages.sh pytorch && (
         export ROLLCALL_ELASTIC_KILLS=54 ROLLCALL_ELASTIC_NODES=8
         e2e rank_elastic_test.Elastic) &&
+      e2e elastic_parts_test.CurrentTorch &&
       e2e rank_notice_test && e2e frameworks_test && e2e pytorch_test.ElasticGpt && (
         export ROLLCALL_TEST_TORCH_PYTHON=${ROLLCALL_PYTORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/rollcall/pytorch}/bin/python3
         e2e rank_torch_test && ROLLCALL_TEST_PROGRAMS=1 e2e torchrun_test) ;;
