@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/base/clock.h"
 
 namespace rollcall {
@@ -25,6 +26,25 @@ void Report(const std::string& text) {
 
 }  // namespace
 
+std::string ChangedOptions(const TrainState& before,
+                           const TrainOptions& options) {
+  std::vector<std::string> changes;
+  const auto compare = [&](const char* flag, auto was, auto is) {
+    if (was == is) return;
+    changes.push_back(absl::StrCat(flag, " ", was, " before, ", is, " now"));
+  };
+  compare("--lr", before.learning_rate, options.learning_rate);
+  compare("--warmup", before.warmup, options.warmup);
+  compare("--steps", before.steps, options.steps);
+  compare("--batch", before.batch, int64_t{options.batch});
+  compare("--beta1", before.optimizer.beta1, options.optimizer.beta1);
+  compare("--beta2", before.optimizer.beta2, options.optimizer.beta2);
+  compare("--weight-decay", before.optimizer.weight_decay,
+          options.optimizer.weight_decay);
+  compare("--clip", before.optimizer.clip, options.optimizer.clip);
+  return absl::StrJoin(changes, "; ");
+}
+
 absl::StatusOr<std::unique_ptr<Checkpointing>> Checkpointing::Open(
     const TrainOptions& options) {
   absl::StatusOr<std::unique_ptr<CheckpointStore>> store =
@@ -39,7 +59,7 @@ Checkpointing::Checkpointing(const TrainOptions& options,
     : options_(options), store_(std::move(store)), saver_(*store_) {}
 
 absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
-    const GptConfig& model) {
+    const GptConfig& model, uint64_t data) {
   std::vector<std::string> skipped;
   absl::StatusOr<std::optional<FoundCheckpoint>> found =
       store_->Newest(model, &skipped);
@@ -52,6 +72,13 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
         (*found)->path, " was trained with --seed ", state.seed,
         ", this run has --seed ", options_.seed,
         ": give the same seed, or another folder as --checkpoints"));
+  }
+  if (state.data_fingerprint != data && !options_.new_data) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        (*found)->path,
+        " was trained on other data than this --data: give the "
+        "same files in the same order, --new-data to go on with these from "
+        "their first sample, or another folder as --checkpoints"));
   }
   StoredState stored;
   stored.state = state;

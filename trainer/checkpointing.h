@@ -24,6 +24,12 @@
 
 namespace rollcall {
 
+// The flags of a run that differ from those with which the state that it
+// resumes from was trained: "--lr 0.003 before, 0.001 now; --steps ..."; empty:
+// none.
+std::string ChangedOptions(const TrainState& before,
+                           const TrainOptions& options);
+
 class Checkpointing {
  public:
   // Opens the folder; `options.checkpoints` is not empty. Errors: see
@@ -33,8 +39,11 @@ class Checkpointing {
 
   // Returns the newest checkpoint that verifies, for TrainLoop::Enter, or
   // nullopt if there is none. Reports the checkpoints that it skipped, and why.
-  // FAILED_PRECONDITION: the checkpoint is of another model, seed or version.
-  absl::StatusOr<std::optional<StoredState>> Newest(const GptConfig& model);
+  // `data`: the fingerprint of the run's data. FAILED_PRECONDITION: the
+  // checkpoint is of another model or seed, or of other data without
+  // --new-data.
+  absl::StatusOr<std::optional<StoredState>> Newest(const GptConfig& model,
+                                                    uint64_t data);
 
   // OK if this process may write to the folder; otherwise the reason.
   absl::Status Writable() const;

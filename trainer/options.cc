@@ -1,12 +1,15 @@
 #include "trainer/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "trainer/model/sizes.h"
 
 namespace rollcall {
@@ -14,6 +17,8 @@ namespace {
 
 constexpr int kUsage = 2;
 constexpr double kStepsMax = 1e9;
+// The betas are floats, and 1 would divide by zero.
+constexpr double kBetaMax = 0.999999;
 constexpr char kAbout[] =
     "Trains GPT-2 on text files or token shards, data-parallel over all ranks\n"
     "of the world that a rollcall agent started it in; alone without an agent.";
@@ -30,6 +35,48 @@ CLI::Validator Within(double min, double max) {
         return absl::StrFormat("got %s, expected %g to %g", text, min, max);
       },
       "");
+}
+
+// A flag whose values have names; the first one is the default.
+template <typename T>
+void AddChoice(CLI::App& app, const std::string& flag, T* to,
+               const std::string& about,
+               const std::vector<std::pair<std::string, T>>& choices) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.push_back(choice.first);
+  const std::string expected = absl::StrJoin(names, ", ");
+  app.add_option_function<std::string>(
+         flag,
+         [to, choices](const std::string& text) {
+           for (const auto& [name, value] : choices) {
+             if (name == text) *to = value;
+           }
+         },
+         about)
+      ->type_name(absl::StrJoin(names, "|"))
+      ->default_str(names.front())
+      ->check(CLI::Validator(
+          [names, expected](std::string& text) {
+            return std::count(names.begin(), names.end(), text) > 0
+                       ? std::string()
+                       : absl::StrCat("got ", text, ", expected ", expected);
+          },
+          ""));
+}
+
+// Refuses `--flag ""`, which a variable that is not set becomes: the flag would
+// count as not given.
+absl::Status RefuseEmpty(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(option->get_name(),
+                       ": got an empty value; give a value, or leave the flag "
+                       "out"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void AddModel(CLI::App& app, TrainOptions* o) {
@@ -61,14 +108,26 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
                  "Samples that a rank computes at once; default: as many of "
                  "its share as fit in memory")
       ->type_name("N")
+      ->default_str("")
       ->check(Within(1, TrainOptions::kBatchMax));
   app.add_option("--memory-max", o->memory_max, "")
       ->group("")
       ->check(Within(1, 1e18));
-  app.add_option("--lr", o->learning_rate, "Learning rate at its peak")
+  app.add_option("--lr", o->learning_rate,
+                 "Learning rate at its peak; default: one that suits --model")
       ->type_name("N")
+      ->default_str("")
       ->check(Within(1e-9, 10));
-  app.add_option("--warmup", o->warmup, "Steps until that peak")
+  app.add_option("--min-lr", o->last_learning_rate,
+                 "Learning rate of the last step; default: a tenth of --lr")
+      ->type_name("N")
+      ->check(Within(0, 10));
+  AddChoice(app, "--schedule", &o->schedule,
+            "How the learning rate falls from one to the other",
+            {{"cosine", Schedule::kCosine},
+             {"linear", Schedule::kLinear},
+             {"constant", Schedule::kConstant}});
+  app.add_option("--warmup", o->warmup, "Steps until the peak")
       ->type_name("N")
       ->check(Within(0, kStepsMax));
   app.add_option("--seed", o->seed, "Of first weights and order of samples")
@@ -76,14 +135,27 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
       ->check(Within(0, 0x1p63));
 }
 
+void AddOptimizer(CLI::App& app, AdamWConfig* o) {
+  app.add_option("--beta1", o->beta1, "AdamW: decay of the mean of gradients")
+      ->type_name("N")
+      ->check(Within(0, kBetaMax));
+  app.add_option("--beta2", o->beta2, "AdamW: decay of the mean of squares")
+      ->type_name("N")
+      ->check(Within(0, kBetaMax));
+  app.add_option("--weight-decay", o->weight_decay, "AdamW: of matrices only")
+      ->type_name("N")
+      ->check(Within(0, 10));
+  app.add_option("--clip", o->clip, "Largest norm of the gradients")
+      ->type_name("N")
+      ->check(Within(1e-6, 1e9));
+}
+
 void AddDevice(CLI::App& app, TrainOptions* o) {
-  app.add_option("--device", o->device,
-                 "Where ranks compute: auto uses a GPU if there is one")
-      ->type_name("auto|cpu|cuda")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, DeviceKind>{{"auto", DeviceKind::kAuto},
-                                            {"cpu", DeviceKind::kCpu},
-                                            {"cuda", DeviceKind::kCuda}}));
+  AddChoice(app, "--device", &o->device,
+            "Where ranks compute: auto uses a GPU if there is one",
+            {{"auto", DeviceKind::kAuto},
+             {"cpu", DeviceKind::kCpu},
+             {"cuda", DeviceKind::kCuda}});
 }
 
 void AddCheckpoints(CLI::App& app, TrainOptions* o) {
@@ -97,12 +169,13 @@ void AddCheckpoints(CLI::App& app, TrainOptions* o) {
   app.add_option("--keep-last", o->keep_last, "Checkpoints to keep")
       ->type_name("N")
       ->check(Within(1, 1e6));
-  app.add_option("--saved-by", o->saved_by,
-                 "Who writes them: rank0 (DIR is shared), or the first rank of "
-                 "every node (it is each node's own)")
-      ->type_name("rank0|node")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, SavedBy>{
-          {"rank0", SavedBy::kRankZero}, {"node", SavedBy::kEveryNode}}));
+  AddChoice(app, "--saved-by", &o->saved_by,
+            "Who writes them: rank0 (DIR is shared), or the first rank of "
+            "every node (it is each node's own)",
+            {{"rank0", SavedBy::kRankZero}, {"node", SavedBy::kEveryNode}});
+  app.add_flag("--new-data", o->new_data,
+               "Go on from a checkpoint that was trained on other data, with "
+               "the first sample of --data");
 }
 
 void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
@@ -110,6 +183,7 @@ void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
                  "Steps between two lines; default: one line a second at most, "
                  "and with --log-json one for each step")
       ->type_name("N")
+      ->default_str("")
       ->check(Within(1, kStepsMax));
   app.add_flag("--log-json", o->log_json, "Lines are JSON objects");
   app.add_flag("--log-all-ranks", o->all_ranks_log,
@@ -131,6 +205,14 @@ absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
   if (app.count("--heads") == 0) o->model.heads = size->heads;
   if (app.count("--width") == 0) o->model.width = size->width;
   if (app.count("--context") == 0) o->model.context = size->context;
+  if (app.count("--lr") == 0) {
+    o->learning_rate = LearningRateOf(o->size).value_or(o->learning_rate);
+  }
+  if (o->last_learning_rate.value_or(0) > o->learning_rate) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--min-lr: got ", *o->last_learning_rate,
+                     ", expected at most --lr, ", o->learning_rate));
+  }
   return o->model.Validate();
 }
 
@@ -143,6 +225,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   app.option_defaults()->always_capture_default();
   double timeout_s = absl::ToDoubleSeconds(options->collective_timeout);
   AddTraining(app, options);
+  AddOptimizer(app, &options->optimizer);
   AddModel(app, options);
   AddDevice(app, options);
   AddCheckpoints(app, options);
@@ -157,8 +240,11 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   }
   if (options->check_group) return std::nullopt;
   options->collective_timeout = absl::Seconds(timeout_s);
-  absl::Status status = options->check.enabled ? check.Apply(&options->check)
-                                               : ApplySize(app, options);
+  absl::Status status = RefuseEmpty(app);
+  if (status.ok()) {
+    status = options->check.enabled ? check.Apply(&options->check)
+                                    : ApplySize(app, options);
+  }
   if (status.ok() && options->data.empty() && !options->check.enabled) {
     status = absl::InvalidArgumentError(
         "--data is required, or --check; run with --help for more information");

@@ -31,7 +31,9 @@ struct TrainOptions {
   int batch = 16;       // Samples per step, of all ranks together.
   int micro_batch = 0;  // Samples per micro-batch of a rank; 0: as many as fit.
   double memory_max = 0;  // Bytes that a rank may use, for tests; 0: no limit.
-  float learning_rate = 3e-3f;
+  float learning_rate = 3e-3f;              // At its peak.
+  std::optional<float> last_learning_rate;  // Default: a tenth of the peak.
+  Schedule schedule = Schedule::kCosine;
   int64_t warmup = 20;
   uint64_t seed = 1;
   DeviceKind device = DeviceKind::kAuto;
@@ -40,6 +42,9 @@ struct TrainOptions {
   int64_t save_every = 100;
   int keep_last = 3;
   SavedBy saved_by = SavedBy::kRankZero;
+  // A checkpoint that was trained on other data may be resumed from; it begins
+  // with the first sample of the new data.
+  bool new_data = false;
 
   // Steps between two lines; 0: one line a second at most, and in JSON one for
   // each step.
@@ -55,6 +60,11 @@ struct TrainOptions {
   bool check_group = false;
 
   static constexpr int kBatchMax = 65536;
+
+  LearningRates learning_rates() const {
+    return {learning_rate, last_learning_rate.value_or(learning_rate / 10),
+            warmup, steps, schedule};
+  }
 };
 
 // Parses the command line. Returns the exit code if the process has to exit

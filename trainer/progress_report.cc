@@ -59,6 +59,7 @@ std::string JsonLine(const Progress& p) {
       {"steps", p.steps},
       {"loss", Finite(p.loss)},
       {"learning_rate", Finite(p.learning_rate)},
+      {"gradient_norm", Finite(p.gradient_norm)},
       {"samples_per_second", Finite(p.samples_per_second)},
       {"tokens_per_second", Finite(p.tokens_per_second)},
       {"world_size", p.world_size},
@@ -120,6 +121,7 @@ const Progress& ProgressReport::Tell(const StepResult& result) {
   Measure(result.step);
   now_.loss = result.loss;
   now_.learning_rate = result.learning_rate;
+  now_.gradient_norm = result.gradient_norm;
   if (options_.silent) return now_;
   if (options_.style == ReportStyle::kBar) {
     Draw(now_.step == now_.steps || now_.step == first_);

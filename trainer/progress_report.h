@@ -22,6 +22,7 @@ struct Progress {
   int64_t steps = 0;  // Total.
   double loss = 0;
   float learning_rate = 0;
+  double gradient_norm = 0;
   double samples_per_second = 0;  // Of all ranks together.
   double tokens_per_second = 0;
   int world_size = 1;
@@ -31,7 +32,7 @@ struct Progress {
 
 // `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`.
 std::string PlainLine(const Progress& progress);
-// One JSON object: step, steps, loss, learning_rate, samples_per_second,
+// One JSON object: step, steps, loss, learning_rate, gradient_norm,
 // tokens_per_second, world_size, generation, eta_s (null: unknown). A number
 // that is not finite is null.
 std::string JsonLine(const Progress& progress);

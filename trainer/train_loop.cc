@@ -27,9 +27,10 @@ uint64_t HashBytes(const void* bytes, size_t size) {
 // All settings that must be equal on every rank. File names may differ.
 std::string Settings(const TrainOptions& o) {
   return absl::StrFormat(
-      "%d %d %d %d %d %d %a %d %d %a %a %a %a %a", o.model.layers,
+      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a", o.model.layers,
       o.model.heads, o.model.width, o.model.context, o.steps, o.batch,
-      o.learning_rate, o.warmup, o.seed, o.optimizer.beta1, o.optimizer.beta2,
+      o.learning_rate, o.learning_rates().last, static_cast<int>(o.schedule),
+      o.warmup, o.seed, o.optimizer.beta1, o.optimizer.beta2,
       o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip);
 }
 
@@ -340,17 +341,21 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
 
   result.loss = extras->loss;
   result.boundary = extras->stops > 0;
-  result.learning_rate = LearningRate(options_.learning_rate, result.step,
-                                      options_.warmup, options_.steps);
-  const absl::StatusOr<double> updated = backend_->Update(result.learning_rate);
-  if (!updated.ok()) return updated.status();
-  const double norm = *updated;
-  if (!std::isfinite(norm) || !std::isfinite(result.loss)) {
+  result.learning_rate = options_.learning_rates().At(result.step);
+  const auto diverged = [&](absl::string_view found) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "step %d: loss %g with a gradient of norm %g; try a lower --lr than %g "
-        "or a longer --warmup than %d",
-        result.step, result.loss, norm, options_.learning_rate,
-        options_.warmup));
+        "step %d: %s; try a lower --lr than %g or a longer --warmup than %d",
+        result.step, found, options_.learning_rate, options_.warmup));
+  };
+  if (!std::isfinite(result.loss)) {
+    return diverged(absl::StrFormat("loss %g", result.loss));
+  }
+  const absl::StatusOr<double> norm = backend_->Update(result.learning_rate);
+  if (!norm.ok()) return norm.status();
+  result.gradient_norm = *norm;
+  if (!std::isfinite(*norm)) {
+    return diverged(absl::StrFormat("loss %g with a gradient of norm %g",
+                                    result.loss, *norm));
   }
   steps_done_ = result.step;
   loss_ = result.loss;

@@ -91,6 +91,8 @@ class TrainLoop {
   bool whole() const { return whole_; }
 
   uint64_t samples() const { return samples_; }
+  // A fingerprint of the data.
+  uint64_t data() const { return data_; }
   size_t parameters() const { return backend_->layout().size; }
   Backend& backend() { return *backend_; }
 

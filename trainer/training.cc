@@ -177,7 +177,7 @@ absl::Status Training::Enter(Collective& collective) {
   std::optional<StoredState> stored;
   if (!source.has_value() && checkpointing_ != nullptr) {
     absl::StatusOr<std::optional<StoredState>> newest =
-        checkpointing_->Newest(loop_->backend().config());
+        checkpointing_->Newest(loop_->backend().config(), loop_->data());
     if (!newest.ok()) return newest.status();
     stored = *std::move(newest);
   }
@@ -188,6 +188,14 @@ absl::Status Training::Enter(Collective& collective) {
         step, stored.has_value() && stored->state.step == step);
   }
   if (!status.ok() || collective.rank() != 0) return status;
+  const std::string changed =
+      stored.has_value() && stored->state.step == loop_->steps_done()
+          ? ChangedOptions(stored->state, options_)
+          : "";
+  if (!changed.empty()) {
+    std::fprintf(stderr, "rollcall-train: resumed with other options: %s\n",
+                 changed.c_str());
+  }
   std::fprintf(stderr,
                "rollcall-train: %zu parameters on %s, %llu samples of %d "
                "tokens, %d a step over %d ranks, after step %lld\n",

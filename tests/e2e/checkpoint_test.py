@@ -373,6 +373,21 @@ class Checkpoints(Saving):
         self.assertRegex(seed.text(), r"--seed 1.*--seed 2")
         self.assertEqual(self.saved(), ["step-00000010"])
 
+    def test_other_data_is_refused_and_other_options_are_named(self):
+        self.assert_code(self.alone(10), 0)
+        other = self.stage.path("other.txt")
+        with open(other, "w", encoding="ascii") as file:
+            file.write("other " * 1000)
+        run = self.alone(20, data=[other])
+        self.assertEqual(run.wait(), 1)
+        self.assertRegex(run.text(), r"step-00000010 was trained on other data "
+                         r"than this --data: .*--new-data")
+        run = self.alone(20, "--new-data", "--lr", "0.001", data=[other])
+        self.assert_code(run, 0)
+        run.await_line("resumed with other options: --lr 0.003 before, 0.001 "
+                       "now; --steps 10 before, 20 now$", "err")
+        self.assertEqual(min(self.losses(run)), 11)
+
     def test_a_full_disk_costs_a_checkpoint_and_no_more(self):
         lab = Lab(self.stage, 1)
         os.mkdir(self.folder)

@@ -85,7 +85,8 @@ absl::Status Train(Backend& backend, int sequences, int steps) {
     }
     const absl::StatusOr<Extras> extras = backend.ReadExtras();
     if (!extras.ok()) return extras.status();
-    const float rate = LearningRate(kPeak, step, kWarmup, steps);
+    const float rate =
+        LearningRates{kPeak, kPeak / 10, kWarmup, steps}.At(step);
     const absl::StatusOr<double> norm = backend.Update(rate);
     if (!norm.ok()) return norm.status();
     absl::StrAppendFormat(&lines, "%.9g %.9g %.9g\n", rate, extras->loss,

@@ -23,7 +23,8 @@ struct TrainState {
   DataPosition position;
   AdamWPowers powers;
 
-  // The run's options. A resumed run may change them, except for the model.
+  // The run's options. A resumed run may change them, except for the model, the
+  // seed and, without --new-data, the data.
   GptConfig model;
   AdamWConfig optimizer;
   uint64_t seed = 0;

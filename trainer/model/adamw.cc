@@ -88,14 +88,17 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
   return norm;
 }
 
-float LearningRate(float peak, int64_t step, int64_t warmup, int64_t steps) {
+float LearningRates::At(int64_t step) const {
   if (step <= warmup) return peak * static_cast<float>(step) / warmup;
+  if (schedule == Schedule::kConstant) return peak;
   const double done =
       steps > warmup
           ? std::min(1.0, double(step - warmup) / double(steps - warmup))
           : 1.0;
   constexpr double kPi = 3.14159265358979323846;
-  return static_cast<float>(peak * (0.1 + 0.45 * (1 + Cosine(kPi * done))));
+  const double left =
+      schedule == Schedule::kLinear ? 1 - done : 0.5 * (1 + Cosine(kPi * done));
+  return static_cast<float>(last + (double{peak} - last) * left);
 }
 
 }  // namespace rollcall

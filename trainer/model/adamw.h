@@ -60,10 +60,21 @@ class AdamW {
   AdamWState state_;
 };
 
-// The learning rate of `step` (1, 2, ...): grows linearly to `peak` over
-// `warmup` steps, then falls along half a cosine to a tenth of the peak at
-// `steps`.
-float LearningRate(float peak, int64_t step, int64_t warmup, int64_t steps);
+// How the learning rate falls from its peak: along half a cosine, along a line,
+// or not at all.
+enum class Schedule { kCosine, kLinear, kConstant };
+
+struct LearningRates {
+  float peak = 0;
+  float last = 0;  // At `steps`; kConstant does not use it.
+  int64_t warmup = 0;
+  int64_t steps = 1;
+  Schedule schedule = Schedule::kCosine;
+
+  // Of `step` (1, 2, ...): grows linearly to `peak` over `warmup` steps, then
+  // falls to `last`.
+  float At(int64_t step) const;
+};
 
 }  // namespace rollcall
 

@@ -10,14 +10,15 @@ namespace {
 struct Size {
   const char* name;
   int layers, heads, width, context;
+  float learning_rate;
 };
 
 constexpr GptConfig kNano;
 constexpr Size kSizes[] = {
-    {"gpt2-nano", kNano.layers, kNano.heads, kNano.width, kNano.context},
-    {"gpt2", 12, 12, 768, 1024},
-    {"gpt2-medium", 24, 16, 1024, 1024},
-    {"gpt2-large", 36, 20, 1280, 1024},
+    {"gpt2-nano", kNano.layers, kNano.heads, kNano.width, kNano.context, 3e-3f},
+    {"gpt2", 12, 12, 768, 1024, 6e-4f},
+    {"gpt2-medium", 24, 16, 1024, 1024, 3e-4f},
+    {"gpt2-large", 36, 20, 1280, 1024, 2.5e-4f},
 };
 
 }  // namespace
@@ -48,6 +49,13 @@ absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no model is called '", name, "': expected ", SizeNames()));
+}
+
+std::optional<float> LearningRateOf(absl::string_view name) {
+  for (const Size& size : kSizes) {
+    if (name == size.name) return size.learning_rate;
+  }
+  return std::nullopt;
 }
 
 }  // namespace rollcall

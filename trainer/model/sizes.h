@@ -5,6 +5,7 @@
 #ifndef ROLLCALL_TRAINER_MODEL_SIZES_H_
 #define ROLLCALL_TRAINER_MODEL_SIZES_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,11 @@ std::string SizeNames();
 // Returns a valid configuration. INVALID_ARGUMENT: no size has this name, or
 // the vocabulary is neither of the two above; not to be retried.
 absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary);
+
+// A peak learning rate that suits the size; nullopt: no size has this name. For
+// the published sizes, that of the GPT-3 model of about this size (Brown et al.
+// 2020, table 2.1).
+std::optional<float> LearningRateOf(absl::string_view name);
 
 }  // namespace rollcall
 

@@ -17,6 +17,7 @@ Progress Halfway() {
   progress.steps = 1200;
   progress.loss = 3.21;
   progress.learning_rate = 3e-3f;
+  progress.gradient_norm = 0.5;
   progress.samples_per_second = 104.5;
   progress.tokens_per_second = 6688;
   progress.world_size = 3;
@@ -36,6 +37,7 @@ TEST(ProgressText, Json) {
   EXPECT_EQ(json["step"], 600);
   EXPECT_EQ(json["steps"], 1200);
   EXPECT_EQ(json["loss"], 3.21);
+  EXPECT_EQ(json["gradient_norm"], 0.5);
   EXPECT_EQ(json["samples_per_second"], 104.5);
   EXPECT_EQ(json["tokens_per_second"], 6688);
   EXPECT_EQ(json["world_size"], 3);

@@ -484,35 +484,95 @@ TEST(TrainOptions, CommandLine) {
   struct Row {
     std::vector<const char*> flags;
     std::optional<int> expect;
+    const char* said = "";  // Part of the message.
   };
   const Row kRows[] = {
       {{"--data", "a", "b", "--steps", "5"}, std::nullopt},
       {{"--data", "a", "--lr", "1e-4", "--seed", "3"}, std::nullopt},
       {{"--help"}, 0},
       {{"--version"}, 0},
-      {{}, 2},
-      {{"--data"}, 2},
-      {{"--data", "a", "--stepz", "5"}, 2},
-      {{"--data", "a", "--steps", "0"}, 2},
-      {{"--data", "a", "--steps", "x"}, 2},
-      {{"--data", "a", "--batch", "65537"}, 2},
+      {{}, 2, "--data is required"},
+      {{"--data"}, 2, "--data"},
+      {{"--data", ""}, 2, "--data: got an empty value"},
+      {{"--data", "a", "--checkpoints", ""}, 2, "--checkpoints: got an empty"},
+      {{"--check", "--require-net", ""}, 2, "--require-net: got an empty"},
+      {{"--check", "--min-busbw", ""}, 2, "--min-busbw: got an empty"},
+      {{"--data", "a", "--stepz", "5"}, 2, "5"},
+      {{"--data", "a", "--steps", "0"}, 2, "--steps: got 0, expected 1"},
+      {{"--data", "a", "--steps", "x"}, 2, "--steps: got x"},
+      {{"--data", "a", "--batch", "65537"}, 2, "--batch: got 65537"},
       {{"--data", "a", "--micro-batch", "3", "--memory-max", "1e9"},
        std::nullopt},
-      {{"--data", "a", "--micro-batch", "0"}, 2},
-      {{"--data", "a", "--seed", "-1"}, 2},
-      {{"--data", "a", "--width", "30", "--heads", "4"}, 2},
-      {{"--data", "a", "--context", "-1"}, 2},
-      {{"--data", "a", "--lr", "nan"}, 2},
-      {{"--data", "a", "--lr", "0"}, 2},
-      {{"--data", "a", "--collective-timeout", "0"}, 2},
-      {{"--data", "a", "--collective-timeout", "nan"}, 2},
+      {{"--data", "a", "--micro-batch", "0"}, 2, "--micro-batch: got 0"},
+      {{"--data", "a", "--seed", "-1"}, 2, "--seed: got -1"},
+      {{"--data", "a", "--width", "30", "--heads", "4"}, 2, "30"},
+      {{"--data", "a", "--context", "-1"}, 2, "-1"},
+      {{"--data", "a", "--lr", "nan"}, 2, "--lr: got nan"},
+      {{"--data", "a", "--lr", "0"}, 2, "--lr: got 0"},
+      {{"--data", "a", "--min-lr", "0", "--schedule", "linear"}, std::nullopt},
+      {{"--data", "a", "--min-lr", "-1"}, 2, "--min-lr: got -1"},
+      {{"--data", "a", "--min-lr", "0.004"},
+       2,
+       "--min-lr: got 0.004, expected at most --lr, 0.003"},
+      {{"--data", "a", "--schedule", "step"},
+       2,
+       "--schedule: got step, expected cosine, linear, constant"},
+      {{"--data", "a", "--beta1", "1"}, 2, "--beta1: got 1"},
+      {{"--data", "a", "--beta2", "1"}, 2, "--beta2: got 1"},
+      {{"--data", "a", "--weight-decay", "-1"}, 2, "--weight-decay: got -1"},
+      {{"--data", "a", "--clip", "0"}, 2, "--clip: got 0"},
+      {{"--data", "a", "--device", "tpu"},
+       2,
+       "--device: got tpu, expected auto, cpu, cuda"},
+      {{"--data", "a", "--device", "2"}, 2, "--device: got 2"},
+      {{"--data", "a", "--saved-by", "me"},
+       2,
+       "--saved-by: got me, expected rank0, node"},
+      {{"--data", "a", "--model", "gpt5"}, 2, "gpt5"},
+      {{"--data", "a", "--save-every", "0"}, 2, "--save-every: got 0"},
+      {{"--data", "a", "--keep-last", "0"}, 2, "--keep-last: got 0"},
+      {{"--data", "a", "--log-every", "0"}, 2, "--log-every: got 0"},
+      {{"--data", "a", "--warmup", "-1"}, 2, "--warmup: got -1"},
+      {{"--data", "a", "--layers", "0"}, 2, "0"},
+      {{"--data", "a", "--collective-timeout", "0"}, 2, "--collective-timeout"},
+      {{"--data", "a", "--collective-timeout", "nan"},
+       2,
+       "--collective-timeout: got nan"},
   };
   for (const Row& row : kRows) {
     std::vector<const char*> argv = {"rollcall-train"};
     argv.insert(argv.end(), row.flags.begin(), row.flags.end());
     TrainOptions options;
-    EXPECT_EQ(ParseOptions(argv.size(), argv.data(), &options), row.expect)
-        << testing::PrintToString(row.flags);
+    testing::internal::CaptureStderr();
+    const std::optional<int> code =
+        ParseOptions(argv.size(), argv.data(), &options);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(code, row.expect) << testing::PrintToString(row.flags);
+    EXPECT_NE(said.find(row.said), std::string::npos)
+        << testing::PrintToString(row.flags) << ": " << said;
+  }
+}
+
+TEST(TrainOptions, TheSizeHasALearningRate) {
+  const struct {
+    std::vector<const char*> flags;
+    LearningRates expect;
+  } rows[] = {
+      {{}, {3e-3f, 3e-4f, 20, 200, Schedule::kCosine}},
+      {{"--model", "gpt2"}, {6e-4f, 6e-5f, 20, 200, Schedule::kCosine}},
+      {{"--model", "gpt2", "--lr", "0.01", "--min-lr", "0", "--schedule",
+        "constant"},
+       {0.01f, 0, 20, 200, Schedule::kConstant}},
+  };
+  for (const auto& row : rows) {
+    std::vector<const char*> argv = {"rollcall-train", "--data", "a"};
+    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    TrainOptions options;
+    ASSERT_EQ(ParseOptions(argv.size(), argv.data(), &options), std::nullopt);
+    const LearningRates rates = options.learning_rates();
+    EXPECT_EQ(rates.peak, row.expect.peak);
+    EXPECT_FLOAT_EQ(rates.last, row.expect.last);
+    EXPECT_EQ(rates.schedule, row.expect.schedule);
   }
 }
 

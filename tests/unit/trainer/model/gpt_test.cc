@@ -306,14 +306,30 @@ TEST(LearningRate, RisesAndFalls) {
   struct Row {
     int step, warmup, steps;
     float expect;
+    Schedule schedule = Schedule::kCosine;
+    float last = 0.1f;
   };
   const Row kRows[] = {
-      {1, 4, 8, 0.25f}, {4, 4, 8, 1.0f}, {6, 4, 8, 0.55f}, {8, 4, 8, 0.1f},
-      {1, 0, 1, 0.1f},  {2, 4, 3, 0.5f}, {4, 4, 4, 1.0f},
+      {1, 4, 8, 0.25f},
+      {4, 4, 8, 1.0f},
+      {6, 4, 8, 0.55f},
+      {8, 4, 8, 0.1f},
+      {1, 0, 1, 0.1f},
+      {2, 4, 3, 0.5f},
+      {4, 4, 4, 1.0f},
+      // A quarter of the way: (1 + cos(pi / 4)) / 2.
+      {5, 4, 8, 0.8535534f, Schedule::kCosine, 0},
+      {5, 4, 8, 0.75f, Schedule::kLinear, 0},
+      {5, 4, 8, 0.8f, Schedule::kLinear, 0.2f},
+      {8, 4, 8, 0.2f, Schedule::kLinear, 0.2f},
+      {9, 4, 8, 0.2f, Schedule::kLinear, 0.2f},
+      {2, 4, 8, 0.5f, Schedule::kConstant},
+      {8, 4, 8, 1.0f, Schedule::kConstant},
   };
   for (const Row& row : kRows) {
-    EXPECT_NEAR(LearningRate(1, row.step, row.warmup, row.steps), row.expect,
-                1e-6)
+    const LearningRates rates = {1, row.last, row.warmup, row.steps,
+                                 row.schedule};
+    EXPECT_NEAR(rates.At(row.step), row.expect, 1e-6)
         << "step " << row.step << " of " << row.steps;
   }
 }
