@@ -30,10 +30,16 @@ std::optional<Progress::Taken> Progress::TakeStep(
     step_before_ = std::max(step_before_, step_);
     saved_before_ = saved();
     saved_ = 0;
-    saved_by_first_ = false;
+    by_first_ = false;
+  }
+  const bool takes_over = is_first && !by_first_;
+  if (takes_over) {
+    by_first_ = true;
+    saved_ = 0;  // What others have said.
   }
   const uint64_t former = step_;
-  step_ = is_first || begins ? step : std::max(step_, step);
+  step_ = begins || takes_over ? step : std::max(step_, step);
+  // At most twice in a world, which bounds the events.
   if (step_ < former) tell_step_ = kToldMin;
   // No step is twice as high as one above half of this.
   constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
@@ -64,11 +70,7 @@ std::optional<v1::Resumed> Progress::Below(const v1::World& world,
   return below;
 }
 
-bool Progress::TakeSaved(const Node& node, uint64_t saved, absl::Time now) {
-  if (node.node_rank == 0 && !saved_by_first_) {
-    saved_by_first_ = true;
-    saved_ = 0;  // What others have said.
-  }
+bool Progress::TakeSaved(uint64_t saved, absl::Time now) {
   if (saved == 0 || saved > step_) return false;
   saved_ = std::max(saved_, saved);
   if (saved_ == told_saved_ || now < told_saved_at_ + kSavedApart) return false;

@@ -60,7 +60,7 @@ class Progress {
   // The node of the last TakeStep, whose step is shown, has reported the
   // checkpoint of this step; 0: none. Returns whether an event about saved() is
   // due. A checkpoint above step() is ignored.
-  bool TakeSaved(const Node& node, uint64_t saved, absl::Time now);
+  bool TakeSaved(uint64_t saved, absl::Time now);
   // Node rank 0 reports the pace. Returns whether the pace differs from the
   // last one: while a world makes no progress, the same pace is reported
   // repeatedly.
@@ -84,7 +84,7 @@ class Progress {
   uint64_t generation_ = 0;
   uint64_t step_ = 0;
   uint64_t saved_ = 0;
-  bool saved_by_first_ = false;  // Node rank 0 has said `saved_`, or none.
+  bool by_first_ = false;  // Node rank 0 has reported them.
   // The highest step and the last checkpoint of the worlds before.
   uint64_t step_before_ = 0;
   uint64_t saved_before_ = 0;

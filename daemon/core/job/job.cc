@@ -329,7 +329,7 @@ void Job::TakeStep(Node& node, uint64_t step, uint64_t saved) {
   const auto taken = progress_.TakeStep(node, step, world(), membership_);
   if (!taken.has_value()) return;
   if (taken->reached) TellStep("reached");
-  if (progress_.TakeSaved(node, saved, now_)) {
+  if (progress_.TakeSaved(saved, now_)) {
     TellStep("checkpoint");
     out_.Changed();
   }

@@ -168,7 +168,7 @@ TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
       const auto taken =
           progress.TakeStep(node, report.step, world, membership);
       ASSERT_TRUE(taken.has_value()) << row.what;
-      progress.TakeSaved(node, report.saved, absl::UnixEpoch());
+      progress.TakeSaved(report.saved, absl::UnixEpoch());
       below.clear();
       if (!taken->below.has_value()) continue;
       below = absl::StrCat(taken->below->step(), " of ", taken->below->was(),
@@ -192,7 +192,7 @@ TEST(Progress, WhatOthersSayIsForgottenOnceNodeRank0Reports) {
     const auto taken =
         progress.TakeStep(node, step, ThreeMembers(), membership);
     if (taken.has_value()) {
-      progress.TakeSaved(node, saved, absl::UnixEpoch());
+      progress.TakeSaved(saved, absl::UnixEpoch());
     }
     return taken.has_value() && taken->reached;
   };
@@ -238,7 +238,7 @@ TEST(Progress, CheckpointsAreToldOnceAMinute) {
       {202, 40, true}, {300, 1001, false},
   };
   for (const auto& row : kRows) {
-    EXPECT_EQ(progress.TakeSaved(node, row.saved,
+    EXPECT_EQ(progress.TakeSaved(row.saved,
                                  absl::UnixEpoch() + absl::Seconds(row.at)),
               row.told)
         << row.at;
