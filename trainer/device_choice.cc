@@ -14,7 +14,8 @@ namespace {
 constexpr absl::string_view kKinds[] = {"auto", "cpu", "cuda"};
 constexpr size_t kTextMax = 128;  // The longest host name or UUID.
 
-// Replaces line breaks, which a host's name could have.
+// At most kTextMax bytes of the text, without line breaks, which a host's name
+// could have.
 std::string Plain(absl::string_view text) {
   std::string plain(text.substr(0, kTextMax));
   std::replace(plain.begin(), plain.end(), '\n', ' ');

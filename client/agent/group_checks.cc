@@ -53,7 +53,8 @@ std::string LastLineOf(absl::string_view text) {
   return std::string(text);
 }
 
-// Whether the process ends within the time for that.
+// Waits at most kGroupKillMs for the killed process to end. Returns whether it
+// has.
 bool AwaitKilled(pid_t pid) {
   const ExitWatch watch(pid);
   pollfd polled{watch.fd(), POLLIN, 0};

@@ -11,8 +11,9 @@
 
 namespace rollcall {
 
-// About as many as an agent uses before it has started a rank; a daemon and a
-// launcher use fewer.
+// The threads and descriptors that must be free at the start: about as many as
+// an agent uses before it has started a rank. A daemon and a launcher use
+// fewer.
 inline constexpr size_t kThreadsToStart = 20;
 inline constexpr size_t kDescriptorsToStart = 24;
 

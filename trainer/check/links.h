@@ -16,7 +16,7 @@
 
 namespace rollcall {
 
-// The link from rank `from` to the next rank.
+// The latency, half a round trip, between rank `from` and the next rank.
 struct LinkTime {
   int from = 0;
   double median_us = 0;

@@ -73,7 +73,9 @@ absl::StatusOr<std::vector<nccl::UniqueId>> AgreeOnNcclIds(
     const std::string who = options.name(static_cast<int>(rank));
     uint32_t version = 0;
     if (value.size() < sizeof(version)) {
-      return absl::InternalError(absl::StrCat(who, " sent no version of NCCL"));
+      return absl::InternalError(
+          absl::StrCat(who, ": expected its version of NCCL, 4 bytes, got ",
+                       value.size(), "; run one rollcall-train on all nodes"));
     }
     std::memcpy(&version, value.data(), sizeof(version));
     value.remove_prefix(sizeof(version));

@@ -49,7 +49,8 @@ class NcclLog {
   // Reads the new part of NCCL's log, and passes warnings on to stderr if
   // NCCL_DEBUG is WARN. One thread at a time.
   void ReadOn();
-  // Forgets the transports, for a new communicator.
+  // Reads what is still unread, then forgets the transports. Call it before a
+  // new communicator is made.
   void Forget() {
     ReadOn();
     transports_ = {};

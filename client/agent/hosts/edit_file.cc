@@ -322,7 +322,9 @@ absl::StatusOr<FileLock> Lock(const std::string& resolved,
     if (*now == users) return lock;
   }
   return absl::AbortedError(absl::StrCat(
-      resolved, ": its owner or mode kept changing while it was to be locked"));
+      resolved,
+      ": its owner or mode changed each time it was to be locked; find the "
+      "program that changes it, and start again"));
 }
 
 }  // namespace

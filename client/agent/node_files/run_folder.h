@@ -84,8 +84,9 @@ class RunFolder {
   // that each world has only members whose incarnations are recorded. Safe to
   // repeat. Errors are ignored: the next agent can then prove less.
   void RecordIncarnation(const std::string& nonce);
-  // Call it when the daemon knows that this agent has ended and what it has
-  // swept: then the next agent need not report them.
+  // Deletes the recorded incarnations. Call it when the daemon knows that this
+  // agent has ended and what it has swept: then the next agent has none to
+  // report.
   void ForgetIncarnations();
   // Makes the folder for the files of one generation, owned by the user of the
   // ranks. If the run folder itself was removed, it is made again. Safe to

@@ -169,8 +169,10 @@ absl::Status Guard::Start() {
   End();
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("the guard of the ranks: socketpair: ", strerror(errno)));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot make the socket to the guard, which ends the ranks "
+        "if the agent dies: ",
+        strerror(errno), "; raise `ulimit -n` if descriptors are used up"));
   }
   Fd ours(ends[0]), theirs(ends[1]);
   ours.LeaveStandard();

@@ -67,8 +67,9 @@ class Guard {
   // later.
   absl::Status Start();
 
-  // Sent to the guard now, and again to each guard that follows. If the guard
-  // has died or does not read, it is killed; `watched` then becomes readable.
+  // Sends the session to the guard, and later to each guard that replaces it. A
+  // guard that does not read is killed. Once the guard has ended, `watched` is
+  // readable.
   void AddSession(const RankSession& session);
   void AddCgroup(const std::string& folder);
   void Forget(const ProcessMatcher& gone);

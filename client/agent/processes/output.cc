@@ -20,7 +20,8 @@ namespace {
 
 constexpr size_t kQueuedBytesMax = 4 << 20;
 constexpr size_t kReadBytes = 64 << 10;
-// A pipe holds 64 KiB by default, and 1 MiB at most.
+// The most that is read from a pipe after its rank has ended, since other
+// processes may still write. A pipe holds 64 KiB by default, and 1 MiB at most.
 constexpr size_t kDrainBytesMax = 1 << 20;
 constexpr absl::Duration kLastWords = absl::Seconds(2);
 

@@ -44,7 +44,9 @@ absl::Status RankService::Core::GreetAttached(const StreamRef& stream,
     MutexLock lock(mutex_);
     const uint64_t runs = open_ ? open_->world.generation() : 0;
     if (stream->local_rank) {
-      return absl::InvalidArgumentError("a second RankHello");
+      return absl::InvalidArgumentError(
+          "RankHello: expected one for each connection, got a second; open "
+          "another connection for another rank");
     }
     if (local_rank >= places_->ranks()) {
       return NoPlace(local_rank, places_->ranks());

@@ -69,7 +69,8 @@ absl::StatusOr<SshProcess> SshProcess::Start(
   posix_spawn_file_actions_destroy(&files);
   if (failed != 0) {
     return absl::UnavailableError(
-        absl::StrCat("cannot start ", words[0], ": ", strerror(failed)));
+        absl::StrCat("cannot start ", words[0], ": ", strerror(failed),
+                     "; check that it is installed and in PATH"));
   }
   for (const Fd* fd : {&in->write, &out->read, &err->read}) {
     SetNonBlocking(*fd);

@@ -14,7 +14,8 @@ namespace rollcall {
 
 class Reasons {
  public:
-  // No generation of this run, or of this daemon, has ended yet.
+  // Before any generation of this run, or of this daemon, has ended. `code` and
+  // `text`: why its first one is formed.
   Reasons(v1::ReasonCode code, const std::string& text) { Set(code, text, ""); }
 
   // The generation has ended. `charged`: the restarts charged, including this

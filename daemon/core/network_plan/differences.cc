@@ -177,7 +177,8 @@ const v1::CommunicationVariable* SetVariable(const ComparedNode& node,
   return at != all.end() && at->name() == name ? &*at : nullptr;
 }
 
-// What the plan sets for the node; null: nothing.
+// The variable `name` as the plan sets it for the node; null: the plan does not
+// set it.
 const v1::PlannedVariable* PlannedFor(const ComparedNode& node,
                                       std::string_view name) {
   if (node.plan == nullptr) return nullptr;

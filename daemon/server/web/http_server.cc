@@ -49,8 +49,9 @@ absl::StatusOr<TlsContext> MakeContext(const IssuedCertificate& certificate) {
     if (error) return unfit(error);
     return context;
   } catch (const std::exception& error) {
-    return absl::UnavailableError(
-        absl::StrCat("no TLS for --http: ", error.what()));
+    return absl::UnavailableError(absl::StrCat(
+        "--http: cannot set up TLS with the daemon's certificate: ",
+        error.what(), "; check the files of certificate and key"));
   }
 }
 
