@@ -101,7 +101,7 @@ void Supervisor::OnTimers() {
     agent_failed_at_ = absl::InfiniteFuture();
     // A daemon that lingers after a failure still runs, although its job has
     // ended.
-    if (!daemon_.end() && !job_ended_) {
+    if (!stop_ && !daemon_.end() && !job_ended_) {
       Stop(own_exit_.value_or(kExitRendezvous),
            absl::StrCat("the launcher's own agent ", options_.node,
                         " has failed"),

@@ -298,8 +298,9 @@ class Survival(E2E):
         state = self.stage.path("state")
         launcher = self.launch(
             ["--state", state, "--local-workers", "1"],
-            ["sh", "-c", "trap 'echo saved; exit 0' TERM; echo up; "
-                         "while :; do sleep 0.1; done"])
+            # The other rank ends long after the launcher's own agent has.
+            ["sh", "-c", "trap 'echo saved; test $RANK = 0 || sleep 4; exit 0' "
+                         "TERM; echo up; while :; do sleep 0.1; done"])
         launcher.await_lines(r"\] up$", 2)
         events = os.path.join(state, "events.jsonl")
         os.unlink(events)

@@ -230,7 +230,8 @@ struct SetupGone {
   // The files of --same and --shared, which the command may have made. Only the
   // shell reads them, for the facts.
   std::vector<v1::SameFile> same_files;
-  std::string unusable_file;  // What is wrong with one of them; else empty.
+  // Why the node cannot use one of them; empty: it can use all.
+  std::string unusable_file;
 };
 
 struct AgentTick {};
