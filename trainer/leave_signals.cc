@@ -66,6 +66,8 @@ bool LeaveSignals::asked() const {
   return latest.load(std::memory_order_relaxed) != 0;
 }
 
+int LeaveSignals::fd() const { return arrived; }
+
 void LeaveSignals::BeginWait(std::function<void()> wake) {
   end_wait_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   // Without file descriptors, signals are ignored during this wait. The sender

@@ -22,6 +22,9 @@ class LeaveSignals {
   // True once a signal has come.
   bool asked() const;
 
+  // Readable once a signal has come; -1: there was no free descriptor.
+  int fd() const;
+
   // For a wait that has no steps. From BeginWait to EndWait, a signal (also one
   // that came earlier) calls `wake` once, from another thread.
   void BeginWait(std::function<void()> wake);

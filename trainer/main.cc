@@ -21,24 +21,6 @@ namespace {
 
 constexpr int kExitFailed = 1;
 
-// How often a process that waits for its first world checks for a signal.
-constexpr absl::Duration kWaitsAtOnce = absl::Milliseconds(500);
-
-// Under `join --attach` the process may start long before the other nodes.
-absl::StatusOr<std::unique_ptr<Rank>> AwaitWorld(
-    const RankLocation& place, const std::optional<LeaveSignals>& signals) {
-  RankOptions options;
-  options.elastic = true;
-  options.timeout = kWaitsAtOnce;
-  for (;;) {
-    absl::StatusOr<std::unique_ptr<Rank>> rank = Rank::Attend(place, options);
-    if (!absl::IsDeadlineExceeded(rank.status()) ||
-        (signals.has_value() && signals->asked())) {
-      return rank;
-    }
-  }
-}
-
 // Returns null if there is no agent.
 absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
     const std::optional<LeaveSignals>& signals) {
@@ -50,9 +32,11 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
     return nullptr;
   }
   if (!place.ok()) return place.status();
-  if (place->generation == 0) return AwaitWorld(*place, signals);
   RankOptions options;
   options.elastic = true;
+  if (signals.has_value()) options.cancel_fd = signals->fd();
+  // Under `join --attach` the process may start long before the other nodes.
+  if (place->generation == 0) options.timeout = absl::InfiniteDuration();
   return Rank::Attend(*place, options);
 }
 

@@ -17,8 +17,8 @@ namespace rollcall {
 
 struct Rank::Wire {
   Wire(const std::string& socket, const v1::RankHello& hello,
-       absl::Duration timeout)
-      : stream(socket, hello, timeout) {}
+       const RankOptions& options)
+      : stream(socket, hello, options.timeout, options.cancel_fd) {}
   ~Wire() { stream.Close(); }
 
   RankStream stream;
@@ -88,8 +88,8 @@ absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankOptions& options) {
 
 absl::StatusOr<std::unique_ptr<Rank>> Rank::Attend(const RankLocation& place,
                                                    const RankOptions& options) {
-  auto wire = std::make_unique<Wire>(
-      place.socket, Hello(place, options.elastic), options.timeout);
+  auto wire = std::make_unique<Wire>(place.socket,
+                                     Hello(place, options.elastic), options);
   absl::StatusOr<v1::RankWorld> world =
       wire->stream.AwaitWorld(0, options.timeout);
   const absl::Status status = world.ok() ? CheckWorld(*world) : world.status();

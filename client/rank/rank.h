@@ -44,6 +44,9 @@ struct RankOptions {
   absl::Duration timeout = absl::Seconds(30);
   // The process stays alive over a change of world; see the top of this file.
   bool elastic = false;
+  // Attend returns CANCELLED once this descriptor is readable, if no world has
+  // come before. It must stay open until Attend returns. -1: none.
+  int cancel_fd = -1;
 };
 
 // The numbers (1, 2, ...) of two collectives of this world: the one that a rank
@@ -61,10 +64,12 @@ class Rank {
   // known. FAILED_PRECONDITION: no agent started this process, so it is a world
   // of its own; or the agent has another version. UNAVAILABLE: the agent is
   // gone; a retry is safe. DEADLINE_EXCEEDED: no world came within the options'
-  // timeout; a retry is safe. ABORTED: a newer process has this local rank, or
-  // the world that this process was started for no longer exists; end the
-  // process. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the agent does not accept
-  // this process; the message has the reason.
+  // timeout. CANCELLED: see the options. After both, the agent may have given
+  // this process a place in a world meanwhile, which then ends because its rank
+  // is gone: to wait for long, give a long timeout. ABORTED: a newer process
+  // has this local rank, or the world that this process was started for no
+  // longer exists; end the process. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: the
+  // agent does not accept this process; the message has the reason.
   //
   // A forked child must neither use nor destroy the object; it must execute
   // another program or call _exit.

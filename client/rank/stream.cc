@@ -44,8 +44,8 @@ bool IsTransient(int error) {
 }  // namespace
 
 RankStream::RankStream(const std::string& path, const v1::RankHello& hello,
-                       absl::Duration timeout)
-    : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+                       absl::Duration timeout, int cancel_fd)
+    : cancel_fd_(cancel_fd), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (absl::Status connected = Connect(path, timeout); !connected.ok()) {
     Finish(connected);
     return;
@@ -121,7 +121,7 @@ absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
     }
     if (done_) return status_;
     if (worlds_cancelled_) {
-      return absl::CancelledError("the wait for the next world was cancelled");
+      return absl::CancelledError("the wait for a world was cancelled");
     }
     if (MonotonicNow() >= until) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -316,19 +316,29 @@ void RankStream::Run() {
     }
     pollfd fds[] = {
         {socket_.get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0},
-        {wake_fd_.get(), POLLIN, 0}};
-    if (poll(fds, 2, wait_ms) <= 0) continue;
+        {wake_fd_.get(), POLLIN, 0},
+        {cancel_fd_, POLLIN, 0}};
+    if (poll(fds, 3, wait_ms) <= 0) continue;
     uint64_t count = 0;
     if (fds[1].revents != 0) {
       [[maybe_unused]] const ssize_t got =
           read(wake_fd_.get(), &count, sizeof(count));
     }
+    if (fds[2].revents != 0) CancelFirstWorld();
     if (fds[0].revents == 0) continue;
     lives = Read(status);
     if (lives && writes) Write();
   }
   socket_.Close();
   Finish(status);
+}
+
+void RankStream::CancelFirstWorld() {
+  cancel_fd_ = -1;
+  MutexLock lock(mutex_);
+  if (world_.has_value()) return;
+  worlds_cancelled_ = true;
+  changed_.NotifyAll();
 }
 
 std::string RankStream::NextFrame() {

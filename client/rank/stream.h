@@ -38,9 +38,10 @@ namespace rollcall {
 class RankStream {
  public:
   // Connects to the Unix socket `path` and sends the hello. If the agent is
-  // slow to accept, waits at most `timeout`.
+  // slow to accept, waits at most `timeout`. `cancel_fd`: calls CancelWorlds
+  // once it is readable and no world has come; -1: none.
   RankStream(const std::string& path, const v1::RankHello& hello,
-             absl::Duration timeout);
+             absl::Duration timeout, int cancel_fd = -1);
   ~RankStream();
   RankStream(const RankStream&) = delete;
   RankStream& operator=(const RankStream&) = delete;
@@ -93,6 +94,7 @@ class RankStream {
   // The next frame to write; empty: nothing waits.
   std::string NextFrame();
   void Write();
+  void CancelFirstWorld();
   // False: the connection has ended; `status` is the reason, if it is known.
   bool Read(absl::Status& status);
   bool Take(const v1::AgentReply& reply, absl::Status& status);
@@ -119,6 +121,7 @@ class RankStream {
   std::string outgoing_;  // The frame that is being written.
   size_t written_ = 0;    // How much of outgoing_ is written.
   bool half_closed_ = false;
+  int cancel_fd_;  // -1: none, or it was readable.
 
   Fd wake_fd_;  // An eventfd: a message waits to be sent, or Close was called.
   std::thread thread_;

@@ -44,6 +44,23 @@ class Attach(E2E):
             [TRAIN, "--data", *TEXT, "--steps", steps, *MODEL],
             {"ROLLCALL_SOCKET": socket, "LOCAL_RANK": str(local_rank)})
 
+    def sockets_of(self, process):
+        """Awaits the first sockets of a process; returns their inodes."""
+        found = set()
+
+        def look():
+            for fd in glob.glob(f"/proc/{process.pid}/fd/*"):
+                try:
+                    name = os.readlink(fd)
+                except FileNotFoundError:
+                    continue
+                if name.startswith("socket:"):
+                    found.add(name)
+            return bool(found)
+
+        self.stage.pump(look, "a socket", 10)
+        return found
+
     def await_world(self, rank, size, generation):
         rank.await_lines(
             rf"^step \d+ .* world {size} generation {generation}$", 5)
@@ -65,7 +82,11 @@ class Attach(E2E):
         launcher = self.launch_attached("--nodes", "2", "--max-restarts", "0")
         # One rank attaches before there is a world, the others long after.
         early = self.start_rank(self.socket_of(launcher), steps=30)
+        dialed = self.sockets_of(early)
         self.lives_on(1, early)
+        # It waits on one connection. If it dialed again, a world given to the
+        # connection that it closes would lose its rank.
+        self.assertEqual(self.sockets_of(early), dialed)
         worker = self.join_attached("--nproc-per-node", "2", "--json")
         told = json.loads(worker.await_line(r"^\{.*\}$", "out")[0])
         self.assertEqual(told["ranks"], 2)

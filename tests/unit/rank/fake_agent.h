@@ -72,6 +72,9 @@ class FakeAgent {
     while (by_rank_.count(local_rank) == 0) changed_.Wait(mutex_);
     send(by_rank_[local_rank], bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
+  // A rank that names no generation waits for SendWorld.
+  RankLocation attached_place() const { return {socket(), 0, 0}; }
+
   // Sends the rank a world of this generation.
   void SendWorld(uint32_t local_rank, uint64_t generation) {
     Send(local_rank, World(local_rank, generation));
@@ -139,7 +142,9 @@ class FakeAgent {
         tell(fd, reply);
         return false;
       }
-      tell(fd, World(local_rank, kGeneration));
+      if (message.hello().generation() != 0) {
+        tell(fd, World(local_rank, kGeneration));
+      }
       by_rank_[local_rank] = fd;
     } else if (message.has_exchange()) {
       Exchange(fd, message.exchange(), tell);

@@ -1,12 +1,14 @@
 #include "client/rank/rank.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <future>
 #include <thread>
 
+#include "daemon/base/fd.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/rank/fake_agent.h"
 
@@ -82,6 +84,26 @@ TEST(Rank, SaysWhyItCouldNotAttend) {
             Code::kInvalidArgument);
   agent.Die();
   EXPECT_EQ(Rank::Attend(agent.place(0)).status().code(), Code::kUnavailable);
+}
+
+TEST(Rank, WaitsForItsFirstWorldUntilCancelled) {
+  FakeAgent agent(1);
+  const Fd cancel(eventfd(0, EFD_CLOEXEC));
+  RankOptions options;
+  options.timeout = absl::InfiniteDuration();
+  options.cancel_fd = cancel.get();
+  const auto attend = [&] {
+    return Rank::Attend(agent.attached_place(), options);
+  };
+  auto rank = std::async(std::launch::async, attend);
+  agent.SendWorld(0, FakeAgent::kGeneration);
+  const auto attended = rank.get();
+  ASSERT_TRUE(attended.ok()) << attended.status();
+  // A later signal does not end the wait for the next world.
+  ASSERT_EQ(eventfd_write(cancel.get(), 1), 0);
+  agent.SendWorld(0, FakeAgent::kGeneration + 1);
+  EXPECT_TRUE((*attended)->NextWorld().ok());
+  EXPECT_EQ(attend().status().code(), Code::kCancelled);
 }
 
 TEST(Rank, ExchangesWithAll) {
