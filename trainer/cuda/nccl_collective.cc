@@ -18,17 +18,6 @@ constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 // How often NCCL's warnings are passed on during a wait.
 constexpr absl::Duration kLogEach = absl::Seconds(1);
 
-// System, internal and remote errors mean that a peer, or the connection to it,
-// has failed. An internal error is among them, because NCCL's proxy returns it
-// when the connection to another process of the host closes. All other errors
-// are this rank's own, and would occur again in another world.
-absl::StatusCode NcclStatusCode(int code) {
-  return code == nccl::kSystemError || code == nccl::kInternalError ||
-                 code == nccl::kRemoteError
-             ? absl::StatusCode::kUnavailable
-             : absl::StatusCode::kInternal;
-}
-
 // A sleep that an interruption ends early. Shared with the thread that raises
 // it.
 class Nap {

@@ -40,9 +40,10 @@ absl::StatusOr<std::string> Mine(const NcclLibrary& library, int rank) {
   nccl::UniqueId id;
   const int code = library.get_unique_id(&id);
   if (code != nccl::kSuccess) {
-    return absl::UnavailableError(absl::StrCat(
-        library.name, ": ncclGetUniqueId: ", library.error_string(code), ": ",
-        library.last_error(nullptr)));
+    return absl::Status(NcclStatusCode(code),
+                        absl::StrCat(library.name, ": ncclGetUniqueId: ",
+                                     library.error_string(code), ": ",
+                                     library.last_error(nullptr)));
   }
   return value + std::string(id.bytes, sizeof(id.bytes));
 }

@@ -17,6 +17,13 @@ constexpr int kVersionMin = 21400;
 
 }  // namespace
 
+absl::StatusCode NcclStatusCode(int code) {
+  return code == nccl::kSystemError || code == nccl::kInternalError ||
+                 code == nccl::kRemoteError
+             ? absl::StatusCode::kUnavailable
+             : absl::StatusCode::kInternal;
+}
+
 absl::StatusOr<NcclLibrary> NcclLibrary::Open(const std::string& path) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {

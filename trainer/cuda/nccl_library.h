@@ -45,6 +45,13 @@ struct Config {
 
 }  // namespace nccl
 
+// System, internal and remote errors mean that a peer, or the connection to it,
+// has failed: UNAVAILABLE. An internal error is among them, because NCCL's
+// proxy returns it when the connection to another process of the host closes.
+// All other errors are this rank's own, and would occur again in another world:
+// INTERNAL.
+absl::StatusCode NcclStatusCode(int code);
+
 struct NcclLibrary {
   // Opens the first library that is found: `path` if it is not empty, else at
   // the places where an agent looks. FAILED_PRECONDITION: not found, or too

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -22,19 +20,17 @@ double StateBytes(const GptConfig& config) {
          2.0 * sizeof(float) * GptLayout(config).size;
 }
 
-absl::Status CheckMemory(const GptConfig& config, int sequences) {
+// `free`: in bytes. What other ranks on the same machine will need is not
+// counted.
+absl::Status CheckMemory(const GptConfig& config, int sequences, double free) {
   const double needed = StateBytes(config) -
                         Gpt<float>::MemoryBytes(config, 0) +
                         Gpt<float>::MemoryBytes(config, sequences);
-  const double there =
-      double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
-  // This compares the memory of this rank alone; other ranks on the same
-  // machine are not counted.
-  if (needed <= there) return absl::OkStatus();
+  if (needed <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model with %d samples at once needs %.1f GB, this machine has %.1f "
-      "GB; lower --micro-batch, --context or --width",
-      sequences, needed / 1e9, there / 1e9));
+      "the model with %d samples at once needs %.1f GB, free here (machine and "
+      "cgroup) are %.1f GB; lower --micro-batch, --context or --width",
+      sequences, needed / 1e9, free / 1e9));
 }
 
 class CpuBackend final : public Backend {
@@ -61,7 +57,15 @@ class CpuBackend final : public Backend {
 
   absl::Status Reserve(int sequences) override {
     if (model_ != nullptr && sequences == sequences_) return absl::OkStatus();
-    if (absl::Status s = CheckMemory(config_, sequences); !s.ok()) return s;
+    // The moments, and a model, which is freed, have theirs already.
+    const double held =
+        StateBytes() - Gpt<float>::MemoryBytes(config_, 0) +
+        (model_ == nullptr ? 0 : Gpt<float>::MemoryBytes(config_, sequences_));
+    if (absl::Status s =
+            CheckMemory(config_, sequences, FreeHostBytes() + held);
+        !s.ok()) {
+      return s;
+    }
     std::vector<float> weights;
     if (model_ != nullptr) {
       weights.assign(model_->weights().begin(), model_->weights().end());
@@ -157,7 +161,8 @@ class CpuBackend final : public Backend {
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const GptConfig& config, const AdamWConfig& optimizer) {
   if (absl::Status s = config.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckMemory(config, 1); !s.ok()) return s;
+  if (absl::Status s = CheckMemory(config, 1, FreeHostBytes()); !s.ok())
+    return s;
   return std::make_unique<CpuBackend>(config, optimizer);
 }
 

@@ -353,13 +353,18 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   }
 }
 
-// The CPU's backend under another name. It notes how many sums the world has
-// begun when memory is asked for.
+// The CPU's backend under another name.
 class Renamed final : public Backend {
  public:
+  struct Noted {
+    // How many sums the world had begun when memory was asked for.
+    uint64_t begun = 0;
+    int reserved = 0;
+  };
+
   Renamed(std::unique_ptr<Backend> cpu, const Collective& collective,
-          uint64_t* begun)
-      : cpu_(std::move(cpu)), collective_(collective), begun_(begun) {}
+          Noted* noted)
+      : cpu_(std::move(cpu)), collective_(collective), noted_(noted) {}
 
   absl::string_view name() const override { return "cuda"; }
   const GptConfig& config() const override { return cpu_->config(); }
@@ -369,10 +374,11 @@ class Renamed final : public Backend {
     return cpu_->ActivationBytes(sequences);
   }
   absl::StatusOr<double> RoomForActivations(int ranks_here) override {
-    *begun_ = collective_.seen().entered;
+    noted_->begun = collective_.seen().entered;
     return cpu_->RoomForActivations(ranks_here);
   }
   absl::Status Reserve(int sequences) override {
+    noted_->reserved = sequences;
     return cpu_->Reserve(sequences);
   }
   absl::Status Reset(uint64_t seed) override { return cpu_->Reset(seed); }
@@ -404,26 +410,30 @@ class Renamed final : public Backend {
  private:
   const std::unique_ptr<Backend> cpu_;
   const Collective& collective_;
-  uint64_t* const begun_;
+  Noted* const noted_;
 };
+
+TrainLoop::MakeBackend MakeRenamed(const Collective& collective,
+                                   Renamed::Noted& noted) {
+  return [&](const GptConfig& model, const AdamWConfig& optimizer)
+             -> absl::StatusOr<std::unique_ptr<Backend>> {
+    return std::make_unique<Renamed>(*MakeCpuBackend(model, optimizer),
+                                     collective, &noted);
+  };
+}
 
 // On GPUs, memory is planned after the ranks have agreed on their settings and
 // have summed once. The plan is reported before the memory is taken.
 TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
   ForEachRank(2, [&](int, Collective& collective) {
-    uint64_t begun = 0;
-    auto loop = TrainLoop::Create(
-        options_,
-        [&](const GptConfig& model, const AdamWConfig& optimizer)
-            -> absl::StatusOr<std::unique_ptr<Backend>> {
-          return std::make_unique<Renamed>(*MakeCpuBackend(model, optimizer),
-                                           collective, &begun);
-        });
+    Renamed::Noted noted;
+    auto loop = TrainLoop::Create(options_, MakeRenamed(collective, noted));
     ASSERT_TRUE(loop.ok()) << loop.status();
     std::vector<MemoryPlan> plans;
     (*loop)->WhenPlanned([&](const MemoryPlan& plan) {
       plans.push_back(plan);
-      EXPECT_EQ(begun, 2u);
+      EXPECT_EQ(noted.begun, 2u);
+      EXPECT_EQ(noted.reserved, 1);
     });
     ASSERT_TRUE((*loop)->Enter(collective, {}).ok());
     ASSERT_EQ(plans.size(), 1u);
@@ -456,6 +466,12 @@ TEST_F(TrainTest, MicroBatchesDoNotMatter) {
     Train(options, single, &parts);
     EXPECT_EQ(parts.losses, whole.losses);
     EXPECT_EQ(parts.weights, whole.weights);
+    // Memory for the whole share would not be there.
+    Renamed::Noted noted;
+    auto planned = TrainLoop::Create(options, MakeRenamed(single, noted));
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    ASSERT_TRUE((*planned)->Enter(single, {}).ok());
+    EXPECT_EQ(noted.reserved, options.micro_batch == 0 ? 4 : 2);
   }
   limited.micro_batch = 7;
   auto refused = TrainLoop::Create(limited);

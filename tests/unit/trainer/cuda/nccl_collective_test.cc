@@ -258,6 +258,22 @@ TEST_F(NcclCollectiveTest, UsesTheWorldsIdsIfThereAreAny) {
   EXPECT_TRUE(absl::IsInternal(ConnectNccl(Fake(), options).status()));
 }
 
+TEST_F(NcclCollectiveTest, SaysWhyThereIsNoId) {
+  const struct {
+    int code;
+    absl::StatusCode expect;
+  } kRows[] = {{nccl::kSystemError, absl::StatusCode::kUnavailable},
+               {nccl::kRemoteError, absl::StatusCode::kUnavailable},
+               {nccl::kInvalidUsage, absl::StatusCode::kInternal},
+               {nccl::kUnhandledCudaError, absl::StatusCode::kInternal}};
+  for (const auto& row : kRows) {
+    nccl_.answers["get_unique_id"] = row.code;
+    const absl::Status status = ConnectNccl(Fake(), Options()).status();
+    EXPECT_EQ(status.code(), row.expect) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "ncclGetUniqueId"));
+  }
+}
+
 TEST_F(NcclCollectiveTest, RefusesRanksOfAnotherVersion) {
   NcclOptions options = Options();
   options.exchange = [](const std::string&, const std::string& mine) {
