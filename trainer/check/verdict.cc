@@ -145,6 +145,18 @@ class Judgement {
                        ": ", NextStep(kSocket, node),
                        "; if TCP is what you want, give --require-net socket"));
     }
+    JudgeUnknown();
+  }
+
+  // Without a requirement, a log that cannot be read might hide a fallback.
+  void JudgeUnknown() {
+    for (size_t rank = 0; rank < findings_.transports.size(); ++rank) {
+      if (findings_.transports[rank] != kUnknownNet) continue;
+      return Say(VerdictLevel::kWarning,
+                 absl::StrCat("the network of ", RankIn(findings_, rank),
+                              " is not known; ",
+                              NextStep(kUnknownNet, NodeOf(findings_, rank))));
+    }
   }
 
   static std::string Ports(const CheckedNode* node) {

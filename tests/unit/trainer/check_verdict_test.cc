@@ -126,6 +126,11 @@ TEST(Verdict, NetsOfTransports) {
   Findings unknown = Found(2, 1, "NCCL");
   ExpectVerdict(unknown, {"ib", {}, {}, {}}, VerdictLevel::kFatal,
                 {"unset NCCL_DEBUG"});
+  ExpectVerdict(
+      unknown, {}, VerdictLevel::kWarning,
+      {"the network of rank 0 on a is not known", "unset NCCL_DEBUG"});
+  unknown.one_machine = true;
+  ExpectVerdict(unknown, {}, VerdictLevel::kOk);
 }
 
 TEST(Verdict, BandwidthAndLatency) {
