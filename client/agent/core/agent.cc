@@ -21,6 +21,10 @@ constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 // ranks too. The delay is then added to the ranks' deadlines.
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 
+// The job ends because the set-up command of another node failed: how long this
+// one may take after SIGTERM.
+constexpr absl::Duration kSetupElsewhereGrace = absl::Seconds(1);
+
 }  // namespace
 
 Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
@@ -312,7 +316,9 @@ void Agent::Leave(int code, const std::string& reason,
   EndGroupCheck();
   DropPreparation();
   EndGeneration(why, reason, Keep::kNobody);
-  StopSetup(limits_.stop_grace);
+  StopSetup(why == v1::REASON_CODE_SETUP
+                ? std::min(limits_.stop_grace, kSetupElsewhereGrace)
+                : limits_.stop_grace);
 }
 
 void Agent::MaybeExit() {

@@ -148,6 +148,8 @@ TEST(AgentSetup, TheAgentExitsWhenNothingOfItIsLeft) {
     std::string expect;
   } kRows[] = {
       {EndOf(3), "STOP SET-UP 15s"},
+      // That of another node has failed.
+      {EndOf(7, v1::REASON_CODE_SETUP), "STOP SET-UP 1s"},
       {Down(absl::StatusCode::kAborted, v1::REFUSAL_CODE_EVICTED),
        "STOP SET-UP 15s"},
   };
