@@ -348,6 +348,13 @@ bool IsOfPeer(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
+int CheckAlone(absl::Time until) {
+  const absl::StatusOr<absl::Duration> product = MeasureProduct(until);
+  if (!product.ok()) return Fail(product.status(), false);
+  PrintJson({{"product_s", absl::ToDoubleSeconds(*product)}});
+  return 0;
+}
+
 }  // namespace
 
 int CheckGroup() {
@@ -363,6 +370,7 @@ int CheckGroup() {
   const absl::Time until = MonotonicNow() + 0.9 * request->limit;
   const absl::Time product_until = MonotonicNow() + 0.5 * request->limit;
   GroupListener listener;
+  if (request->addresses.size() == 1) return CheckAlone(product_until);
   if (request->place == 0) {
     absl::StatusOr<GroupListener> open = GroupListener::Open();
     if (!open.ok()) return Fail(open.status(), false);

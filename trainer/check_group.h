@@ -4,7 +4,8 @@
 // The node's agent starts it with a GroupRequest and reads JSON lines from its
 // stdout: {"listening": PORT} from the first node of the group, and finally
 // either {"product_s": T, "all_reduce_s": T}, or {"error": TEXT, "peer": BOOL}
-// ("peer": another node of the group failed).
+// ("peer": another node of the group failed). A group of one neither listens
+// nor has "all_reduce_s".
 //
 // `product_s` is the time of a fixed amount of matrix products on the node's
 // slowest GPU, or on each core of its CPUs. It is the mean over at least one

@@ -75,6 +75,10 @@ std::string SummaryText(const v1::JobStatus& status) {
     absl::StrAppend(&text, "; most memory of a rank: ", BytesText(peak.bytes()),
                     " (", peak.node(), ", local rank ", peak.local_rank(), ")");
   }
+  if (summary.events_lost() > 0) {
+    absl::StrAppend(&text, "; ", Counted(summary.events_lost(), "event"),
+                    " could not be written");
+  }
   if (summary.interruption_count() == 0) return text;
   absl::StrAppend(&text, "; ",
                   Counted(summary.interruption_count(), "interruption"), " of ",

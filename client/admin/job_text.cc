@@ -12,6 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "daemon/base/awaited_text.h"
 #include "daemon/base/name_list.h"
+#include "daemon/base/printable.h"
+#include "daemon/core/limits.h"
 
 namespace rollcall {
 namespace {
@@ -50,6 +52,13 @@ std::string SeatlessText(const v1::JobStatus& status) {
     }
   }
   return more == 0 ? text : absl::StrCat(text, " (and ", more, " more)");
+}
+
+// "; 2 nodes probe each other"; empty: they do nothing.
+std::string AwaitsText(const v1::JobStatus& status) {
+  if (status.awaits().empty()) return "";
+  return absl::StrCat(
+      "; ", Printable(status.awaits(), Limits::node_reason_bytes_max));
 }
 
 // "; the set-up command runs on a, b"; empty: on no node.
@@ -108,10 +117,10 @@ std::string WaitingText(const v1::JobStatus& status) {
       .missing = {status.missing().begin(), status.missing().end()}};
   if (awaited.here >= awaited.nodes_max) {
     return absl::StrCat(Word(status.state()), " generation ",
-                        status.generation());
+                        status.generation(), AwaitsText(status));
   }
-  return absl::StrCat("waiting: ", AwaitedText(awaited), SettingUpText(status),
-                      SeatlessText(status));
+  return absl::StrCat("waiting: ", AwaitedText(awaited), AwaitsText(status),
+                      SettingUpText(status), SeatlessText(status));
 }
 
 std::string UnpreparedText(const v1::JobStatus& status) {

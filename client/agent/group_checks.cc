@@ -105,10 +105,13 @@ std::optional<v1::AgentMessage> ReadGroupLine(absl::string_view line,
     return message;
   }
   const std::optional<absl::Duration> product = TimeIn(parsed, "product_s");
+  if (!product.has_value()) return std::nullopt;
+  ToProto(*product, checked.mutable_product());
+  // A node that is checked alone has no all-reduce.
+  if (!parsed.contains("all_reduce_s")) return message;
   const std::optional<absl::Duration> all_reduce =
       TimeIn(parsed, "all_reduce_s");
-  if (!product.has_value() || !all_reduce.has_value()) return std::nullopt;
-  ToProto(*product, checked.mutable_product());
+  if (!all_reduce.has_value()) return std::nullopt;
   ToProto(*all_reduce, checked.mutable_all_reduce());
   return message;
 }

@@ -231,7 +231,7 @@ void RunStory::Ended(const std::optional<v1::End>& end, int exit_code,
   if (json_ || !status_.has_value()) return;
   // A short run without an interruption has nothing to account for.
   const v1::RunSummary& told = status_->summary();
-  if (told.interruption_count() == 0 &&
+  if (told.interruption_count() == 0 && told.events_lost() == 0 &&
       FromProto(told.elapsed()) < kSummaryAfter) {
     return;
   }

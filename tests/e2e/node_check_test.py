@@ -1,4 +1,4 @@
-"""Nodes check each other in pairs before they get a seat (--node-check)."""
+"""Nodes are checked before they get a seat (--node-check)."""
 import json
 import os
 import shutil
@@ -31,7 +31,7 @@ class NodeCheck(E2E):
              self.state], RANK)
         self.join_line = self.join_string(self.launcher)
 
-    def worker(self, name, train=None):
+    def worker(self, name, train=None, rank=None):
         """A node whose rollcall-train is the script `train`; "": it has none;
         None: the real one."""
         program = ROLLCALL
@@ -46,7 +46,7 @@ class NodeCheck(E2E):
                 os.chmod(path, 0o755)
         return self.stage.start(
             [program, "join", self.join_line, "--hosts-file",
-             self._hosts, "--name", name, "--", *RANK])
+             self._hosts, "--name", name, "--", *(rank or RANK)])
 
     def events(self, kind):
         with open(os.path.join(self.state, "events.jsonl"),
@@ -143,12 +143,38 @@ class NodeCheck(E2E):
         self.assertEqual(found["node"], "x")
         self.assertIn("did not end within", found["reason"])
 
+    def test_newcomers_are_checked_while_the_world_runs_on(self):
+        self.begin("2:3")
+        # Only the world with the newcomer ends.
+        rank = ["sh", "-c",
+                f'{RANK[2]}; [ "$WORLD_SIZE" = 3 ] || exec sleep 600']
+        workers = {name: self.worker(name, rank=rank) for name in ("a", "b")}
+        for worker in workers.values():
+            worker.await_line(r"seat . of 2$")
+        workers["x"] = self.worker("x", DIES, rank)
+        self.await_status(
+            self.join_line,
+            lambda s: ("x", "quarantined") in [
+                (n["node"], n["state"]) for n in s["nodes"]],
+            "x in quarantine")
+        workers["d"] = self.worker("d", rank=rank)
+        self.assert_code(self.launcher, 0, 100)
+        self.assertEqual(self.seats(workers, 3), ["a", "b", "d"])
+        self.assertEqual(
+            [(e["nodes"], e["rounds"], e["found"], e["alone"])
+             for e in self.events("node_check")],
+            [("2", "1", "0", "false"), ("1", "2", "1", "true"),
+             ("1", "1", "0", "true"), ("1", "1", "0", "false")])
+        self.assertEqual([e["generation"] for e in self.events("run")],
+                         ["1", "2"])
+
     def test_a_stop_during_a_check_leaves_nothing(self):
         self.begin("2")
         workers = [self.worker(name, HANGS) for name in ("a", "b")]
         # Both programs run, and are stopped.
-        workers[0].await_line(
-            r"nodes check each other, round 1; no answer yet from a, b")
+        awaited = r"nodes check each other, round 1; no answer yet from a, b"
+        workers[0].await_line(awaited)
+        self.launcher.await_line(awaited)
         self.launcher.signal(signal.SIGTERM)
         self.assert_code(self.launcher, 75)
         for worker in workers:

@@ -25,8 +25,8 @@ absl::Status BadGroup(absl::string_view expected) {
 absl::StatusOr<GroupRequest> GroupRequest::Parse(absl::string_view text) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   constexpr size_t kBefore = 4;
-  if (words.size() < kBefore + 2 || words.size() > kBefore + kNodesMax) {
-    return BadGroup("a place, a port, a limit, a secret and 2 or 3 addresses");
+  if (words.size() < kBefore + 1 || words.size() > kBefore + kNodesMax) {
+    return BadGroup("a place, a port, a limit, a secret and 1 to 3 addresses");
   }
   GroupRequest request;
   request.addresses.assign(words.begin() + kBefore, words.end());

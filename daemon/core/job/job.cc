@@ -34,8 +34,9 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   MaybeCommit();
   TakeBackUnreached();
   MaybeProbe();
-  MaybeGrow();
   MaybeEndNodeCheck();
+  MaybeGrow();
+  MaybeCheckSpares();
   MaybeForm();
   MaybeEndUnattended();
   MaybeForget();
@@ -531,12 +532,10 @@ absl::Time Job::NextDeadline() const {
   if (AwaitsFirstWorld()) {
     next = std::min(next, gathering_.unattended().Due(limits_));
   }
+  next = std::min(next, node_check_.until());
   switch (phase_) {
     case Phase::kGathering:
-      if (node_check_.under_way()) {
-        next = std::min(next, node_check_.until());
-        break;
-      }
+      if (node_check_.under_way()) break;
       // Nodes that have not answered when the round ends may be missing then.
       // In that case, nodes that were not reached are taken back sooner.
       if (probes_.UnderWay(now_)) {

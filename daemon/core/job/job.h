@@ -303,7 +303,11 @@ class Job {
   void TakeBackUnreached();
   void OnProbed(Node& node, const v1::Probed& probed);
 
-  // Checks of nodes in pairs before a world is formed (job_check.cc).
+  // Checks of nodes before they get a seat (job_check.cc).
+  bool IsUnchecked(const Node& node) const;
+  bool BeginNodeCheck(const std::vector<NodeToCheck>& nodes,
+                      NodeCheck::Way way);
+  void MaybeCheckSpares();
   bool AwaitNodeCheck(const std::vector<Seated>& seated,
                       const NetworkPlan& plan);
   void OnGroupMessage(Node& node, const v1::AgentMessage& message);

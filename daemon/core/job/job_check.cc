@@ -1,4 +1,4 @@
-// Job: the checks of nodes in pairs before a world is formed (--node-check).
+// Job: the checks of nodes before they get a seat (--node-check).
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +7,15 @@
 #include "daemon/core/job/job.h"
 
 namespace rollcall {
+
+// What a spare shows that waits for its check.
+constexpr char kCheckedAlone[] =
+    "--node-check checks it before it is called in";
+
+bool Job::IsUnchecked(const Node& node) const {
+  return settings_.node_check() && node.hello.checks_groups() &&
+         !node.node_checked && !node.checked_alone && node.served_in == 0;
+}
 
 // Begins a check if one of these nodes was not checked yet. Returns whether the
 // world has to wait for it.
@@ -29,13 +38,46 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
                      node.check_product, node.hello.launcher()});
   }
   if (node_check_.exhausted()) return LeaveUnchecked(nodes, seated.size());
-  NodeCheck::Requests requests = node_check_.Open(nodes, now_);
+  // The ranks of an earlier world wait, so they do not wait twice for nodes
+  // that are not needed.
+  const size_t unchecked = static_cast<size_t>(std::count_if(
+      nodes.begin(), nodes.end(), [](const auto& n) { return !n.checked; }));
+  const bool once =
+      generation() > 0 && seated.size() - unchecked >= settings_.nodes_min();
+  return BeginNodeCheck(
+      nodes, once ? NodeCheck::Way::kPairsOnce : NodeCheck::Way::kPairs);
+}
+
+// Returns whether a check is under way now.
+bool Job::BeginNodeCheck(const std::vector<NodeToCheck>& nodes,
+                         NodeCheck::Way way) {
+  NodeCheck::Requests requests = node_check_.Open(nodes, way, now_);
   if (!node_check_.under_way()) return false;
   out_.Say(Log::Level::kInfo,
-           absl::StrCat("event=node_check_begun groups=", requests.size()));
+           absl::StrCat("event=node_check_begun groups=", requests.size(),
+                        " alone=", node_check_.alone() ? "true" : "false"));
   SendGroupChecks(std::move(requests));
   out_.Changed();
   return true;
+}
+
+// While a world runs, its spares are checked each by itself, so that a node
+// whose check fails or hangs does not end a world. MaybeGrow waits for it.
+void Job::MaybeCheckSpares() {
+  if (!IsRunning() || isolation_.on() || node_check_.under_way() ||
+      !node_check_.TakeSpares() || !settings_.node_check()) {
+    return;
+  }
+  std::vector<NodeToCheck> nodes;
+  for (auto& [name, node] : membership_.nodes()) {
+    const bool waits = !node.member() && membership_.IsEligible(node);
+    if (!node.member() && !waits) continue;
+    const bool checks = waits && IsUnchecked(node);
+    if (checks && node.reason.empty()) node.reason = kCheckedAlone;
+    nodes.push_back({name, node.observed_address, !checks, node.check_product,
+                     node.hello.launcher()});
+  }
+  BeginNodeCheck(nodes, NodeCheck::Way::kAlone);
 }
 
 // The time for checks is over. Nodes that were not checked get no seat if there
@@ -86,7 +128,9 @@ void Job::OnGroupMessage(Node& node, const v1::AgentMessage& message) {
 
 // Begins the second round, or applies the verdict.
 void Job::MaybeEndNodeCheck() {
-  if (phase_ != Phase::kGathering) return node_check_.Stop();
+  if (node_check_.alone() ? !IsRunning() : phase_ != Phase::kGathering) {
+    return node_check_.Stop();
+  }
   // While the daemon is isolated, silence is not held against a node.
   if (!node_check_.under_way() || isolation_.on()) return;
   SendGroupChecks(node_check_.Advance(now_));
@@ -95,11 +139,14 @@ void Job::MaybeEndNodeCheck() {
   const std::optional<NodeCheckVerdict> verdict =
       node_check_.TakeVerdict(spare);
   if (!verdict.has_value()) return;
+  const bool alone = node_check_.alone();
   for (const NodeCheckVerdict::Passed& passed : verdict->checked) {
     Node& node = membership_.At(passed.node);
-    node.node_checked = true;
+    (alone ? node.checked_alone : node.node_checked) = true;
     node.check_product = passed.product;
+    if (node.reason == kCheckedAlone) node.reason.clear();
   }
+  if (alone) newcomers_.GrowBy(now_);
   const auto milliseconds = [](std::optional<absl::Duration> time) {
     return absl::ToDoubleMilliseconds(time.value_or(absl::ZeroDuration()));
   };
@@ -108,9 +155,16 @@ void Job::MaybeEndNodeCheck() {
                         " rounds=", verdict->rounds,
                         " found=", verdict->findings.size(),
                         " product_ms=", milliseconds(verdict->product),
-                        " all_reduce_ms=", milliseconds(verdict->all_reduce)));
+                        " all_reduce_ms=", milliseconds(verdict->all_reduce),
+                        " alone=", alone ? "true" : "false"));
   for (const NodeCheckVerdict::Finding& finding : verdict->findings) {
     Node& node = membership_.At(finding.node);
+    if (finding.stays.empty() && finding.again) {
+      Exclude(node, absl::StrCat(finding.text, "; it is checked again later"));
+      probes_.Unreached(finding.node, now_ + limits_.unreached_delay);
+      node.node_checked = node.checked_alone = false;
+      continue;
+    }
     if (finding.stays.empty()) {
       SetQuarantined(node, finding.text);
       continue;

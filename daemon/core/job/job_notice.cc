@@ -256,6 +256,7 @@ void Job::GrowSoon(Node& node) {
       membership_.present() == settings_.nodes_max() &&
       static_cast<uint32_t>(world().members_size()) < settings_.nodes_max();
   probes_.Newcomer(node.name(), fills, now_, limits_);
+  node_check_.NoteSpare();
 }
 
 void Job::MaybeGrow() {
@@ -272,6 +273,11 @@ void Job::MaybeGrow() {
   if (due > now_) return newcomers_.GrowAt(due);
   if (completion_.HasBegun(membership_)) return;
   const std::vector<std::string> called = seats.NewcomersNow();
+  if (std::any_of(called.begin(), called.end(), [&](const std::string& name) {
+        return IsUnchecked(membership_.At(name));
+      })) {
+    return node_check_.NoteSpare();
+  }
   for (const std::string& name : called) membership_.At(name).called = true;
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
       absl::StrCat("to take in ", NameList(called, kCalledNamedMax)));

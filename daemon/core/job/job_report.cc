@@ -65,10 +65,15 @@ std::string JobReport::MissingText() const {
     absl::StrAppend(&text,
                     "; without a seat: ", absl::StrJoin(without_seat, ", "));
   }
-  if (const std::string probes = job_.probes_.WaitingText(); !probes.empty()) {
-    absl::StrAppend(&text, "; ", probes);
+  if (const std::string awaits = Awaits(); !awaits.empty()) {
+    absl::StrAppend(&text, "; ", awaits);
   }
   return text;
+}
+
+std::string JobReport::Awaits() const {
+  std::string probes = job_.probes_.WaitingText();
+  return probes.empty() ? job_.node_check_.WaitingText() : probes;
 }
 
 // "the set-up command runs on a, b"; empty: on no node.
@@ -128,10 +133,7 @@ v1::Waiting JobReport::Waiting() const {
   const absl::Duration fence = job_.FenceLeft(job_.now_);
   waiting.set_reason(fence > absl::ZeroDuration()
                          ? job_.fence().Text(fence, job_.membership_)
-                         : job_.probes_.WaitingText());
-  if (waiting.reason().empty()) {
-    waiting.set_reason(job_.node_check_.WaitingText());
-  }
+                         : Awaits());
   if (waiting.reason().empty()) waiting.set_reason(SettingUpText());
   if (waiting.reason().empty() && job_.generation() > 0) {
     waiting.set_reason(job_.failures_.reasons().next().reason());
@@ -194,6 +196,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
             ? job_.settings_.nodes_min() - job_.membership_.present()
             : 0));
     ToProto(now - job_.gathering_.since(), status.mutable_waited());
+    status.set_awaits(Awaits());
   }
   *status.mutable_last_reform() = job_.last_reform();
   const std::vector<v1::RootCause>& causes = job_.failures_.causes();

@@ -117,6 +117,7 @@ struct Node {
   // It was checked together with other nodes (--node-check), or a warning has
   // said that it cannot be; and what its matrix products took.
   bool node_checked = false;
+  bool checked_alone = false;  // The same, without other nodes.
   std::optional<absl::Duration> check_product;
   // How many failures in a row the node was to blame for.
   uint32_t blames = 0;

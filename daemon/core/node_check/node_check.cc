@@ -41,11 +41,18 @@ std::vector<std::vector<size_t>> Neighbours(size_t count) {
   return groups;
 }
 
+std::vector<std::vector<size_t>> EachAlone(size_t count) {
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i = 0; i < count; ++i) groups.push_back({i});
+  return groups;
+}
+
 }  // namespace
 
 NodeCheck::Requests NodeCheck::Open(const std::vector<NodeToCheck>& nodes,
-                                    absl::Time now) {
+                                    Way way, absl::Time now) {
   CHECK(!under_way());
+  way_ = way;
   members_.clear();
   index_.clear();
   groups_ = {};
@@ -63,10 +70,12 @@ NodeCheck::Requests NodeCheck::Open(const std::vector<NodeToCheck>& nodes,
   for (size_t i = 0; i < members_.size(); ++i) {
     index_[members_[i].node.node] = i;
   }
-  if (draw_ == nullptr || new_ == 0 || members_.size() < 2) return {};
+  if (draw_ == nullptr || new_ == 0) return {};
+  if (!alone() && members_.size() < 2) return {};
   round_at_ = 0;
   began_ = now;
-  return BeginRound(Neighbours(std::max<size_t>(new_, 2)), now);
+  return BeginRound(
+      alone() ? EachAlone(new_) : Neighbours(std::max<size_t>(new_, 2)), now);
 }
 
 NodeCheck::Requests NodeCheck::BeginRound(
@@ -199,11 +208,13 @@ NodeCheck::Requests NodeCheck::Advance(absl::Time now) {
                (first.own || first.shared || first.state != State::kOk);
       });
   std::vector<std::vector<size_t>> groups;
-  if (round_at_ == 0 && found) groups = SecondGroups();
+  if (round_at_ == 0 && found && way_ != Way::kPairsOnce) {
+    groups = alone() ? FoundAlone() : SecondGroups();
+  }
   if (groups.empty()) {
     round_at_ = -1;
     over_ = true;
-    used_ += now - began_;
+    if (!alone()) used_ += now - began_;
     return {};
   }
   round_at_ = 1;
@@ -222,7 +233,7 @@ void NodeCheck::JudgeRound() {
     }
     if (result.state == State::kOk) {
       products.push_back(result.product);
-      all_reduces.push_back(result.all_reduce);
+      if (!alone()) all_reduces.push_back(result.all_reduce);
     } else if (members_[i].node.product.has_value()) {
       products.push_back(*members_[i].node.product);
     }
@@ -240,6 +251,7 @@ void NodeCheck::JudgeRound() {
         (result.state == State::kOk && (enough || products.size() == 2) &&
          IsSlow(result.product, products_[round_at_]));
   }
+  if (alone()) return;
   for (const Group& group : groups_[round_at_]) {
     const bool excused =
         std::any_of(group.members.begin(), group.members.end(),
@@ -252,6 +264,14 @@ void NodeCheck::JudgeRound() {
                        IsSlow(result.all_reduce, all_reduces_[round_at_]));
     }
   }
+}
+
+std::vector<std::vector<size_t>> NodeCheck::FoundAlone() const {
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i = 0; i < new_; ++i) {
+    if (!members_[i].gone && members_[i].rounds[0].own) groups.push_back({i});
+  }
+  return groups;
 }
 
 bool NodeCheck::ShareFirstGroup(size_t a, size_t b) const {
@@ -316,8 +336,10 @@ std::vector<std::vector<size_t>> NodeCheck::SecondGroups() const {
 }
 
 bool NodeCheck::IsFound(size_t member) const {
-  if (rounds_ < 2 || members_[member].gone) return false;
+  if (members_[member].gone) return false;
   const auto& [first, second] = members_[member].rounds;
+  if (way_ == Way::kPairsOnce) return first.own || first.shared;
+  if (rounds_ < 2) return false;
   if ((first.state == State::kFailed && second.state == State::kNone) ||
       (first.state == State::kNone && second.state == State::kFailed)) {
     return true;
@@ -392,9 +414,17 @@ std::vector<NodeCheckVerdict::Finding> NodeCheck::Findings(size_t spare) const {
   }
   std::vector<NodeCheckVerdict::Finding> findings;
   for (const size_t i : found) {
+    const auto& [first, second] = members_[i].rounds;
+    // It needs no comparison. In one round of pairs, the other node may be the
+    // cause, but this one is not needed now.
+    const bool failed = first.state == State::kFailed &&
+                        (way_ == Way::kPairsOnce ||
+                         (alone() && second.state == State::kFailed));
     std::string stays;
     if (members_[i].node.launcher) {
       stays = "it is the launcher's own";
+    } else if (failed) {
+      spare -= std::min<size_t>(spare, 1);
     } else if (compared < kTimesMin) {
       stays = "fewer than 3 nodes can be compared";
     } else if (2 * bad > compared) {
@@ -404,7 +434,8 @@ std::vector<NodeCheckVerdict::Finding> NodeCheck::Findings(size_t spare) const {
     } else {
       --spare;
     }
-    findings.push_back({members_[i].node.node, TextOf(i), std::move(stays)});
+    findings.push_back({members_[i].node.node, TextOf(i), std::move(stays),
+                        way_ == Way::kPairsOnce});
   }
   return findings;
 }
@@ -439,11 +470,12 @@ std::string NodeCheck::WaitingText() const {
       awaited.push_back(member.node.node);
     }
   }
-  return absl::StrCat("nodes check each other, round ", round_at_ + 1,
-                      awaited.empty()
-                          ? ""
-                          : absl::StrCat("; no answer yet from ",
-                                         NameList(awaited, kNamedInCheck)));
+  return absl::StrCat(
+      alone() ? "spares are checked, round " : "nodes check each other, round ",
+      round_at_ + 1,
+      awaited.empty() ? ""
+                      : absl::StrCat("; no answer yet from ",
+                                     NameList(awaited, kNamedInCheck)));
 }
 
 }  // namespace rollcall

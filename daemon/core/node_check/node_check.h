@@ -1,4 +1,4 @@
-// NodeCheck: the paired check of nodes before they get a seat (--node-check).
+// NodeCheck: the check of nodes before they get a seat (--node-check).
 //
 // In the first round, neighbours form groups of two (of an odd number, the last
 // three form one). Each node computes a fixed amount of matrix products, then
@@ -15,6 +15,12 @@
 //
 // A node that has passed, or that has been in a world, is not checked again. It
 // is the partner of a single new node, and its time counts for the median.
+//
+// While a world runs, its spares are checked alone: a node computes the
+// products only, twice if it failed or was slow. So a node whose check hangs is
+// found while no rank waits for it. While the ranks of an earlier world wait,
+// there is one round if the new nodes are not needed, and a node that it finds
+// is checked again later.
 //
 // It sends nothing and excludes no node: it returns requests to send and a
 // verdict that Job applies.
@@ -50,7 +56,7 @@ struct NodeToCheck {
   std::string node;
   // At which its peers reach it.
   std::string address;
-  // It is not checked again.
+  // It is not checked again, in this way.
   bool checked = false;
   // The time of its products in its last check; nullopt: not known.
   std::optional<absl::Duration> product = std::nullopt;
@@ -69,6 +75,9 @@ struct NodeCheckVerdict {
     std::string text;
     // Empty: the node is left out. Otherwise why it takes part nevertheless.
     std::string stays;
+    // It is left out of this world only: it was found in one round of pairs, so
+    // another node may be the cause.
+    bool again = false;
   };
 
   int rounds = 0;
@@ -95,6 +104,12 @@ class NodeCheck {
   // the CPU is twice as slow on average, so the bound is below that.
   static constexpr double kSlowFactor = 1.8;
 
+  enum class Way {
+    kPairs,
+    kPairsOnce,  // One round only.
+    kAlone,
+  };
+
   // Unset: no node is checked.
   void UseKey(Draw draw) { draw_ = std::move(draw); }
 
@@ -111,8 +126,15 @@ class NodeCheck {
   // Begins a check of those of `nodes` that are not checked yet; they are in
   // the order of their places in the network. If nothing can be checked, no
   // check is under way after the call. Requires that none is under way before.
-  Requests Open(const std::vector<NodeToCheck>& nodes, absl::Time now);
+  Requests Open(const std::vector<NodeToCheck>& nodes, Way way, absl::Time now);
   bool under_way() const { return round_at_ >= 0; }
+  // The check that is under way, or whose verdict was not taken yet, is kAlone.
+  bool alone() const { return way_ == Way::kAlone; }
+
+  // A spare may not have been checked alone yet.
+  void NoteSpare() { spares_ = true; }
+  // Whether NoteSpare was called since the last call.
+  bool TakeSpares() { return std::exchange(spares_, false); }
   // When to call Advance at the latest; InfiniteFuture: no check is under way.
   absl::Time until() const {
     return under_way() ? until_ : absl::InfiniteFuture();
@@ -183,6 +205,7 @@ class NodeCheck {
   v1::GroupCheck RequestFor(const Group& group, size_t place,
                             absl::Duration limit) const;
   std::vector<std::vector<size_t>> SecondGroups() const;
+  std::vector<std::vector<size_t>> FoundAlone() const;
   bool ShareFirstGroup(size_t a, size_t b) const;
   void JudgeRound();
   std::vector<NodeCheckVerdict::Finding> Findings(size_t spare) const;
@@ -196,7 +219,9 @@ class NodeCheck {
   absl::Duration used_;
   // Index of the round under way; -1: none.
   int round_at_ = -1;
+  Way way_ = Way::kPairs;
   bool over_ = false;  // The verdict has not been taken yet.
+  bool spares_ = false;
   absl::Time until_;
   // New nodes first, then the checked ones that may be partners.
   std::vector<Member> members_;

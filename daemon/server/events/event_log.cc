@@ -245,7 +245,9 @@ std::optional<v1::RunSummary> EventLog::Summary(const std::string& job,
                                                 absl::Time wall_now) const {
   const auto of = jobs_.find(job);
   if (of == jobs_.end() || of->second.run != run) return std::nullopt;
-  return of->second.account.Summary(wall_now);
+  v1::RunSummary summary = of->second.account.Summary(wall_now);
+  summary.set_events_lost(lost_);
+  return summary;
 }
 
 LastStep EventLog::LastStepOf(const std::string& job) const {

@@ -107,6 +107,7 @@ ordered_json SummaryJson(const v1::RunSummary& summary) {
                        {"worlds", summary.worlds()},
                        {"interruption_count", summary.interruption_count()},
                        {"stopped_s", seconds(summary.stopped())},
+                       {"events_lost", summary.events_lost()},
                        {"interruptions", ordered_json::array()}};
   for (const v1::Interruption& one : summary.interruptions()) {
     ordered_json added = {{"at", UnixSeconds(one.at())},
@@ -164,6 +165,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
   if (status.has_pings()) json["pings"] = PingsJson(status.pings());
   json["waited_s"] = absl::ToDoubleSeconds(FromProto(status.waited()));
   json["step"] = status.step();
+  json["awaits"] = status.awaits();
   json["saved_step"] = status.saved_step();
   json["slow"] = nullptr;
   if (status.has_slow()) {

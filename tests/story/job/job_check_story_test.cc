@@ -46,6 +46,16 @@ Told Took(std::string node, double product_ms) {
   };
 }
 
+Told Fails(std::string node) {
+  return [=](JobStory& story) {
+    v1::AgentMessage message;
+    v1::GroupChecked& checked = *message.mutable_group_checked();
+    checked.set_round(story.groups().at(node).round());
+    checked.set_error("broken");
+    return Says(node, message)(story);
+  };
+}
+
 // The whole group answers, its first node last: "b=30" is a time.
 Told Answer(std::string first, std::vector<std::string> others,
             double first_ms = 10, double others_ms = 10) {
@@ -280,8 +290,9 @@ TEST(NodeCheckStory, TheEndOfTheJobEndsTheCheck) {
   });
 }
 
-// A newcomer is checked with a node that has passed, before the next world.
-TEST(NodeCheckStory, ANewcomerIsCheckedOnce) {
+// A newcomer that passes alone is checked with a node that has passed, before
+// the next world.
+TEST(NodeCheckStory, ANewcomerIsCheckedAloneAndThenWithANode) {
   JobStory story("2:3", Checking());
   story.Tell({
       {0.0, Attends("a", 1, Checks()), ""},
@@ -289,9 +300,76 @@ TEST(NodeCheckStory, ANewcomerIsCheckedOnce) {
       {1.0, Ticks(), "a checks 0/2"},
       {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
       {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
-      {1.3, Attends("c", 1, Checks()), "notice 1 GROW"},
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Took("c", 10), "notice 1 GROW"},
+      {1.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
+      {1.6, Answer("c", {"a"}), "a checks 1/2; form g2 a,b,c"},
+  });
+}
+
+// The world of a and b runs on.
+TEST(NodeCheckStory, ANewcomerWhoseCheckHangsStopsNoWorld) {
+  JobStory story("2:4", Checking());
+  double at = 2;
+  const auto until = [&](double end, const std::string& expect) {
+    std::vector<JobStory::Row> rows;
+    for (; at < end; at += 4) {
+      rows.push_back({at, BeatsAll({"a", "b", "c", "d"}), ""});
+    }
+    rows.push_back({end, Ticks(), expect});
+    story.Tell(rows);
+    at = end + 1;
+  };
+  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
+                                               Limits::node_check_answer);
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {1.0, Ticks(), "a checks 0/2"},
+      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Attends("d", 1, Checks()), ""},
+  });
+  until(1.3 + round_s, "c checks 0/1");
+  until(1.3 + 2 * round_s, "d checks 0/1");
+  const auto row = RowOf(story.job().Status(story.now()), "c");
+  EXPECT_EQ(row.state(), v1::NODE_STATE_QUARANTINED);
+  EXPECT_EQ(row.reason(),
+            "found by --node-check: it did not answer in time; then it did not "
+            "answer in time");
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(),
+            "--node-check checks it before it is called in");
+  story.Tell({{at, Took("d", 10), "notice 1 GROW"}});
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(), "");
+}
+
+// While the ranks of the last world wait, a newcomer gets one round.
+TEST(NodeCheckStory, ANewcomerThatFailsInItsPairWaitsForALaterWorld) {
+  JobStory story("2:3", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {1.0, Ticks(), "a checks 0/2"},
+      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      // Stopped by the end of the world.
       {1.4, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
-      {1.5, Answer("c", {"a"}), "a checks 1/2; form g2 a,b,c"},
+      {1.5, Fails("c"), "form g2 a,b"},
+  });
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "c").reason(),
+            "found by --node-check: broken; it is checked again later");
+  story.Tell({
+      {1.6, PreparesAll({"a", "b"}, 2), "run g2"},
+      {4.0, BeatsAll({"a", "b", "c"}), ""},
+      {8.0, BeatsAll({"a", "b", "c"}), ""},
+      {12.0, BeatsAll({"a", "b", "c"}), ""},
+      {16.0, BeatsAll({"a", "b", "c"}), ""},
+      {20.0, BeatsAll({"a", "b", "c"}), ""},
+      {24.0, BeatsAll({"a", "b", "c"}), ""},
+      {28.0, BeatsAll({"a", "b", "c"}), ""},
+      {31.5, Ticks(), "c checks 0/1"},
   });
 }
 

@@ -47,7 +47,10 @@ TEST(GroupLine, IsReadWithinBounds) {
       {R"({"product_s": -1, "all_reduce_s": 2})", ""},
       {R"({"product_s": 1e9, "all_reduce_s": 2})", ""},
       {R"({"product_s": 1e999, "all_reduce_s": 2})", ""},
-      {R"({"product_s": 1})", ""},
+      // Checked alone.
+      {R"({"product_s": 1})", "1s 0"},
+      {R"({"product_s": 1, "all_reduce_s": "2"})", ""},
+      {R"({"all_reduce_s": 1})", ""},
       {R"({"error": "no memory", "peer": false})", "failed: no memory"},
       {R"({"error": "b has left", "peer": true})", "peer: b has left"},
       {R"({"error": ""})", "failed: it gave no reason"},

@@ -51,6 +51,10 @@ TEST(SummaryText, SaysWhatTheTimeWasSpentOn) {
             "ran 2.25 s of 3.00 s in 1 world; most memory of a rank: 3 MiB (b, "
             "local rank 0)");
   status.clear_peak_memory();
+  summary.set_events_lost(2);
+  EXPECT_EQ(SummaryText(status),
+            "ran 2.25 s of 3.00 s in 1 world; 2 events could not be written");
+  summary.clear_events_lost();
   summary.set_worlds(5);
   summary.set_interruption_count(6);
   ToProto(absl::Seconds(250), summary.mutable_stopped());

@@ -27,27 +27,17 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
     return names;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(keys(json), (Names{"job",
-                               "run",
-                               "state",
-                               "generation",
-                               "world_size",
-                               "nodes_min",
-                               "nodes_max",
-                               "nodes",
-                               "missing",
-                               "last_reform",
-                               "root_cause",
-                               "differences",
-                               "waited_s",
-                               "step",
-                               "saved_step",
-                               "slow",
-                               "steps",
-                               "loss",
-                               "tokens_per_second",
-                               "refused",
-                               "unauthenticated"}));
+  EXPECT_EQ(keys(json), (Names{"job",        "run",
+                               "state",      "generation",
+                               "world_size", "nodes_min",
+                               "nodes_max",  "nodes",
+                               "missing",    "last_reform",
+                               "root_cause", "differences",
+                               "waited_s",   "step",
+                               "awaits",     "saved_step",
+                               "slow",       "steps",
+                               "loss",       "tokens_per_second",
+                               "refused",    "unauthenticated"}));
   EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(
@@ -258,6 +248,7 @@ TEST(JobText, WhatAGatheringWaitsFor) {
     std::vector<std::string> missing;
     bool fence;
     const char* text;
+    const char* awaits = "";
   } const kRows[] = {
       {"too few",
        1,
@@ -279,6 +270,21 @@ TEST(JobText, WhatAGatheringWaitsFor) {
        "waiting: 3 nodes are here; enough to begin, room for 1 more; missing: "
        "d"},
       {"all", 0, 4, {}, false, "gathering generation 2"},
+      {"answers, with room",
+       0,
+       3,
+       {},
+       false,
+       "waiting: 3 nodes are here; enough to begin, room for 1 more; a checks "
+       "b",
+       "a checks b"},
+      {"answers",
+       0,
+       4,
+       {},
+       false,
+       "gathering generation 2; a checks b",
+       "a checks b"},
       {"the last world may still run",
        0,
        4,
@@ -299,6 +305,7 @@ TEST(JobText, WhatAGatheringWaitsFor) {
     status.set_nodes_min(2);
     status.set_nodes_max(4);
     status.set_missing_count(row.missing_count);
+    status.set_awaits(row.awaits);
     for (const std::string& name : row.missing) status.add_missing(name);
     for (int i = 0; i < row.here; ++i) {
       status.add_nodes()->set_state(v1::NODE_STATE_ATTENDING);

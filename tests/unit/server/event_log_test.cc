@@ -263,6 +263,7 @@ TEST_F(EventLogTest, AFullDiskLosesEventsAndSaysHowMany) {
   log.Add("j", "r", kInfo, "event=third", At(2));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(log.Events(Of("j"), At(9)).lost(), 2u);
+  EXPECT_EQ(log.Summary("j", "r", At(9))->events_lost(), 2u);
   EXPECT_EQ(log.Events(Of("j"), At(9)).lines_size(), 3);
   log.Add("j", "r", kInfo, "event=fourth", At(3));
   const auto lines = Lines();

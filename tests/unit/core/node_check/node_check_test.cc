@@ -76,12 +76,13 @@ struct Played {
 };
 
 Played Play(NodeCheck& check, const std::vector<NodeToCheck>& nodes,
-            const std::vector<Round>& rounds, size_t spare) {
+            const std::vector<Round>& rounds, size_t spare,
+            NodeCheck::Way way = NodeCheck::Way::kPairs) {
   std::map<std::string, std::string> name_of;
   for (const NodeToCheck& node : nodes) name_of[node.address] = node.node;
   Played played;
   absl::Time now = At(1);
-  NodeCheck::Requests requests = check.Open(nodes, now);
+  NodeCheck::Requests requests = check.Open(nodes, way, now);
   for (size_t round = 0; check.under_way(); ++round) {
     EXPECT_LT(round, 2u);
     std::vector<std::string> groups;
@@ -110,7 +111,8 @@ Played Play(NodeCheck& check, const std::vector<NodeToCheck>& nodes,
       EXPECT_EQ(request.port(), 0u);
       EXPECT_EQ(request.secret().size(), Limits::probe_bytes);
       const Answer::Kind kind = answer_of(first).kind;
-      if (kind == Answer::Kind::kTimes || kind == Answer::Kind::kBlamesPeer) {
+      if (group.size() > 1 &&
+          (kind == Answer::Kind::kTimes || kind == Answer::Kind::kBlamesPeer)) {
         v1::GroupListening listening;
         listening.set_round(request.round());
         listening.set_port(4000);
@@ -179,6 +181,91 @@ TEST(NodeCheck, GroupsOfOneToSevenNodes) {
     EXPECT_EQ(played.groups[1], row.groups[1]);
     EXPECT_EQ(played.found, "");
     EXPECT_EQ(played.verdict.checked.size(), row.nodes.size());
+  }
+}
+
+// x and y are new; a, b and c are in the world, with products of 10 ms.
+TEST(NodeCheck, NewcomersOfARunningJob) {
+  constexpr auto kAlone = NodeCheck::Way::kAlone;
+  constexpr auto kOnce = NodeCheck::Way::kPairsOnce;
+  struct {
+    const char* what;
+    NodeCheck::Way way;
+    std::string others;
+    std::vector<Round> rounds;
+    std::string groups;
+    std::string found;
+  } const kRows[] = {
+      {"both are fine", kAlone, "abc", {}, "x y", ""},
+      {"alone in the world", kAlone, "", {}, "x y", ""},
+      {"one hangs",
+       kAlone,
+       "abc",
+       {{{"x", kSilent}}, {{"x", kSilent}}},
+       "x y; x",
+       "x"},
+      {"it needs no other node",
+       kAlone,
+       "",
+       {{{"x", kFails}}, {{"x", kFails}}},
+       "x y; x",
+       "x"},
+      {"it fails once", kAlone, "abc", {{{"x", kFails}}, {}}, "x y; x", ""},
+      {"slow",
+       kAlone,
+       "abc",
+       {{{"x", Takes(30)}}, {{"x", Takes(30)}}},
+       "x y; x",
+       "x"},
+      {"slow, but nobody to compare",
+       kAlone,
+       "",
+       {{{"x", Takes(30)}}, {{"x", Takes(30)}}},
+       "x y; x",
+       ""},
+      {"gone",
+       kAlone,
+       "abc",
+       {{{"x", kGone}, {"y", kFails}}, {{"y", kFails}}},
+       "x y; y",
+       "y"},
+      {"there are no sums to be slow",
+       kAlone,
+       "abc",
+       {{{"x", Takes(10, 90)}}},
+       "x y",
+       ""},
+      {"a pair is fine", kOnce, "abc", {}, "xy", ""},
+      {"one round of pairs", kOnce, "abc", {{{"x", kFails}}}, "xy", "x"},
+      {"both blame the pair",
+       kOnce,
+       "abc",
+       {{{"x", kPeer}, {"y", kPeer}}},
+       "xy",
+       "x y"},
+      {"it is not needed, so none is compared",
+       kOnce,
+       "",
+       {{{"x", kFails}}},
+       "xy",
+       "x"},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.what);
+    std::vector<NodeToCheck> nodes = Nodes("xy" + row.others);
+    for (size_t i = 2; i < nodes.size(); ++i) {
+      nodes[i].checked = true;
+      nodes[i].product = absl::Milliseconds(10);
+    }
+    NodeCheck check = Checker();
+    const Played played = Play(check, nodes, row.rounds, 2, row.way);
+    EXPECT_EQ(absl::StrJoin(played.groups, "; "), row.groups);
+    EXPECT_EQ(played.found, row.found);
+    EXPECT_EQ(check.alone(), row.way == kAlone);
+    for (const auto& finding : played.verdict.findings) {
+      EXPECT_EQ(finding.again, row.way == kOnce);
+    }
+    EXPECT_FALSE(check.exhausted());
   }
 }
 
@@ -409,18 +496,19 @@ TEST(NodeCheck, NothingIsCheckedWithoutNewNodesOrAKey) {
   NodeCheck check = Checker();
   std::vector<NodeToCheck> nodes = Nodes("ab");
   for (NodeToCheck& node : nodes) node.checked = true;
-  EXPECT_TRUE(check.Open(nodes, At(1)).empty());
+  EXPECT_TRUE(check.Open(nodes, NodeCheck::Way::kPairs, At(1)).empty());
   EXPECT_FALSE(check.under_way());
   EXPECT_FALSE(check.TakeVerdict(1).has_value());
   NodeCheck keyless;
-  EXPECT_TRUE(keyless.Open(Nodes("ab"), At(1)).empty());
+  EXPECT_TRUE(keyless.Open(Nodes("ab"), NodeCheck::Way::kPairs, At(1)).empty());
   EXPECT_FALSE(keyless.under_way());
 }
 
 // Its partner would wait for it until its time is over.
 TEST(NodeCheck, ANodeThatFailsEndsTheRoundForItsGroup) {
   NodeCheck check = Checker();
-  const NodeCheck::Requests requests = check.Open(Nodes("ab"), At(1));
+  const NodeCheck::Requests requests =
+      check.Open(Nodes("ab"), NodeCheck::Way::kPairs, At(1));
   ASSERT_EQ(requests.size(), 1u);
   v1::GroupListening listening;
   listening.set_round(requests[0].second.round());
@@ -444,7 +532,8 @@ TEST(NodeCheck, TheChecksOfAGatheringHaveALimitInAll) {
 
 TEST(NodeCheck, AnswersOfAnotherRoundOrNodeDoNotCount) {
   NodeCheck check = Checker();
-  const NodeCheck::Requests requests = check.Open(Nodes("ab"), At(1));
+  const NodeCheck::Requests requests =
+      check.Open(Nodes("ab"), NodeCheck::Way::kPairs, At(1));
   ASSERT_EQ(requests.size(), 1u);
   const uint64_t round = requests[0].second.round();
   EXPECT_FALSE(check.TakeChecked("a", Said(Answer(), round + 1)));
@@ -456,7 +545,9 @@ TEST(NodeCheck, AnswersOfAnotherRoundOrNodeDoNotCount) {
   check.Stop();
   EXPECT_FALSE(check.TakeVerdict(1).has_value());
   // A later check has other numbers.
-  EXPECT_GT(check.Open(Nodes("ab"), At(3))[0].second.round(), round);
+  EXPECT_GT(
+      check.Open(Nodes("ab"), NodeCheck::Way::kPairs, At(3))[0].second.round(),
+      round);
 }
 
 }  // namespace
