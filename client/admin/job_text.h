@@ -1,5 +1,5 @@
 // Job text: a job's state and its end as text. job_table.cc has the tables of
-// `status`, job_text.cc the single lines, daemon/server/web/job_json the JSON.
+// `status`, job_text.cc the single lines, daemon/codec/job_json the JSON.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_CLIENT_ADMIN_JOB_TEXT_H_
@@ -10,8 +10,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "daemon/codec/job_json.h"
 #include "daemon/core/status_words.h"
-#include "daemon/server/web/job_json.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 

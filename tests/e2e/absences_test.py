@@ -53,6 +53,11 @@ class Absences(unittest.TestCase):
     def test_folders_use_what_the_design_allows(self):
         self.check(layers.forbidden_uses(source.tree()))
 
+    def test_only_what_runs_a_daemon_uses_the_server(self):
+        files = source.tree(source.CODE + ("CMakeLists.txt",))
+        self.assertTrue([p for p in files if p.endswith("CMakeLists.txt")])
+        self.check(layers.server_in_client(files))
+
     def test_base_links_absl_only(self):
         self.check(layers.more_than_absl(source.tree()))
 
@@ -213,6 +218,19 @@ class EachRuleCanFail(unittest.TestCase):
                     [row for row in above if layers.lies_in(one, row)],
                     f"{folder}: {one}")
             above.append(folder)
+
+    def test_server_in_client(self):
+        self.assert_finds(layers.server_in_client({
+            "client/cli/daemon.cc": '#include "daemon/server/server.h"\n',
+            "client/cli/join.cc": '\n#include "daemon/server/loop/x.h"\n',
+            "daemon/main.cc": '#include "daemon/server/server.h"\n',
+            "daemon/CMakeLists.txt":
+                "target_link_libraries(rollcalld PRIVATE rollcall_server)\n",
+            "client/cli/CMakeLists.txt":
+                "target_link_libraries(rollcall PRIVATE rollcall_server)\n"
+                "target_link_libraries(rollcall_cli\n  PUBLIC a\n"
+                "  rollcall_server)\n"}),
+            "client/cli/join.cc:2", "client/cli/CMakeLists.txt:2")
 
     def test_base(self):
         self.assert_finds(layers.more_than_absl({

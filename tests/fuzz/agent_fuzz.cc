@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "daemon/codec/world_codec.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/formation/world.h"
-#include "daemon/server/loop/world_codec.h"
 #include "rollcall/v1/rank.pb.h"
 #include "tests/fuzz/agent_rig.h"
 #include "tests/fuzz/feed.h"

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
+#include "daemon/codec/world_codec.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/server/loop/logger.h"
-#include "daemon/server/loop/world_codec.h"
 
 namespace rollcall::sim {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/link/call_status.h"
 #include "daemon/base/clock.h"
+#include "daemon/codec/world_codec.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/loop/world_codec.h"
 
 namespace rollcall {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "daemon/server/loop/world_codec.h"
+#include "daemon/codec/world_codec.h"
 
 namespace rollcall {
 

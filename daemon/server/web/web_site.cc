@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/server/web/job_json.h"
+#include "daemon/codec/job_json.h"
 #include "daemon/server/web/metrics.h"
 #include "daemon/server/web/status_page.h"
 #include "nlohmann/json.hpp"

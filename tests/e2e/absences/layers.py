@@ -13,10 +13,11 @@ FLOORS = ["proto", "daemon", "client", "trainer"]
 USES = [
     ("daemon/base", []),
     ("daemon/core", ["daemon/base"]),
+    ("daemon/codec", ["daemon/base", "daemon/core"]),
     ("daemon/security", ["daemon/base", "daemon/core"]),
     ("daemon/journal", ["daemon/base", "daemon/core", "daemon/security"]),
-    ("daemon/server", ["daemon/base", "daemon/core", "daemon/journal",
-                       "daemon/security"]),
+    ("daemon/server", ["daemon/base", "daemon/codec", "daemon/core",
+                       "daemon/journal", "daemon/security"]),
     ("daemon", ["daemon/base", "daemon/core", "daemon/journal",
                 "daemon/security", "daemon/server"]),
     ("client/facts", ["daemon/base", "daemon/core"]),
@@ -24,18 +25,17 @@ USES = [
     ("client/rank", ["daemon/base", "daemon/core"]),
     ("client/agent/core", ["daemon/base", "daemon/core"]),
     ("client/agent", ["client/agent/core", "client/doctor", "client/facts",
-                      "client/rank", "daemon/base", "daemon/core",
-                      "daemon/security", "daemon/server"]),
-    # It may use only the server's status JSON, which `status --json` shares.
-    ("client/admin", ["client/agent", "daemon/base", "daemon/core",
-                      "daemon/security", "daemon/server/web"]),
+                      "client/rank", "daemon/base", "daemon/codec",
+                      "daemon/core", "daemon/security"]),
+    ("client/admin", ["client/agent", "daemon/base", "daemon/codec",
+                      "daemon/core", "daemon/security"]),
     ("client/launch", ["client/admin", "client/agent", "client/facts",
                        "daemon/base", "daemon/core", "daemon/journal",
                        "daemon/security"]),
     ("client/cli", ["client/admin", "client/agent", "client/doctor",
                     "client/facts", "client/launch", "daemon/base",
                     "daemon/core", "daemon/journal", "daemon/security",
-                    "daemon/server"]),
+                    "daemon/server"]),  # Only in daemon.cc: server_in_client.
     ("trainer", ["client/rank", "client/agent/nccl", "daemon/base",
                  "daemon/core"]),
 ]
@@ -169,6 +169,25 @@ def forbidden_uses(files, table=None):
         for other, where in sorted(uses.items()):
             if not any(lies_in(other, one) for one in [own] + allowed):
                 found.append(f"{where}: {own} may not use {other}")
+    return found
+
+
+def server_in_client(files):
+    """Of the client, only the program `rollcall` uses the server, to run a
+    daemon in it. Its libraries, with all commands but that one, do not."""
+    found = [f"{path}:{line}: {name}: only client/cli/daemon.cc runs a daemon"
+             for path, text in sorted(files.items())
+             if lies_in(path, "client") and path != "client/cli/daemon.cc"
+             for line, name in includes(text)
+             if lies_in(name, "daemon/server")]
+    for path, text in sorted(files.items()):
+        if path.endswith("CMakeLists.txt") and lies_in(path, "client"):
+            found += [f"{path}:{text.count(chr(10), 0, call.start()) + 1}: "
+                      f"{call[1]}: only rollcall links the server"
+                      for call in re.finditer(
+                          r"target_link_libraries\((\S+)([^)]*)\)", text)
+                      if "rollcall_server" in call[2].split()
+                      and call[1] != "rollcall"]
     return found
 
 

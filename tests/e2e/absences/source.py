@@ -5,20 +5,18 @@ import re
 
 from paths import PROJECT
 
+CODE = (".h", ".cc", ".c", ".py", ".sh", ".proto")
 
 
-def read_at_once(name):
-    return name.endswith((".h", ".cc", ".c", ".py", ".sh", ".proto"))
-
-
-def tree():
-    """Returns path -> text of all our code, except the rules themselves."""
+def tree(ends=CODE):
+    """Returns path -> text of all our code, except the rules themselves.
+    `ends`: how the names of the files end."""
     files = {}
     for folder in ("proto", "daemon", "client", "trainer", "tests",
                    "scripts"):
         for path in glob.glob(os.path.join(PROJECT, folder, "**", "*"),
                               recursive=True):
-            if read_at_once(path) and os.path.isfile(path):
+            if path.endswith(ends) and os.path.isfile(path):
                 with open(path, encoding="utf-8") as f:
                     files[os.path.relpath(path, PROJECT)] = f.read()
     # The rules would match their own patterns and samples.

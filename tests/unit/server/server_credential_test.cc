@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/server/loop/world_codec.h"
+#include "daemon/codec/world_codec.h"
 #include "tests/unit/server/access_fixture.h"
 
 namespace rollcall {

@@ -3,8 +3,8 @@
 // 16 bytes.
 //
 // Pure; any thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
+#ifndef ROLLCALL_DAEMON_CODEC_WORLD_CODEC_H_
+#define ROLLCALL_DAEMON_CODEC_WORLD_CODEC_H_
 
 #include "absl/status/status.h"
 #include "rollcall/v1/membership.pb.h"
@@ -21,4 +21,4 @@ absl::Status ExpandWorld(v1::Proposal& proposal);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_WORLD_CODEC_H_
+#endif  // ROLLCALL_DAEMON_CODEC_WORLD_CODEC_H_

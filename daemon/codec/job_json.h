@@ -2,8 +2,8 @@
 // prints and `/status.json` returns.
 //
 // Pure; any thread.
-#ifndef ROLLCALL_DAEMON_SERVER_WEB_JOB_JSON_H_
-#define ROLLCALL_DAEMON_SERVER_WEB_JOB_JSON_H_
+#ifndef ROLLCALL_DAEMON_CODEC_JOB_JSON_H_
+#define ROLLCALL_DAEMON_CODEC_JOB_JSON_H_
 
 #include <string>
 
@@ -19,4 +19,4 @@ std::string OneLine(const nlohmann::ordered_json& json);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_WEB_JOB_JSON_H_
+#endif  // ROLLCALL_DAEMON_CODEC_JOB_JSON_H_

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/world_codec.h"
+#include "daemon/codec/world_codec.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/server/web/job_json.h"
+#include "daemon/codec/job_json.h"
 
 #include <cstdint>
 #include <map>
