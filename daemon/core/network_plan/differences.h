@@ -14,26 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/time.h"
+#include "daemon/core/network_plan/compared_facts.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
-
-struct ComparedNode {
-  std::string node;
-  const v1::Facts* facts;
-  // Bytes, not text. Empty: unknown.
-  std::string command_digest;
-  // The interface that has the address its peers use. Empty: unknown.
-  std::string interface;
-  // The node's clock minus the daemon's. Unset: unknown.
-  std::optional<absl::Duration> clock_offset;
-  // The network plan's variables, which the node's ranks get unless the node
-  // sets them itself. Null: unknown.
-  const std::vector<v1::PlannedVariable>* plan = nullptr;
-  // The job's settings, whose variables all ranks get. Null: unknown.
-  const v1::JobSettings* settings = nullptr;
-};
 
 // At most one difference for each compared fact, in a fixed order, and then for
 // each communication variable, by name: at most

@@ -2,7 +2,7 @@
 //
 // With preflight `warn`, each difference is reported once, and nodes with
 // another folder of --shared get no seat. With `strict`, no node that differs
-// gets one. kCompared in differences.cc lists the compared
+// gets one. kCompared in compared_facts.cc lists the compared
 // facts; communication_variables.h says which variables are compared too.
 //
 // A pure value; any thread.
