@@ -1,10 +1,7 @@
 #include "client/agent/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -15,7 +12,6 @@
 #include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/daemon_link.h"
 #include "client/agent/node_checks.h"
-#include "client/agent/node_files/attach_socket.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/rank_folders.h"
 #include "client/agent/node_files/run_folder.h"
@@ -25,15 +21,14 @@
 #include "client/agent/processes/processes.h"
 #include "client/agent/processes/signal_thread.h"
 #include "client/agent/processes/stack_dump.h"
+#include "client/agent/rank_links.h"
 #include "client/agent/rank_service/rank_service.h"
 #include "client/agent/session_parts.h"
 #include "client/agent/setup_command.h"
-#include "client/facts/network.h"
-#include "client/facts/system.h"
+#include "client/agent/told_facts.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/base/inbox.h"
-#include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -71,19 +66,8 @@ class Session {
   void Do(const Report& report);
   void Do(const Exit& exit);
 
-  bool TakeFacts(v1::CheckReport& report);
   void TakeJobVariables(const v1::JobSettings& settings);
-  bool AllTold() const;
   void TellNewFacts();
-  const SystemUser* RankUser() const {
-    return options_.rank_user ? &*options_.rank_user : nullptr;
-  }
-  // `in_use`: ranks of an earlier world keep running on the service.
-  bool EnsureRankService(bool in_use);
-  // See RankService::Start.
-  absl::Status StartRankService(const std::string& path, uint32_t attached);
-  // With --attach: opens the socket, before the agent dials the daemon.
-  absl::Status OpenSocket();
   void OpenToAttached(const StartRanks& start);
   // Reports the fresh ranks, which have no process, as ended.
   void CannotStart(const StartRanks& start, const absl::Status& why);
@@ -91,15 +75,14 @@ class Session {
   void WriteNotice(const std::vector<RankIncarnation>& ranks, const char* kind,
                    absl::Duration deadline);
   v1::Hello FirstHello() const;
-  // Also sets the prober's port in the facts.
-  std::unique_ptr<Prober> StartProber();
   void TakeSameFiles(const std::vector<v1::SameFile>& files);
-  std::unique_ptr<GroupChecks> MakeGroupChecks();
   void Post(AgentEvent event) { inbox_.PostAlways({0, std::move(event)}); }
+  bool PostOfService(AgentEvent event);
+  RankService* rank_service() const { return rank_links_.service(); }
 
   // `network.facts` are the node's latest facts.
   AgentOptions options_;
-  v1::Facts told_;  // The facts that the daemon was sent last.
+  ToldFacts told_facts_{options_.network.facts};
   // Only its `environment`, as the daemon sent it last.
   v1::JobSettings variables_;
   AgentIncarnations incarnations_;
@@ -107,10 +90,8 @@ class Session {
   Inbox<LinkEvent> inbox_{Limits::inbox_events_max};
   std::unique_ptr<RunFolder> folder_;
   RankFolders rank_folders_;
-  // Null: it could not be started or --insecure is set. Then no address of this
-  // node is proven.
+  // Null: then no address of this node is proven.
   const std::unique_ptr<Prober> prober_;
-  // Null: there is no rollcall-train beside this program.
   const std::unique_ptr<GroupChecks> group_checks_;
   Agent agent_;
   SignalThread signals_{[this](AgentEvent e) { Post(std::move(e)); }};
@@ -120,9 +101,9 @@ class Session {
   StackDumps stack_dumps_;
   NodeChecks checks_;
   FactWatcher fact_watcher_;
-  // Set with --attach. It outlives the service that listens on the socket.
-  std::unique_ptr<AttachSocket> attach_socket_;
-  std::unique_ptr<RankService> rank_service_;
+  RankLinks rank_links_{options_, *folder_, [this](AgentEvent e) {
+                          return PostOfService(std::move(e));
+                        }};
   const PollerKeepAlive poller_keep_alive_;
   DaemonLink link_;
 
@@ -133,9 +114,11 @@ Session::Session(AgentOptions options, std::unique_ptr<RunFolder> folder)
     : options_(std::move(options)),
       incarnations_(options_.hello.job(), options_.hello.node()),
       folder_(std::move(folder)),
-      rank_folders_(*folder_, RankUser()),
-      prober_(StartProber()),
-      group_checks_(MakeGroupChecks()),
+      rank_folders_(*folder_, options_.user()),
+      prober_(
+          StartProber(options_, [this](AgentEvent e) { Post(std::move(e)); })),
+      group_checks_(MakeGroupChecks(
+          options_, [this](AgentEvent e) { Post(std::move(e)); })),
       agent_(FirstHello(), options_.join_timeout, options_.limits,
              MonotonicNow(), options_.preempt_signal, options_.attach,
              options_.setup_retries),
@@ -177,38 +160,13 @@ v1::Hello Session::FirstHello() const {
   return hello;
 }
 
-std::unique_ptr<Prober> Session::StartProber() {
-  // --insecure: all nodes are on this machine, so none is probed.
-  if (options_.trust.insecure) return nullptr;
-  auto prober = Prober::Start(
-      // Gathers addresses again before each probe, because a probe of a removed
-      // address would fail.
-      [this] {
-        ChecksDone network;
-        GatherNetwork(*network.report.mutable_facts());
-        Post(std::move(network));
-      },
-      [this](v1::Probed probed) { Post(ProbeDone{std::move(probed)}); });
-  if (!prober.ok()) {
-    Warn(options_, std::string(prober.status().message()));
-    return nullptr;
-  }
-  options_.network.facts.set_probe_port((*prober)->port());
-  return *std::move(prober);
-}
-
-std::unique_ptr<GroupChecks> Session::MakeGroupChecks() {
-  std::string program = GroupCheckProgram();
-  if (program.empty()) return nullptr;
-  return std::make_unique<GroupChecks>(
-      GroupChecks::Options{std::move(program), options_.rank_user},
-      [this](v1::AgentMessage m) { Post(GroupCheckSaid{std::move(m)}); });
-}
-
 AgentResult Session::Run() {
   if (options_.attach) {
-    const absl::Status open = OpenSocket();
-    if (!open.ok()) return {kExitRendezvous, std::string(open.message()), {}};
+    const auto path = rank_links_.OpenToAttached();
+    if (!path.ok()) {
+      return {kExitRendezvous, std::string(path.status().message()), {}};
+    }
+    Do(Report{Report::Kind::kSocket, *path});
   }
   Carry(agent_.Start());
   while (!result_) {
@@ -219,7 +177,7 @@ AgentResult Session::Run() {
         down->fresh_incarnation = incarnations_.next();
       }
       auto* checked = std::get_if<ChecksDone>(&in.event);
-      if (checked != nullptr && !TakeFacts(checked->report)) continue;
+      if (checked != nullptr && !told_facts_.Take(checked->report)) continue;
       if (const auto* gone = std::get_if<SetupGone>(&in.event)) {
         TakeSameFiles(gone->same_files);
       }
@@ -261,29 +219,12 @@ void Session::Do(const Dial&) { link_.Dial(); }
 
 void Session::Do(const Say& say) {
   if (!link_.is_up()) return;
-  v1::Facts& facts = options_.network.facts;
   v1::AgentMessage message = say.message;
+  told_facts_.PutInto(message);
   if (message.has_hello()) {
-    // The daemon may have been unreachable because an interface has changed.
-    v1::Facts now;
-    GatherNetwork(now);
-    TakeNetwork(now, facts);
-    SetWallClock(facts);
-    *message.mutable_hello()->mutable_facts() = facts;
     incarnations_.Said(message.hello().incarnation());
   }
-  if (message.has_hello() || message.check_report().has_facts()) told_ = facts;
   link_.Send(std::move(message));
-}
-
-// Updates the facts from a report of checks, or of the network alone. Returns
-// whether the daemon must be told.
-bool Session::TakeFacts(v1::CheckReport& report) {
-  v1::Facts& facts = options_.network.facts;
-  const bool asked = report.request() != 0;
-  (asked ? TakeChecked : TakeNetwork)(report.facts(), facts);
-  *report.mutable_facts() = facts;
-  return asked || !AllTold();
 }
 
 // They are the same in every Welcome of a run. With --attach the agent sets no
@@ -296,32 +237,14 @@ void Session::TakeJobVariables(const v1::JobSettings& settings) {
     return;
   }
   variables_ = std::move(taken);
-  NetworkOptions& network = options_.network;
-  std::vector<std::string> warnings;
-  network.job_variables = JobVariables(settings, warnings);
-  for (const auto& [name, value] : network.job_variables) {
-    std::string own = VariableIn(options_.environment, name);
-    std::string from = "this node's environment";
-    const auto in_file = network.conf.find(name);
-    if (own.empty() && in_file != network.conf.end()) {
-      std::tie(own, from) = in_file->second;
-    }
-    if (own.empty() || own == value) continue;
-    warnings.push_back(absl::StrCat(
-        name, "=", value, " (--env of the launcher) replaces ",
-        MayBeSecret(name, own) ? "another value" : own, " of ", from));
+  for (std::string& warning : SetJobVariables(settings, options_)) {
+    Warn(options_, std::move(warning));
   }
-  for (std::string& warning : warnings) Warn(options_, std::move(warning));
-}
-
-bool Session::AllTold() const {
-  return told_.SerializeAsString() ==
-         options_.network.facts.SerializeAsString();
 }
 
 // Sends facts that changed between the Hello and the Welcome.
 void Session::TellNewFacts() {
-  if (AllTold()) return;
+  if (told_facts_.all_told()) return;
   ChecksDone changed;
   *changed.report.mutable_facts() = options_.network.facts;
   Step(changed);
@@ -341,47 +264,16 @@ void Session::Do(const Undo& undo) {
   folder_->Remove(undo.generation);
 }
 
-bool Session::EnsureRankService(bool in_use) {
-  // The socket is missing if a program cleaned /tmp, with the run folder in it.
-  const bool lost = access(folder_->socket().c_str(), F_OK) != 0;
-  // Ranks that keep running need their connections.
-  if (lost && !in_use) rank_service_.reset();
-  if (rank_service_ != nullptr) return true;
-  const absl::Status started = StartRankService(folder_->socket(), 0);
-  if (!started.ok()) {
-    Warn(options_, absl::StrCat("ranks cannot be linked: ", started.message()));
+// Always posted: there are no more of the first three events than streams, and
+// a lost event is not repeated.
+bool Session::PostOfService(AgentEvent event) {
+  if (!std::holds_alternative<RankUnlinked>(event) &&
+      !std::holds_alternative<RankEnded>(event) &&
+      !std::holds_alternative<RanksGone>(event)) {
+    return inbox_.Post({0, std::move(event)});
   }
-  return started.ok();
-}
-
-absl::Status Session::StartRankService(const std::string& path,
-                                       uint32_t attached) {
-  const auto post = [this](AgentEvent e) {
-    // Always posted: there are no more of these events than streams, and a lost
-    // event is not repeated.
-    if (!std::holds_alternative<RankUnlinked>(e) &&
-        !std::holds_alternative<RankEnded>(e) &&
-        !std::holds_alternative<RanksGone>(e)) {
-      return inbox_.Post({0, std::move(e)});
-    }
-    Post(std::move(e));
-    return true;
-  };
-  auto service = RankService::Start(path, post, RankUser(), attached);
-  if (service.ok()) rank_service_ = *std::move(service);
-  return service.status();
-}
-
-absl::Status Session::OpenSocket() {
-  auto taken = AttachSocket::Take(
-      options_.socket.empty() ? folder_->attach_socket() : options_.socket,
-      RankUser());
-  if (!taken.ok()) return taken.status();
-  attach_socket_ = *std::move(taken);
-  const std::string& path = attach_socket_->path();
-  absl::Status started = StartRankService(path, options_.hello.ranks());
-  if (started.ok()) Do(Report{Report::Kind::kSocket, path});
-  return started;
+  Post(std::move(event));
+  return true;
 }
 
 // Attached ranks run already or are started by others: they get no files, and
@@ -398,8 +290,8 @@ void Session::OpenToAttached(const StartRanks& start) {
   if (!guarded.ok()) Warn(options_, std::string(guarded.message()));
   const NetworkSettings network = SettingsFor(
       start.world, start.node_rank, options_.environment, options_.network);
-  rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
-                          waiting, network.variables);
+  rank_service()->SetWorld(start.world, start.world_commit, start.node_rank,
+                           waiting, network.variables);
 }
 
 void Session::CannotStart(const StartRanks& start, const absl::Status& why) {
@@ -424,7 +316,8 @@ void Session::Do(const StartRanks& start) {
   rank_folders_.Begin(generation, files, start.waiting);
   absl::Status wrote = folder_->Add(generation);
   if (wrote.ok()) {
-    wrote = WriteRankFiles(files, start.world, start.world_commit, RankUser());
+    wrote =
+        WriteRankFiles(files, start.world, start.world_commit, options_.user());
   }
   const v1::Member& me = start.world.members(start.node_rank);
   std::vector<uint32_t> waiting;
@@ -434,30 +327,14 @@ void Session::Do(const StartRanks& start) {
                       me.first_rank() + incarnation.local_rank);
   }
   // The service's socket is in the run folder, so the folder must be there.
-  if (wrote.ok() ? EnsureRankService(!waiting.empty())
-                 : rank_service_ != nullptr) {
-    rank_service_->SetWorld(start.world, start.world_commit, start.node_rank,
-                            waiting);
+  if (wrote.ok() ? rank_links_.Ensure(!waiting.empty())
+                 : rank_service() != nullptr) {
+    rank_service()->SetWorld(start.world, start.world_commit, start.node_rank,
+                             waiting);
   }
   if (!wrote.ok()) return CannotStart(start, wrote);
-  std::vector<RankCommand> commands;
-  for (const uint32_t local : start.fresh) {
-    RankCommand command;
-    command.local_rank = local;
-    command.rank = me.first_rank() + local;
-    command.argv = options_.command;
-    command.environment = RankEnvironment(
-        options_.environment, options_.network, files, start.world,
-        start.world_commit, start.node_rank, local);
-    if (local < files.error_files.size()) {
-      command.error_file = files.error_files[local];
-    }
-    if (local < files.progress_files.size()) {
-      command.marker =
-          absl::StrCat("ROLLCALL_PROGRESS=", files.progress_files[local]);
-    }
-    commands.push_back(std::move(command));
-  }
+  const std::vector<RankCommand> commands =
+      RankCommandsFor(options_, files, start);
   preparation_.ReleasePort(generation);
   if (!commands.empty()) {
     if (absl::Status began = processes_.Start(generation, commands);
@@ -494,13 +371,13 @@ void Session::TakeSameFiles(const std::vector<v1::SameFile>& files) {
 // --- Ranks -------------------------------------------------------------------
 
 void Session::Do(const AbortRanks& abort) {
-  if (rank_service_ != nullptr) {
-    rank_service_->EndWorld(abort.generation, abort.code, abort.reason);
+  if (rank_service() != nullptr) {
+    rank_service()->EndWorld(abort.generation, abort.code, abort.reason);
   }
 }
 
 void Session::Do(const StopRanks& stop) {
-  if (options_.attach) return rank_service_->Stop(stop.ranks);
+  if (options_.attach) return rank_service()->Stop(stop.ranks);
   // The file is written before the signal is sent, so that a rank that the
   // signal wakes finds it.
   WriteNotice(stop.ranks, "stop", stop.grace);
@@ -512,15 +389,15 @@ void Session::Do(const TellNotice& tell) {
                      : tell.notice.kind() == v1::NOTICE_KIND_DRAIN ? "drain"
                                                                    : "preempt";
   WriteNotice({}, kind, tell.deadline);
-  if (rank_service_ != nullptr) rank_service_->Tell(tell.notice);
+  if (rank_service() != nullptr) rank_service()->Tell(tell.notice);
 }
 
 void Session::Do(const LookAtRank& look) {
   const RankIncarnation incarnation = look.incarnation;
   const pid_t linked =
-      rank_service_ == nullptr
+      rank_service() == nullptr
           ? 0
-          : rank_service_->AskWhere(look.generation, incarnation.local_rank);
+          : rank_service()->AskWhere(look.generation, incarnation.local_rank);
   // An attached rank has another parent and may run in another container, so
   // its stacks are not taken.
   if (options_.attach) return Post(RankLooked{incarnation, false, ""});
@@ -559,16 +436,16 @@ void Session::Do(const PassSignal& pass) {
 }
 
 void Session::Do(const AnswerExchange& answer) {
-  if (rank_service_ != nullptr) rank_service_->Answer(answer.exchange);
+  if (rank_service() != nullptr) rank_service()->Answer(answer.exchange);
 }
 
 void Session::Do(const AnswerStore& answer) {
-  if (rank_service_ != nullptr) rank_service_->Answer(answer);
+  if (rank_service() != nullptr) rank_service()->Answer(answer);
 }
 
 void Session::Do(const FailRequests& fail) {
-  if (rank_service_ != nullptr) {
-    rank_service_->FailRequests(fail.generation, fail.reason);
+  if (rank_service() != nullptr) {
+    rank_service()->FailRequests(fail.generation, fail.reason);
   }
 }
 
@@ -590,7 +467,7 @@ void Session::Do(const Exit& exit) {
 
 AgentResult RunAgent(AgentOptions options) {
   // Signals still end the process here: there is nothing to restore yet.
-  const SystemUser* user = options.rank_user ? &*options.rank_user : nullptr;
+  const SystemUser* const user = options.user();
   auto folder = RunFolder::Make(
       VariableIn(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),
       options.hello.node(), options.join_timeout,

@@ -66,6 +66,7 @@ struct AgentOptions {
   int live_bell = -1;
   // The user as which ranks run (--rank-user); nullopt: this process's user.
   std::optional<SystemUser> rank_user;
+  const SystemUser* user() const { return rank_user ? &*rank_user : nullptr; }
   // This process is the subreaper of its ranks (BecomeSubreaper).
   bool subreaper = false;
   // The signal that announces a notice to plain ranks (--preempt-signal).

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/agent/processes/fork_exec.h"
 #include "client/facts/same_files.h"
-#include "daemon/core/exit_codes.h"
 
 namespace rollcall {
 namespace {
