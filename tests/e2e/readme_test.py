@@ -205,7 +205,8 @@ class Readmes(E2E):
         # The flags of the platforms of render.
         for platforms, text in re.findall(
                 r"^\| ((?:`[\w-]+`(?:, )?)+)[^|]*\| (`--.*) \|$",
-                section(client, "Run specs of platforms"), re.M):
+                section(read("client/launch/README.md"),
+                        "Run specs of platforms"), re.M):
             for platform in re.findall(r"`([\w-]+)`", platforms):
                 for flag in FLAG.findall(text):
                     done = self.stage.run([harness.ROLLCALL, "render",
