@@ -1,14 +1,18 @@
 #include "client/launch/start_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "daemon/base/durations.h"
+#include "daemon/core/membership/name_rules.h"
 
 namespace rollcall {
 namespace {
+
+constexpr char kNodeCheck[] = "--node-check";
 
 // A flag with its old and new value.
 struct Difference {
@@ -44,48 +48,29 @@ std::string PreflightText(v1::Preflight preflight) {
                                              : "";
 }
 
-template <typename Proto>
-std::string TimeText(bool has, const Proto& time) {
-  return has ? absl::FormatDuration(FromProto(time)) : "";
-}
-
-// The flags of a job with their texts in both settings. An empty text means
-// that the flag was not given; it agrees with any value.
-std::vector<Difference> SettingsTexts(const v1::JobSettings& kept,
-                                      const v1::JobSettings& wanted) {
+// The flags of a job with their texts. An empty text means that the flag was
+// not given; it agrees with any value.
+std::vector<std::pair<const char*, std::string>> SettingsTexts(
+    const v1::JobSettings& s) {
   const auto number = [](bool has, auto value) {
     return has ? absl::StrCat(value) : "";
   };
-  return {
-      {"--nodes", NodesText(kept), NodesText(wanted)},
-      {"--max-restarts", number(kept.has_max_restarts(), kept.max_restarts()),
-       number(wanted.has_max_restarts(), wanted.max_restarts())},
-      {"--grow", GrowText(kept.grow()), GrowText(wanted.grow())},
-      {"--preflight", PreflightText(kept.preflight()),
-       PreflightText(wanted.preflight())},
-      {"--node-check", kept.node_check() ? "on" : "off",
-       wanted.has_node_check() ? "on" : ""},
-      {"--join-timeout", TimeText(kept.has_join_timeout(), kept.join_timeout()),
-       TimeText(wanted.has_join_timeout(), wanted.join_timeout())},
-      {"--hang-timeout", TimeText(kept.has_hang_timeout(), kept.hang_timeout()),
-       TimeText(wanted.has_hang_timeout(), wanted.hang_timeout())},
-      {"--start-timeout",
-       TimeText(kept.has_start_timeout(), kept.start_timeout()),
-       TimeText(wanted.has_start_timeout(), wanted.start_timeout())},
-      {"--setup-timeout",
-       TimeText(kept.has_setup_timeout(), kept.setup_timeout()),
-       TimeText(wanted.has_setup_timeout(), wanted.setup_timeout())},
-      {"--notice-time", TimeText(kept.has_notice_time(), kept.notice_time()),
-       TimeText(wanted.has_notice_time(), wanted.notice_time())},
-      {"--ping-interval",
-       TimeText(kept.has_ping_interval(), kept.ping_interval()),
-       TimeText(wanted.has_ping_interval(), wanted.ping_interval())},
-      {"--linger", TimeText(kept.has_linger(), kept.linger()),
-       TimeText(wanted.has_linger(), wanted.linger())},
-      {"--requeue-exit-code",
-       number(kept.has_requeue_exit_code(), kept.requeue_exit_code()),
-       number(wanted.has_requeue_exit_code(), wanted.requeue_exit_code())},
-      {"--env", VariablesText(kept), VariablesText(wanted)}};
+  std::vector<std::pair<const char*, std::string>> texts = {
+      {"--nodes", NodesText(s)},
+      {"--max-restarts", number(s.has_max_restarts(), s.max_restarts())},
+      {"--grow", GrowText(s.grow())},
+      {"--preflight", PreflightText(s.preflight())},
+      {kNodeCheck, s.has_node_check() ? (s.node_check() ? "on" : "off") : ""}};
+  for (const DurationFlag& one : DurationFlag::kAll) {
+    texts.emplace_back(one.flag,
+                       (s.*one.has)()
+                           ? absl::FormatDuration(FromProto((s.*one.value)()))
+                           : "");
+  }
+  texts.emplace_back("--requeue-exit-code",
+                     number(s.has_requeue_exit_code(), s.requeue_exit_code()));
+  texts.emplace_back("--env", VariablesText(s));
+  return texts;
 }
 
 std::string HostsText(const std::vector<Host>& hosts) {
@@ -101,10 +86,14 @@ std::optional<Difference> FirstDifference(const LaunchTerms& kept,
   if (!made_up && kept.job != wanted.job) {
     return Difference{"--job", kept.job, wanted.job};
   }
-  for (Difference& one : SettingsTexts(kept.settings, wanted.settings)) {
-    if (one.wanted.empty() || one.wanted == one.kept) continue;
-    if (one.kept.empty()) one.kept = "the default";
-    return one;
+  const auto kept_texts = SettingsTexts(kept.settings);
+  const auto wanted_texts = SettingsTexts(wanted.settings);
+  for (size_t i = 0; i < wanted_texts.size(); ++i) {
+    const auto& [flag, text] = wanted_texts[i];
+    std::string before = kept_texts[i].second;
+    if (before.empty() && flag == kNodeCheck) before = "off";
+    if (text.empty() || text == before) continue;
+    return Difference{flag, before.empty() ? "the default" : before, text};
   }
   const std::vector<Difference> always = {
       {"the way in (--secret-file, --tls-cert, --insecure, --http)", kept.wire,

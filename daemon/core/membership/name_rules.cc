@@ -185,22 +185,7 @@ std::optional<std::string> Contradiction(const v1::JobSettings& ours,
     return differ("--node-check", ours.node_check() ? "on" : "off",
                   theirs.node_check() ? "on" : "off");
   }
-  using S = v1::JobSettings;
-  struct Row {
-    const char* flag;
-    bool (S::*has)() const;
-    const google::protobuf::Duration& (S::*value)() const;
-  };
-  static constexpr Row kDurations[] = {
-      {"--join-timeout", &S::has_join_timeout, &S::join_timeout},
-      {"--hang-timeout", &S::has_hang_timeout, &S::hang_timeout},
-      {"--start-timeout", &S::has_start_timeout, &S::start_timeout},
-      {"--setup-timeout", &S::has_setup_timeout, &S::setup_timeout},
-      {"--notice-time", &S::has_notice_time, &S::notice_time},
-      {"--ping-interval", &S::has_ping_interval, &S::ping_interval},
-      {"--linger", &S::has_linger, &S::linger},
-  };
-  for (const Row& row : kDurations) {
+  for (const DurationFlag& row : DurationFlag::kAll) {
     if (!(theirs.*row.has)()) continue;
     const absl::Duration our = FromProto((ours.*row.value)());
     const absl::Duration their = FromProto((theirs.*row.value)());

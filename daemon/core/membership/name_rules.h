@@ -76,6 +76,25 @@ class NameRules {
 Refused RefusalOfLost(const std::string& job, const std::string& node,
                       v1::ReasonCode code, const std::string& reason);
 
+// A setting that is a duration and has a flag.
+struct DurationFlag {
+  using S = v1::JobSettings;
+  const char* flag;
+  bool (S::*has)() const;
+  const google::protobuf::Duration& (S::*value)() const;
+
+  static const DurationFlag kAll[7];
+};
+inline constexpr DurationFlag DurationFlag::kAll[] = {
+    {"--join-timeout", &S::has_join_timeout, &S::join_timeout},
+    {"--hang-timeout", &S::has_hang_timeout, &S::hang_timeout},
+    {"--start-timeout", &S::has_start_timeout, &S::start_timeout},
+    {"--setup-timeout", &S::has_setup_timeout, &S::setup_timeout},
+    {"--notice-time", &S::has_notice_time, &S::notice_time},
+    {"--ping-interval", &S::has_ping_interval, &S::ping_interval},
+    {"--linger", &S::has_linger, &S::linger},
+};
+
 // Describes the first setting for which `theirs` has another value than `ours`;
 // nullopt: none. Compares the settings that have a flag and a single value.
 std::optional<std::string> Contradiction(const v1::JobSettings& ours,
