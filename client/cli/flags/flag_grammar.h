@@ -14,7 +14,7 @@
 
 namespace rollcall {
 
-// Settings as typed. flag_values.h converts them to JobSettings.
+// Settings as typed. setting_values.h converts them to JobSettings.
 struct SettingsText {
   std::string nodes;
   std::string grow;
