@@ -101,7 +101,9 @@ std::vector<v1::Difference> FindDifferences(
   size_t variables = 0;
   for (const ComparedFact& compared : AllComparedFacts(nodes)) {
     std::vector<Side> sides = SidesOf(compared, nodes);
-    if (sides.size() < 2) continue;
+    // A file that no node can use is named too.
+    const bool none = sides.size() == 1 && CannotUse(sides[0].value);
+    if (sides.size() < 2 && !none) continue;
     if (compared.is_variable() &&
         ++variables > Limits::differing_variables_max) {
       --variables;
@@ -248,7 +250,8 @@ std::vector<std::pair<std::string, std::string>> NodesThatDiffer(
     const Side& right = RightSide(sides, of_reference, rules);
     for (const Side& side : sides) {
       const bool outvoted = right.nodes.size() > side.nodes.size();
-      if (&side == &right || !(rules || outvoted || CannotUse(side.value))) {
+      if (&side == &right ? rules || !CannotUse(side.value)
+                          : !(rules || outvoted || CannotUse(side.value))) {
         continue;
       }
       for (const ComparedNode* node : side.nodes) {

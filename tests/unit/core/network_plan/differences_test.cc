@@ -354,7 +354,7 @@ TEST_F(Differences, FilesAreComparedByTheirDigest) {
        "/f: cannot be used: gone on n0, n1; SHA-256 616161616161, 5 bytes on "
        "n2",
        "n0,n1"},
-      {{"", ""}, ""},
+      {{"", ""}, "/f: cannot be used: gone on n0, n1", "n0,n1"},
   };
   for (const Row& row : rows) {
     Compare(std::vector<Host>(row.digests.size()));
