@@ -98,6 +98,20 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
   app.add_option("--data", o->data,
                  "Text files, read as bytes, or token shards of llm.c (.bin)")
       ->type_name("FILE...");
+  app.add_option("--val-data", o->validation_data,
+                 "Held-out files of the same kind, for a validation loss")
+      ->type_name("FILE...");
+  app.add_option("--val-every", o->validate_every,
+                 "Steps between two validations; there is also one after the "
+                 "last step")
+      ->type_name("N")
+      ->check(Within(1, kStepsMax));
+  app.add_option(
+         "--val-batches", o->validation_batches,
+         "How much of --val-data a validation takes, from its start, in "
+         "units of --batch")
+      ->type_name("N")
+      ->check(Within(1, kStepsMax));
   app.add_option("--steps", o->steps, "Steps to train, in all")
       ->type_name("N")
       ->check(Within(1, kStepsMax));
@@ -216,6 +230,17 @@ absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
   return o->model.Validate();
 }
 
+absl::Status CheckValidation(const CLI::App& app) {
+  if (app.count("--val-data") > 0) return absl::OkStatus();
+  for (const char* flag : {"--val-every", "--val-batches"}) {
+    if (app.count(flag) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag, " needs --val-data FILE..., the files to validate on"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv,
@@ -245,6 +270,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
     status = options->check.enabled ? check.Apply(&options->check)
                                     : ApplySize(app, options);
   }
+  if (status.ok()) status = CheckValidation(app);
   if (status.ok() && options->data.empty() && !options->check.enabled) {
     status = absl::InvalidArgumentError(
         "--data is required, or --check; run with --help for more information");

@@ -24,6 +24,9 @@ enum class DeviceKind { kAuto, kCpu, kCuda };
 
 struct TrainOptions {
   std::vector<std::string> data;
+  std::vector<std::string> validation_data;  // Empty: no validation.
+  int64_t validate_every = 250;              // Steps.
+  int64_t validation_batches = 20;           // How much of the data; see batch.
   std::string size = "gpt2-nano";
   GptConfig model;
   AdamWConfig optimizer;

@@ -47,10 +47,15 @@ int Columns(std::FILE* out) {
 }  // namespace
 
 std::string PlainLine(const Progress& p) {
-  return absl::StrFormat(
+  std::string line = absl::StrFormat(
       "step %d loss %.4f %.1f samples/s lr %.1e world %d generation %d", p.step,
       p.loss, p.samples_per_second, p.learning_rate, p.world_size,
       p.generation);
+  if (p.validated) {
+    absl::StrAppendFormat(&line, " validation loss %.4f",
+                          p.validation_loss.value_or(NAN));
+  }
+  return line;
 }
 
 std::string JsonLine(const Progress& p) {
@@ -64,16 +69,21 @@ std::string JsonLine(const Progress& p) {
       {"tokens_per_second", Finite(p.tokens_per_second)},
       {"world_size", p.world_size},
       {"generation", p.generation},
-      {"eta_s", Finite(absl::ToDoubleSeconds(p.left))}};
+      {"eta_s", Finite(absl::ToDoubleSeconds(p.left))},
+      {"validation_loss",
+       Finite(p.validated ? p.validation_loss.value_or(NAN) : NAN)}};
   return json.dump();
 }
 
 std::string BarLine(const Progress& p, int columns) {
   const double done =
       std::min(1.0, double(p.step) / std::max<int64_t>(1, p.steps));
-  std::string text = absl::StrFormat(
-      "  %d/%d  %.0f%%  loss %.4f  %.0f tokens/s", p.step, p.steps,
-      std::floor(100 * done), p.loss, p.tokens_per_second);
+  std::string text = absl::StrFormat("  %d/%d  %.0f%%  loss %.4f", p.step,
+                                     p.steps, std::floor(100 * done), p.loss);
+  if (p.validation_loss.has_value()) {
+    absl::StrAppendFormat(&text, "  validation %.4f", *p.validation_loss);
+  }
+  absl::StrAppendFormat(&text, "  %.0f tokens/s", p.tokens_per_second);
   if (p.world_size > 1) absl::StrAppend(&text, "  ", p.world_size, " ranks");
   if (p.left != absl::InfiniteDuration()) {
     absl::StrAppend(&text, "  ", LeftText(p.left), " left");
@@ -89,7 +99,10 @@ std::string BarLine(const Progress& p, int columns) {
 
 bool GetsLine(const Progress& progress, int64_t first, int64_t every,
               absl::Duration since) {
-  if (progress.step == first || progress.step == progress.steps) return true;
+  if (progress.step == first || progress.step == progress.steps ||
+      progress.validated) {
+    return true;
+  }
   return every > 0 ? progress.step % every == 0 : since >= kBetweenLines;
 }
 
@@ -118,13 +131,15 @@ void ProgressReport::BeginWorld(const Progress& known, int64_t steps_done,
 }
 
 const Progress& ProgressReport::Tell(const StepResult& result) {
-  Measure(result.step);
+  Measure(result);
   now_.loss = result.loss;
   now_.learning_rate = result.learning_rate;
   now_.gradient_norm = result.gradient_norm;
+  now_.validated = result.validation_loss.has_value();
+  if (now_.validated) now_.validation_loss = result.validation_loss;
   if (options_.silent) return now_;
   if (options_.style == ReportStyle::kBar) {
-    Draw(now_.step == now_.steps || now_.step == first_);
+    Draw(now_.step == now_.steps || now_.step == first_ || now_.validated);
   } else if (GetsLine(now_, first_, options_.every, since_ - drawn_)) {
     drawn_ = since_;
     const bool json = options_.style == ReportStyle::kJson;
@@ -135,15 +150,16 @@ const Progress& ProgressReport::Tell(const StepResult& result) {
   return now_;
 }
 
-void ProgressReport::Measure(int64_t step) {
+void ProgressReport::Measure(const StepResult& result) {
   const absl::Time now = MonotonicNow();
-  const double took = absl::ToDoubleSeconds(now - since_);
+  const double took =
+      absl::ToDoubleSeconds(now - since_ - result.validation_took);
   since_ = now;
   step_s_ = step_s_ == 0 ? took : (1 - kFresh) * step_s_ + kFresh * took;
-  now_.step = step;
+  now_.step = result.step;
   now_.samples_per_second = batch_ / std::max(1e-9, step_s_);
   now_.tokens_per_second = now_.samples_per_second * context_;
-  now_.left = absl::Seconds(step_s_ * double(now_.steps - step));
+  now_.left = absl::Seconds(step_s_ * double(now_.steps - result.step));
 }
 
 void ProgressReport::Draw(bool at_once) {

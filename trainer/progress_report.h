@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -23,26 +24,30 @@ struct Progress {
   double loss = 0;
   float learning_rate = 0;
   double gradient_norm = 0;
-  double samples_per_second = 0;  // Of all ranks together.
+  std::optional<double> validation_loss;  // Of the latest validation.
+  bool validated = false;                 // It was after this step.
+  double samples_per_second = 0;          // Of all ranks together.
   double tokens_per_second = 0;
   int world_size = 1;
   uint64_t generation = 0;                         // 0: no agent.
   absl::Duration left = absl::InfiniteDuration();  // Infinite: unknown.
 };
 
-// `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`.
+// `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`; after a
+// validation followed by ` validation loss 3.30`.
 std::string PlainLine(const Progress& progress);
 // One JSON object: step, steps, loss, learning_rate, gradient_norm,
-// tokens_per_second, world_size, generation, eta_s (null: unknown). A number
-// that is not finite is null.
+// tokens_per_second, world_size, generation, eta_s (null: unknown),
+// validation_loss (null: no validation after this step). A number that is not
+// finite is null.
 std::string JsonLine(const Progress& progress);
 // `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, at most
-// `columns` wide.
+// `columns` wide; with the latest validation's loss, if there was one.
 std::string BarLine(const Progress& progress, int columns);
 
-// Whether a step gets a line. `first`: the first step of its world. That step
-// and the last one of a run always get one. `since`: the time since the last
-// line.
+// Whether a step gets a line. `first`: the first step of its world. That step,
+// the last one of a run and one with a validation always get one. `since`: the
+// time since the last line.
 bool GetsLine(const Progress& progress, int64_t first, int64_t every,
               absl::Duration since);
 
@@ -75,7 +80,7 @@ class ProgressReport {
   const Progress& Tell(const StepResult& result);
 
  private:
-  void Measure(int64_t step);
+  void Measure(const StepResult& result);
   void Draw(bool now);
 
   const ReportOptions options_;

@@ -3,6 +3,9 @@
 #define ROLLCALL_TRAINER_STEP_RESULT_H_
 
 #include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
 
 namespace rollcall {
 
@@ -14,6 +17,10 @@ struct StepResult {
   // True: some rank was asked to stop at a boundary, so all ranks stop after
   // this step.
   bool boundary = false;
+  // The validation after this step, if there was one: the loss on held-out
+  // data, and how long it took, which is no part of the step.
+  std::optional<double> validation_loss;
+  absl::Duration validation_took;
 };
 
 }  // namespace rollcall

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/base/check.h"
 #include "trainer/model/random.h"
 
 namespace rollcall {
@@ -27,11 +28,12 @@ uint64_t HashBytes(const void* bytes, size_t size) {
 // All settings that must be equal on every rank. File names may differ.
 std::string Settings(const TrainOptions& o) {
   return absl::StrFormat(
-      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a", o.model.layers,
+      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d", o.model.layers,
       o.model.heads, o.model.width, o.model.context, o.steps, o.batch,
       o.learning_rate, o.learning_rates().last, static_cast<int>(o.schedule),
       o.warmup, o.seed, o.optimizer.beta1, o.optimizer.beta2,
-      o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip);
+      o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip,
+      o.validate_every, o.validation_batches);
 }
 
 template <typename T>
@@ -54,6 +56,14 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
         " plus one token: expected at least the ", options.batch,
         " of --batch, which one step takes"));
   }
+  std::optional<Validation> validation;
+  if (!options.validation_data.empty()) {
+    absl::StatusOr<Validation> opened = Validation::Open(
+        options.validation_data, *dataset, options.model.context,
+        uint64_t(options.batch) * options.validation_batches);
+    if (!opened.ok()) return opened.status();
+    validation.emplace(*std::move(opened));
+  }
   options.model.vocabulary = dataset->vocabulary();
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       make(options.model, options.optimizer);
@@ -62,15 +72,18 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
   if (absl::Status s = (*backend)->Reserve(1); !s.ok()) return s;
   absl::StatusOr<uint64_t> data = dataset->Fingerprint();
   if (!data.ok()) return data.status();
-  return std::unique_ptr<TrainLoop>(
-      new TrainLoop(options, *std::move(dataset), *data, *std::move(backend)));
+  return std::unique_ptr<TrainLoop>(new TrainLoop(options, *std::move(dataset),
+                                                  *data, std::move(validation),
+                                                  *std::move(backend)));
 }
 
 TrainLoop::TrainLoop(const TrainOptions& options, Dataset dataset,
-                     uint64_t data, std::unique_ptr<Backend> backend)
+                     uint64_t data, std::optional<Validation> validation,
+                     std::unique_ptr<Backend> backend)
     : options_(options),
       dataset_(std::move(dataset)),
       data_(data),
+      validation_(std::move(validation)),
       samples_(Sampler::CountSamples(dataset_.tokens(), options.model.context)),
       sampler_(options.seed, samples_, options.batch),
       backend_(std::move(backend)) {}
@@ -86,7 +99,9 @@ absl::Status TrainLoop::Enter(Collective& collective,
   absl::Status status =
       Agree({{"the flags differ; give every node the same",
               HashBytes(settings.data(), settings.size())},
-             {"the files of --data differ; give every node the same", data_}},
+             {"the files of --data differ; give every node the same", data_},
+             {"the files of --val-data differ; give every node the same",
+              validation_.has_value() ? validation_->data() : 0}},
             source);
   if (status.ok()) status = WarmUp();
   if (status.ok()) status = ReserveMemory();
@@ -361,6 +376,17 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   loss_ = result.loss;
   position_ = sampler_.After(position_);
   return result;
+}
+
+bool TrainLoop::ValidationDue() const {
+  return validation_.has_value() &&
+         (steps_done_ % options_.validate_every == 0 ||
+          steps_done_ == options_.steps);
+}
+
+absl::StatusOr<double> TrainLoop::Validate() {
+  CHECK(validation_.has_value());
+  return validation_->MeanLoss(*backend_, *collective_);
 }
 
 }  // namespace rollcall

@@ -33,6 +33,7 @@
 #include "trainer/model/memory_plan.h"
 #include "trainer/options.h"
 #include "trainer/step_result.h"
+#include "trainer/validation.h"
 
 namespace rollcall {
 
@@ -85,6 +86,16 @@ class TrainLoop {
   // An error leaves the state unchanged.
   absl::StatusOr<StepResult> Step(bool stop = false);
 
+  // Whether a validation is due after the last step; and the loss on held-out
+  // data, which all ranks compute together and which changes no state. Errors:
+  // those of Validation. Only if validation() is not null.
+  bool ValidationDue() const;
+  absl::StatusOr<double> Validate();
+  // Null: no --val-data.
+  const Validation* validation() const {
+    return validation_.has_value() ? &*validation_ : nullptr;
+  }
+
   // The number of steps done, and whether the state is complete. It is not
   // complete while another rank's state was only partly received.
   int64_t steps_done() const { return steps_done_; }
@@ -109,6 +120,7 @@ class TrainLoop {
   };
 
   TrainLoop(const TrainOptions& options, Dataset dataset, uint64_t data,
+            std::optional<Validation> validation,
             std::unique_ptr<Backend> backend);
 
   absl::Status WarmUp();
@@ -126,6 +138,7 @@ class TrainLoop {
   const TrainOptions options_;
   const Dataset dataset_;
   const uint64_t data_;  // Fingerprint of the data.
+  const std::optional<Validation> validation_;
   const uint64_t samples_;
   const Sampler sampler_;
   const std::unique_ptr<Backend> backend_;

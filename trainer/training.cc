@@ -85,6 +85,7 @@ class Training {
   absl::Status MakeLoop();
   absl::Status TrainInWorld();
   absl::Status Enter(Collective& collective);
+  void TellOfValidation(const Validation& validation) const;
   absl::Status RunSteps(Collective& collective);
   absl::Status StopAtBoundary();
   absl::Status GoOnToNextWorld();
@@ -203,7 +204,24 @@ absl::Status Training::Enter(Collective& collective) {
                static_cast<ULL>(loop_->samples()), options_.model.context,
                options_.batch, collective.size(),
                static_cast<long long>(loop_->steps_done()));
+  if (loop_->validation() != nullptr) TellOfValidation(*loop_->validation());
   return status;
+}
+
+void Training::TellOfValidation(const Validation& validation) const {
+  std::fprintf(stderr,
+               "rollcall-train: validation on %llu samples of --val-data every "
+               "%lld steps\n",
+               static_cast<ULL>(validation.samples()),
+               static_cast<long long>(options_.validate_every));
+  if (validation.trained_on().has_value()) {
+    std::fprintf(
+        stderr,
+        "rollcall-train: warning: %s is in --val-data and in --data, "
+        "so the validation loss is not that of held-out data; leave it "
+        "out of one of the two\n",
+        validation.trained_on()->c_str());
+  }
 }
 
 absl::Status Training::RunSteps(Collective& collective) {
@@ -216,6 +234,13 @@ absl::Status Training::RunSteps(Collective& collective) {
     if (absl::Status s = WorldIsAlive(rank_); !s.ok()) return s;
     absl::StatusOr<StepResult> result = loop_->Step(noticed());
     if (!result.ok()) return result.status();
+    if (loop_->ValidationDue()) {
+      const absl::Time before = MonotonicNow();
+      const absl::StatusOr<double> loss = loop_->Validate();
+      if (!loss.ok()) return loss.status();
+      result->validation_loss = *loss;
+      result->validation_took = MonotonicNow() - before;
+    }
     const Progress& progress = report.Tell(*result);
     if (rank_ != nullptr) {
       rank_->Progress(result->step, result->loss, progress.tokens_per_second,

@@ -470,6 +470,33 @@ class InTorch(WithTorch, Saving):
         for name, apart in found["updates"].items():
             self.assertLess(apart, 1e-4, name)
 
+    def test_computes_the_same_validation_loss(self):
+        held_out = self.stage.path("held_out")
+        with open(held_out, "w", encoding="ascii") as file:
+            for n in range(400):
+                file.write(f"Line {n} of a text in no license. ")
+        run = self.launch(
+            ["--local-workers", "1", "--max-restarts", "0"],
+            self.command(20, "--save-every", "10", "--val-data",
+                         held_out, "--val-every", "10",
+                         "--val-batches", "20"))
+        self.assert_code(run, 0, 100)
+        told = self.told(run)
+        self.assertEqual([n for n, said in told.items()
+                          if said["validation_loss"] is not None], [10, 20])
+        # 20 batches of 12 samples of 32 bytes.
+        for step in (10, 20):
+            found = self.stage.run(
+                [PYTHON, "-B",
+                 os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                              "torch_loss.py"),
+                 os.path.join(self.folder, f"step-{step:08}"), held_out,
+                 str(20 * 12)])
+            self.assertEqual(found.code, 0, found.text())
+            expect = json.loads("\n".join(found.out()))["loss"]
+            self.assertLess(abs(told[step]["validation_loss"] / expect - 1),
+                            1e-6)
+
 
 class InTransformers(Saving):
     """Hugging Face's transformers load a checkpoint and compute the same loss.

@@ -41,6 +41,47 @@ class Train(E2E):
         self.assertLess(losses[0], 6.0)
         self.assertLess(losses[-1], 3.0)
 
+    def test_all_ranks_validate_on_held_out_text(self):
+        with open(self.stage.path("held_out"), "w", encoding="ascii") as file:
+            file.write("This text is in no license. " * 400)
+        held_out = ["--val-data", self.stage.path("held_out")]
+        launcher = self.launch(
+            ["--local-workers", "2", "--max-restarts", "0"],
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+             "--log-all-ranks", "--steps", "5", "--log-every", "1000",
+             *held_out, "--val-every", "2"])
+        self.assert_code(launcher, 0, 100)
+        said = {}
+        for line in launcher.out():
+            found = re.search(r"step (\d+) .* validation loss (\d+\.\d+)$",
+                              line)
+            if found:
+                said.setdefault(int(found[1]), []).append(found[2])
+        self.assertEqual(sorted(said), [2, 4, 5])
+        for losses in said.values():
+            self.assertEqual(len(losses), 3)
+            self.assertEqual(len(set(losses)), 1, said)
+        self.assertRegex(launcher.text(), r"validation on 174 samples of "
+                         r"--val-data every 2 steps\n")
+        self.assertNotIn("warning: ", launcher.text())
+
+    def test_bad_validation_data_is_named(self):
+        empty = self.stage.path("empty")
+        with open(empty, "wb"):
+            pass
+        train = [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+                 "--steps", "1", "--val-data"]
+        for file, said in ((empty, "--val-data holds 0 bytes: expected at "
+                            "least 65"),
+                           ("/none", "--val-data /none: No such file")):
+            ended = self.stage.run([*train, file])
+            self.assertEqual(ended.code, 1)
+            self.assertIn(said, ended.text())
+        ended = self.stage.run([*train, TEXT[0]])
+        self.assertEqual(ended.code, 0)
+        self.assertIn(f"warning: {TEXT[0]} is in --val-data and in --data",
+                      ended.text())
+
     def test_status_tells_step_loss_and_speed(self):
         launcher = self.launch(
             ["--nodes", "1:2"],

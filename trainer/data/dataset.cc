@@ -21,43 +21,42 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tokens are read in the byte order of a shard");
 
-// Opens a regular file; an error has the reason.
-absl::StatusOr<int> OpenFile(const std::string& path, uint64_t* bytes) {
+// Opens a regular file; an error has the reason. `name`: the flag and the path.
+absl::StatusOr<int> OpenFile(const std::string& name, const std::string& path,
+                             struct stat* about) {
   // Non-blocking, so that a FIFO is reported instead of blocking the call.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return absl::ErrnoToStatus(
-        errno, absl::StrCat("--data ", path,
-                            errno == EMFILE
-                                ? ": every file stays open; raise `ulimit -n`"
-                                : ""));
+        errno,
+        absl::StrCat(name, errno == EMFILE
+                               ? ": every file stays open; raise `ulimit -n`"
+                               : ""));
   }
-  struct stat about;
-  if (fstat(descriptor, &about) != 0) {
+  if (fstat(descriptor, about) != 0) {
     const int error = errno;
     close(descriptor);
-    return absl::ErrnoToStatus(error, absl::StrCat("--data ", path));
+    return absl::ErrnoToStatus(error, name);
   }
-  *bytes = about.st_size;
-  if (S_ISREG(about.st_mode)) return descriptor;
+  if (S_ISREG(about->st_mode)) return descriptor;
   close(descriptor);
-  if (S_ISDIR(about.st_mode)) {
+  if (S_ISDIR(about->st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--data ", path, " is a directory, expected a file; for",
-                     " all of its files: --data ", path, "/*"));
+        absl::StrCat(name, " is a directory, expected a file; for all of its ",
+                     "files: ", name, "/*"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--data ", path, " is not a regular file"));
+      absl::StrCat(name, " is not a regular file"));
 }
 
-absl::Status ReadBytes(int descriptor, const std::string& path, uint64_t size,
+absl::Status ReadBytes(int descriptor, const std::string& name, uint64_t size,
                        uint64_t at, char* out, size_t wanted) {
   while (wanted > 0) {
     const ssize_t got = pread(descriptor, out, wanted, at);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       return absl::DataLossError(absl::StrCat(
-          "--data ", path, " at byte ", at, " of ", size, ": ",
+          name, " at byte ", at, " of ", size, ": ",
           got < 0 ? std::strerror(errno) : "the file has become shorter"));
     }
     out += got;
@@ -73,8 +72,10 @@ const char* KindName(DataKind kind) {
 
 }  // namespace
 
-absl::StatusOr<Dataset> Dataset::Open(const std::vector<std::string>& paths) {
+absl::StatusOr<Dataset> Dataset::Open(const std::vector<std::string>& paths,
+                                      absl::string_view flag) {
   Dataset dataset;
+  dataset.flag_ = std::string(flag);
   for (const std::string& path : paths) {
     if (absl::Status s = dataset.Add(path); !s.ok()) return s;
   }
@@ -82,28 +83,30 @@ absl::StatusOr<Dataset> Dataset::Open(const std::vector<std::string>& paths) {
 }
 
 absl::Status Dataset::Add(const std::string& path) {
-  uint64_t bytes = 0;
-  const absl::StatusOr<int> descriptor = OpenFile(path, &bytes);
+  const std::string name = absl::StrCat(flag_, " ", path);
+  struct stat about;
+  const absl::StatusOr<int> descriptor = OpenFile(name, path, &about);
   if (!descriptor.ok()) return descriptor.status();
-  files_.push_back({path, *descriptor, bytes, tokens_, 0});
+  const uint64_t bytes = about.st_size;
+  files_.push_back(
+      {path, name, *descriptor, about.st_dev, about.st_ino, bytes, tokens_, 0});
   File& file = files_.back();
 
   std::string head(std::min<uint64_t>(bytes, kShardHeaderBytes), '\0');
   absl::Status status =
-      ReadBytes(*descriptor, path, bytes, 0, head.data(), head.size());
+      ReadBytes(*descriptor, name, bytes, 0, head.data(), head.size());
   if (!status.ok()) return status;
   const absl::StatusOr<DataHeader> header =
       ReadDataHeader(head, bytes, absl::EndsWith(path, ".bin"));
   if (!header.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--data ", path, ": ", header.status().message()));
+        absl::StrCat(name, ": ", header.status().message()));
   }
   if (files_.size() == 1) kind_ = header->kind;
   if (header->kind != kind_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--data ", path, ": expected ", KindName(kind_), " as ",
-                     files_.front().path, " is, found ", KindName(header->kind),
-                     "; the two kinds do not mix"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": expected ", KindName(kind_), " as ", files_.front().path,
+        " is, found ", KindName(header->kind), "; the two kinds do not mix"));
   }
   file.tokens = header->tokens;
   tokens_ += file.tokens;
@@ -111,7 +114,8 @@ absl::Status Dataset::Add(const std::string& path) {
 }
 
 Dataset::Dataset(Dataset&& other) noexcept
-    : files_(std::exchange(other.files_, {})),
+    : flag_(other.flag_),
+      files_(std::exchange(other.files_, {})),
       kind_(other.kind_),
       tokens_(std::exchange(other.tokens_, 0)) {}
 
@@ -125,6 +129,17 @@ int Dataset::vocabulary() const {
 
 absl::string_view Dataset::unit() const {
   return kind_ == DataKind::kShard ? "tokens" : "bytes";
+}
+
+std::optional<std::string> Dataset::FileIn(const Dataset& other) const {
+  for (const File& file : files_) {
+    for (const File& theirs : other.files_) {
+      if (file.device == theirs.device && file.inode == theirs.inode) {
+        return file.path;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 absl::Status Dataset::Read(uint64_t offset, absl::Span<Token> out) const {
@@ -148,7 +163,7 @@ absl::Status Dataset::ReadTokens(const File& file, uint64_t first,
                                  absl::Span<Token> out) const {
   if (kind_ == DataKind::kShard) {
     const uint64_t at = kShardHeaderBytes + first * sizeof(Token);
-    absl::Status status = ReadBytes(file.descriptor, file.path, file.bytes, at,
+    absl::Status status = ReadBytes(file.descriptor, file.name, file.bytes, at,
                                     reinterpret_cast<char*>(out.data()),
                                     out.size() * sizeof(Token));
     if (!status.ok()) return status;
@@ -156,14 +171,13 @@ absl::Status Dataset::ReadTokens(const File& file, uint64_t first,
         out.begin(), out.end(), [](Token t) { return t >= kShardVocabulary; });
     if (wrong == out.end()) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(
-        "--data ", file.path, " at byte ",
-        at + (wrong - out.begin()) * sizeof(Token), ": token: expected below ",
-        kShardVocabulary, ", found ", *wrong));
+        file.name, " at byte ", at + (wrong - out.begin()) * sizeof(Token),
+        ": token: expected below ", kShardVocabulary, ", found ", *wrong));
   }
   // The bytes are read into the second half of `out`, and then widened to
   // tokens.
   char* const bytes = reinterpret_cast<char*>(out.data()) + out.size();
-  absl::Status status = ReadBytes(file.descriptor, file.path, file.bytes, first,
+  absl::Status status = ReadBytes(file.descriptor, file.name, file.bytes, first,
                                   bytes, out.size());
   if (!status.ok()) return status;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -179,7 +193,7 @@ absl::StatusOr<uint64_t> Dataset::Fingerprint() const {
     bytes.resize(std::min<uint64_t>(file.bytes, 4096));
     fingerprint = Mix(fingerprint + file.bytes + 1);
     for (uint64_t from : {uint64_t{0}, file.bytes - bytes.size()}) {
-      absl::Status s = ReadBytes(file.descriptor, file.path, file.bytes, from,
+      absl::Status s = ReadBytes(file.descriptor, file.name, file.bytes, from,
                                  bytes.data(), bytes.size());
       if (!s.ok()) return s;
       for (unsigned char byte : bytes) {

@@ -16,7 +16,10 @@
 #ifndef ROLLCALL_TRAINER_DATA_DATASET_H_
 #define ROLLCALL_TRAINER_DATA_DATASET_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,8 +37,10 @@ class Dataset {
   // Opens the files in this order. NOT_FOUND, PERMISSION_DENIED, ...: the
   // system's error. INVALID_ARGUMENT: not a regular file, a shard that is
   // damaged or of an unsupported kind, or files of both kinds; the message has
-  // the file, the field, what was expected and what was found.
-  static absl::StatusOr<Dataset> Open(const std::vector<std::string>& paths);
+  // the file, the field, what was expected and what was found. `flag` is the
+  // one that named the files, for the messages.
+  static absl::StatusOr<Dataset> Open(const std::vector<std::string>& paths,
+                                      absl::string_view flag = "--data");
 
   Dataset(Dataset&& other) noexcept;
   Dataset& operator=(Dataset&&) = delete;
@@ -45,6 +50,8 @@ class Dataset {
   // Every token is below this number.
   int vocabulary() const;
   absl::string_view unit() const;  // "bytes" or "tokens".
+  // The path of a file that is also in `other`, under any name there.
+  std::optional<std::string> FileIn(const Dataset& other) const;
 
   // Fills `out` with the tokens from `offset` on; the range must be within
   // tokens(). DATA_LOSS: a file has shrunk, cannot be read, or contains a token
@@ -59,7 +66,10 @@ class Dataset {
  private:
   struct File {
     std::string path;
+    std::string name;  // The flag and the path, for messages.
     int descriptor;
+    dev_t device;  // Together with `inode`: which file it is.
+    ino_t inode;
     uint64_t bytes;
     uint64_t begin;   // The position of its first token in the dataset.
     uint64_t tokens;  // The number of tokens in this file.
@@ -70,6 +80,7 @@ class Dataset {
   absl::Status ReadTokens(const File& file, uint64_t first,
                           absl::Span<Token> out) const;
 
+  std::string flag_;
   std::vector<File> files_;
   DataKind kind_ = DataKind::kBytes;
   uint64_t tokens_ = 0;

@@ -32,6 +32,15 @@ TEST(ProgressText, Plain) {
             "generation 2");
 }
 
+TEST(ProgressText, PlainWithAValidation) {
+  Progress progress = Halfway();
+  progress.validation_loss = 3.456;
+  EXPECT_EQ(PlainLine(progress), PlainLine(Halfway()));
+  progress.validated = true;
+  EXPECT_EQ(PlainLine(progress),
+            PlainLine(Halfway()) + " validation loss 3.4560");
+}
+
 TEST(ProgressText, Json) {
   const auto json = nlohmann::json::parse(JsonLine(Halfway()));
   EXPECT_EQ(json["step"], 600);
@@ -43,6 +52,16 @@ TEST(ProgressText, Json) {
   EXPECT_EQ(json["world_size"], 3);
   EXPECT_EQ(json["generation"], 2);
   EXPECT_EQ(json["eta_s"], 250);
+  EXPECT_TRUE(json["validation_loss"].is_null());
+}
+
+TEST(ProgressText, JsonHasTheValidationOfItsStepOnly) {
+  Progress progress = Halfway();
+  progress.validation_loss = 3.5;
+  EXPECT_TRUE(
+      nlohmann::json::parse(JsonLine(progress))["validation_loss"].is_null());
+  progress.validated = true;
+  EXPECT_EQ(nlohmann::json::parse(JsonLine(progress))["validation_loss"], 3.5);
 }
 
 TEST(ProgressText, JsonHasNullForANonFiniteNumber) {
@@ -95,6 +114,14 @@ TEST(ProgressText, BarOfOneRank) {
       "min left");
 }
 
+TEST(ProgressText, BarWithAValidation) {
+  Progress progress = Halfway();
+  progress.validation_loss = 3.5;
+  EXPECT_EQ(BarLine(progress, 109),
+            "[#########---------]  600/1200  50%  loss 3.2100  validation "
+            "3.5000  6688 tokens/s  3 ranks  4 min 10 s left");
+}
+
 // Returns the output when steps `first` + 1 to `last` are reported.
 std::string Told(const ReportOptions& options, int64_t first, int64_t last,
                  int64_t steps) {
@@ -145,6 +172,7 @@ TEST(ProgressReport, WhichStepsGetALine) {
     int64_t every;
     double since_s;
     bool line;
+    bool validated = false;
   } const kRows[] = {
       {"too soon", 20, 0, 0.99, false},
       {"a second later", 20, 0, 1, true},
@@ -153,15 +181,44 @@ TEST(ProgressReport, WhichStepsGetALine) {
       {"every tenth, however soon", 20, 10, 0.01, true},
       {"every tenth, however late", 21, 10, 60, false},
       {"the first of its world, not a tenth", 13, 10, 0.01, true},
+      {"a validation, however soon", 20, 0, 0.01, true, true},
+      {"a validation, not a tenth", 21, 10, 0.01, true, true},
   };
   for (const auto& row : kRows) {
     Progress progress;
     progress.step = row.step;
     progress.steps = 100;
+    progress.validated = row.validated;
     EXPECT_EQ(GetsLine(progress, 13, row.every, absl::Seconds(row.since_s)),
               row.line)
         << row.what;
   }
+}
+
+// The time of a validation is no part of its step, and its loss is that of the
+// steps after it.
+TEST(ProgressReport, AValidationIsNotPartOfTheSpeed) {
+  std::FILE* out = std::tmpfile();
+  ReportOptions options;
+  options.silent = true;
+  ProgressReport report(options, out);
+  Progress known;
+  known.steps = 9;
+  report.BeginWorld(known, 0, 16, 64);
+  StepResult result;
+  result.step = 1;
+  result.validation_loss = 3.5;
+  // More than all that passes here, so that no time is left for the step.
+  result.validation_took = absl::Hours(1);
+  const Progress first = report.Tell(result);
+  EXPECT_GT(first.samples_per_second, 1e9);
+  EXPECT_TRUE(first.validated);
+  result = StepResult();
+  result.step = 2;
+  const Progress second = report.Tell(result);
+  EXPECT_FALSE(second.validated);
+  EXPECT_EQ(second.validation_loss, 3.5);
+  std::fclose(out);
 }
 
 TEST(ProgressReport, EndsTheBarsLine) {
