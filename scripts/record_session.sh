@@ -57,7 +57,7 @@ def record(session):
     watching.await_text(r"(?s) left .*local-2 is missing.*\n +2  \d+ s ")
     show("rollcall status --job demo --watch", watching)
     launcher.wait(120)
-    launching.await_text(rf"step {STEPS} .*\Z")
+    launching.await_text(rf"(?s)step {STEPS} .*until the\s+next world\Z")
     show("the end", launching)
 
 

@@ -48,9 +48,13 @@ int Columns(std::FILE* out) {
 
 std::string PlainLine(const Progress& p) {
   std::string line = absl::StrFormat(
-      "step %d loss %.4f %.1f samples/s lr %.1e world %d generation %d", p.step,
-      p.loss, p.samples_per_second, p.learning_rate, p.world_size,
-      p.generation);
+      "step %d loss %.4f %.1f samples/s lr %.1e norm %.3g", p.step, p.loss,
+      p.samples_per_second, p.learning_rate, p.gradient_norm);
+  if (p.flops_utilization.has_value()) {
+    absl::StrAppendFormat(&line, " mfu %.1f%%", 100 * *p.flops_utilization);
+  }
+  absl::StrAppendFormat(&line, " world %d generation %d", p.world_size,
+                        p.generation);
   if (p.validated) {
     absl::StrAppendFormat(&line, " validation loss %.4f",
                           p.validation_loss.value_or(NAN));
@@ -70,6 +74,8 @@ std::string JsonLine(const Progress& p) {
       {"world_size", p.world_size},
       {"generation", p.generation},
       {"eta_s", Finite(absl::ToDoubleSeconds(p.left))},
+      {"flops_utilization", Finite(p.flops_utilization.value_or(NAN))},
+      {"memory_bytes", p.memory_bytes},
       {"validation_loss",
        Finite(p.validated ? p.validation_loss.value_or(NAN) : NAN)}};
   return json.dump();
@@ -135,6 +141,7 @@ const Progress& ProgressReport::Tell(const StepResult& result) {
   now_.loss = result.loss;
   now_.learning_rate = result.learning_rate;
   now_.gradient_norm = result.gradient_norm;
+  now_.memory_bytes = result.memory_bytes;
   now_.validated = result.validation_loss.has_value();
   if (now_.validated) now_.validation_loss = result.validation_loss;
   if (options_.silent) return now_;
@@ -159,6 +166,10 @@ void ProgressReport::Measure(const StepResult& result) {
   now_.step = result.step;
   now_.samples_per_second = batch_ / std::max(1e-9, step_s_);
   now_.tokens_per_second = now_.samples_per_second * context_;
+  if (now_.tokens_per_second_peak.has_value()) {
+    now_.flops_utilization =
+        now_.tokens_per_second / *now_.tokens_per_second_peak;
+  }
   now_.left = absl::Seconds(step_s_ * double(now_.steps - result.step));
 }
 

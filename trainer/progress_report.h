@@ -28,18 +28,24 @@ struct Progress {
   bool validated = false;                 // It was after this step.
   double samples_per_second = 0;          // Of all ranks together.
   double tokens_per_second = 0;
+  // At this speed the devices of all ranks would do only the operations of the
+  // model, at their peak.
+  std::optional<double> tokens_per_second_peak;
+  std::optional<double> flops_utilization;  // The ratio of the two (MFU).
+  uint64_t memory_bytes = 0;                // See StepResult.
   int world_size = 1;
   uint64_t generation = 0;                         // 0: no agent.
   absl::Duration left = absl::InfiniteDuration();  // Infinite: unknown.
 };
 
-// `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 world 3 generation 1`; after a
-// validation followed by ` validation loss 3.30`.
+// `step 12 loss 3.21 104.5 samples/s lr 3.0e-03 norm 0.52 mfu 41.2% world 3
+// generation 1`, without the mfu if it is unknown, and after a validation
+// followed by ` validation loss 3.30`.
 std::string PlainLine(const Progress& progress);
 // One JSON object: step, steps, loss, learning_rate, gradient_norm,
-// tokens_per_second, world_size, generation, eta_s (null: unknown),
-// validation_loss (null: no validation after this step). A number that is not
-// finite is null.
+// samples_per_second, tokens_per_second, world_size, generation, eta_s,
+// flops_utilization, memory_bytes, validation_loss (only after a validation). A
+// number that is unknown or not finite is null.
 std::string JsonLine(const Progress& progress);
 // `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, at most
 // `columns` wide; with the latest validation's loss, if there was one.

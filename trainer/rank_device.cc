@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "trainer/model/model_flops.h"
 
 namespace rollcall {
 namespace {
@@ -112,6 +113,11 @@ absl::Status RankDevice::Take(const DeviceChoice& choice) {
 
 std::string RankDevice::description() const {
   return gpu_ == nullptr ? "the CPU" : gpu_->description();
+}
+
+std::optional<double> RankDevice::peak_flops() const {
+  if (gpu_ == nullptr) return std::nullopt;
+  return PeakFlops(gpu_->name());
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> RankDevice::MakeBackend(

@@ -6,7 +6,7 @@
 #define ROLLCALL_TRAINER_RANK_DEVICE_H_
 
 #include <memory>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -39,6 +39,9 @@ class RankDevice {
   bool is_gpu() const { return gpu_ != nullptr; }
   // For people: "the CPU", "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
   std::string description() const;
+  // What the device can do at most, in operations a second; see PeakFlops.
+  // nullopt: unknown, as for a CPU.
+  std::optional<double> peak_flops() const;
   // Why the CPU was chosen although a GPU was wanted; empty otherwise.
   const std::string& reason() const { return reason_; }
 

@@ -13,7 +13,8 @@ struct StepResult {
   int64_t step = 0;
   double loss = 0;  // Mean over the whole batch, before the update.
   float learning_rate = 0;
-  double gradient_norm = 0;  // Before clipping.
+  double gradient_norm = 0;   // Before clipping.
+  uint64_t memory_bytes = 0;  // The most used so far; see Backend::PeakBytes.
   // True: some rank was asked to stop at a boundary, so all ranks stop after
   // this step.
   bool boundary = false;

@@ -372,6 +372,7 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
     return diverged(absl::StrFormat("loss %g with a gradient of norm %g",
                                     result.loss, *norm));
   }
+  result.memory_bytes = static_cast<uint64_t>(backend_->PeakBytes());
   steps_done_ = result.step;
   loss_ = result.loss;
   position_ = sampler_.After(position_);

@@ -9,6 +9,7 @@
 #include "daemon/base/clock.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
+#include "trainer/model/model_flops.h"
 #include "trainer/model/openblas.h"
 #include "trainer/progress_report.h"
 #include "trainer/rank_device.h"
@@ -50,6 +51,19 @@ absl::Status WorldIsAlive(const Rank* rank) {
         "the agent of this node is gone: ", rank->lost_reason().message()));
   }
   return absl::OkStatus();
+}
+
+RankStep Published(const Progress& progress) {
+  RankStep done;
+  done.step = progress.step;
+  done.steps = progress.steps;
+  done.loss = progress.loss;
+  done.tokens_per_second = progress.tokens_per_second;
+  done.gradient_norm = progress.gradient_norm;
+  done.flops_utilization = progress.flops_utilization;
+  done.validation_loss = progress.validation_loss;
+  done.memory_bytes = progress.memory_bytes;
+  return done;
 }
 
 // While this object lives, the rank can answer its agent which collective it
@@ -102,6 +116,7 @@ class Training {
   std::unique_ptr<Checkpointing> checkpointing_;
   bool told_ = false;  // The agent knows of a signal.
   bool stopped_ = false;
+  std::optional<double> validation_loss_;  // Of the latest validation.
   absl::Duration held_up_;  // The time that checkpoints took, in this world.
 };
 
@@ -238,13 +253,12 @@ absl::Status Training::RunSteps(Collective& collective) {
       const absl::Time before = MonotonicNow();
       const absl::StatusOr<double> loss = loop_->Validate();
       if (!loss.ok()) return loss.status();
-      result->validation_loss = *loss;
+      result->validation_loss = validation_loss_ = *loss;
       result->validation_took = MonotonicNow() - before;
     }
     const Progress& progress = report.Tell(*result);
     if (rank_ != nullptr) {
-      rank_->Progress(result->step, result->loss, progress.tokens_per_second,
-                      options_.steps);
+      rank_->Progress(Published(progress));
     }
     if (Saves()) held_up_ += checkpointing_->AfterStep(*loop_);
     if (result->boundary && result->step < options_.steps) {
@@ -342,6 +356,11 @@ Progress Training::Known(const Collective& collective) const {
   known.steps = options_.steps;
   known.world_size = collective.size();
   known.generation = rank_ == nullptr ? 0 : rank_->generation();
+  if (const std::optional<double> peak = device_->peak_flops()) {
+    known.tokens_per_second_peak =
+        *peak * collective.size() / FlopsPerToken(loop_->backend().config());
+  }
+  known.validation_loss = validation_loss_;
   return known;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
+#include "daemon/base/bytes_text.h"
 #include "daemon/base/durations.h"
 
 namespace rollcall {
@@ -27,13 +28,28 @@ std::vector<v1::NodeStatus> ByNodeRank(const v1::JobStatus& status) {
   return nodes;
 }
 
-// `step 1200  loss 1.5312  23450 tokens/s`, or the parts of it that are known.
+// `step 1200  loss 1.5312  23450 tokens/s  norm 0.52  validation 1.6012  mfu
+// 41.2%  memory 1.2 GiB`, or the parts of it that are known.
 std::string PaceText(const v1::JobStatus& status) {
   std::string text = absl::StrCat("step ", status.step());
   if (status.has_pace()) {
     absl::StrAppendFormat(&text, "  loss %.4f  %.0f tokens/s",
                           status.pace().loss(),
                           status.pace().tokens_per_second());
+  }
+  const v1::Pace& pace = status.pace();
+  if (pace.has_gradient_norm()) {
+    absl::StrAppendFormat(&text, "  norm %.3g", pace.gradient_norm());
+  }
+  if (pace.has_validation_loss()) {
+    absl::StrAppendFormat(&text, "  validation %.4f", pace.validation_loss());
+  }
+  if (pace.has_flops_utilization()) {
+    absl::StrAppendFormat(&text, "  mfu %.1f%%",
+                          100 * pace.flops_utilization());
+  }
+  if (pace.memory_bytes() > 0) {
+    absl::StrAppend(&text, "  memory ", BytesText(pace.memory_bytes()));
   }
   return text;
 }

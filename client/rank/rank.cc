@@ -190,15 +190,24 @@ absl::StatusOr<v1::StoreResult> Rank::Store(v1::StoreOperation operation,
                       absl::StrCat(name, result.error()));
 }
 
-void Rank::Progress(uint64_t step, double loss, double tokens_per_second,
-                    uint64_t steps) {
+void Rank::Progress(const RankStep& done) {
   v1::RankMessage message;
   v1::RankProgress& progress = *message.mutable_progress();
   progress.set_generation(generation());
-  progress.set_step(step);
-  progress.set_loss(loss);
-  progress.set_tokens_per_second(tokens_per_second);
-  progress.set_steps(steps);
+  progress.set_step(done.step);
+  progress.set_loss(done.loss);
+  progress.set_tokens_per_second(done.tokens_per_second);
+  progress.set_steps(done.steps);
+  if (done.gradient_norm.has_value()) {
+    progress.set_gradient_norm(*done.gradient_norm);
+  }
+  if (done.flops_utilization.has_value()) {
+    progress.set_flops_utilization(*done.flops_utilization);
+  }
+  if (done.validation_loss.has_value()) {
+    progress.set_validation_loss(*done.validation_loss);
+  }
+  progress.set_memory_bytes(done.memory_bytes);
   wire_->stream.Send(std::move(message));
 }
 

@@ -58,6 +58,23 @@ struct RankCollectives {
   uint64_t left = 0;
 };
 
+// A step that is done, and what is known of it. A number that is not finite or
+// is below zero is not shown, nor is a share above 1; unset: unknown.
+struct RankStep {
+  uint64_t step = 0;
+  uint64_t steps = 0;  // Of the whole training; 0: unknown.
+  double loss = 0;
+  double tokens_per_second = 0;         // Of the whole world.
+  std::optional<double> gradient_norm;  // Before clipping.
+  // Floating-point operations of the model a second, as a share of what the
+  // device is built for (MFU); 0 to 1.
+  std::optional<double> flops_utilization;
+  std::optional<double> validation_loss;  // Of the latest validation.
+  // The most memory used so far: on this rank's device, or by its process on a
+  // CPU; 0: unknown.
+  uint64_t memory_bytes = 0;
+};
+
 class Rank {
  public:
   // Attends the agent that the environment names, and blocks until the world is
@@ -120,11 +137,9 @@ class Rank {
       absl::Duration timeout = absl::InfiniteDuration());
 
   // --- To and from the agent --------------------------------------------
-  // Publishes that `step` of `steps` is done; `steps` 0: the number is not
-  // known. Never blocks. If several messages wait to be sent, only the latest
-  // is sent.
-  void Progress(uint64_t step, double loss, double tokens_per_second,
-                uint64_t steps = 0);
+  // Publishes that a step is done. Never blocks. If several messages wait to be
+  // sent, only the latest is sent.
+  void Progress(const RankStep& done);
   // Reports that the checkpoint of this step is complete, so that the ranks
   // could continue from it after a loss. One rank of the world is enough: the
   // one whose steps `status` shows (rank 0, if it publishes any). Never blocks.

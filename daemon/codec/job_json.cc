@@ -121,6 +121,22 @@ ordered_json SummaryJson(const v1::RunSummary& summary) {
   return json;
 }
 
+// What a training may publish beside its pace; null: unknown.
+void AddMeasures(const v1::Pace& pace, ordered_json& json) {
+  for (const char* name : {"gradient_norm", "flops_utilization",
+                           "validation_loss", "memory_bytes"}) {
+    json[name] = nullptr;
+  }
+  if (pace.has_gradient_norm()) json["gradient_norm"] = pace.gradient_norm();
+  if (pace.has_flops_utilization()) {
+    json["flops_utilization"] = pace.flops_utilization();
+  }
+  if (pace.has_validation_loss()) {
+    json["validation_loss"] = pace.validation_loss();
+  }
+  if (pace.memory_bytes() > 0) json["memory_bytes"] = pace.memory_bytes();
+}
+
 }  // namespace
 
 ordered_json StatusJson(const v1::JobStatus& status) {
@@ -183,6 +199,7 @@ ordered_json StatusJson(const v1::JobStatus& status) {
     json["loss"] = status.pace().loss();
     json["tokens_per_second"] = status.pace().tokens_per_second();
   }
+  AddMeasures(status.pace(), json);
   // Sorted by code, so that the order is stable.
   const std::map<std::string, uint64_t> refused(status.refused().begin(),
                                                 status.refused().end());

@@ -8,7 +8,8 @@ import harness
 from harness import E2E
 
 STEP = re.compile(r"\[([^/\]]+)/(\d+)\] step (\d+) loss (\d+\.\d+) "
-                  r"(\d+\.\d+) samples/s lr (\S+) world (\d+) generation (\d+)")
+                  r"(\d+\.\d+) samples/s lr (\S+) norm \S+ world (\d+) "
+                  r"generation (\d+)")
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 
@@ -86,10 +87,11 @@ class Train(E2E):
         launcher = self.launch(
             ["--nodes", "1:2"],
             [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
-             "--steps", "100000000", "--log-every", "1"])
+             "--steps", "100000000", "--log-every", "1", "--val-data",
+             TEXT[0], "--val-every", "2", "--val-batches", "1"])
         join = self.join_string(launcher)
         state = self.await_status(
-            join, lambda s: s["loss"] is not None and s["step"] > 1,
+            join, lambda s: s["validation_loss"] is not None and s["step"] > 1,
             "how it goes")
         said = launcher.await_line(rf"step {state['step']} loss (\d+\.\d+)")
         self.assertAlmostEqual(state["loss"], float(said.group(1)),
@@ -97,7 +99,15 @@ class Train(E2E):
         self.assertGreater(state["tokens_per_second"], 0)
         self.assertEqual(state["steps"], 100000000)
         table = self.stage.run([harness.ROLLCALL, "status", join]).text()
-        self.assertRegex(table, r"\nstep \d+  loss \d+\.\d{4}  \d+ tokens/s\n")
+        # A use of the device (MFU) is not known on a CPU.
+        self.assertRegex(table, r"\nstep \d+  loss \d+\.\d{4}  \d+ tokens/s"
+                         r"  norm \d\S*  validation \d+\.\d{4}  "
+                         r"memory \d\S* [KMG]iB\n")
+        self.assertGreater(state["gradient_norm"], 0)
+        self.assertIsNone(state["flops_utilization"])
+        self.assertGreater(state["memory_bytes"], 1 << 20)
+        launcher.await_line(
+            rf"validation loss {state['validation_loss']:.4f}$")
         launcher.signal(signal.SIGINT)
         self.assert_code(launcher, 130)
 

@@ -57,6 +57,8 @@ class CudaDevice : public Streams {
   virtual absl::StatusOr<std::unique_ptr<Products>> MakeProducts(
       void* workspace) = 0;
 
+  // As CUDA names it: "NVIDIA H100 80GB HBM3".
+  virtual std::string name() const = 0;
   // For a person: "GPU 0, NVIDIA H100 80GB HBM3, 79.6 GiB".
   virtual std::string description() const = 0;
   virtual size_t memory_bytes() const = 0;

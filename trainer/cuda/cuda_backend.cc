@@ -94,6 +94,10 @@ class CudaBackend final : public Backend {
     return double(*free) + double(activation_memory_.bytes()) - kSpareBytes;
   }
 
+  double PeakBytes() const override {
+    return StateBytes() + static_cast<double>(activations_peak_);
+  }
+
   absl::Status Reserve(int sequences) override {
     if (sequences == sequences_) return absl::OkStatus();
     const int64_t rows = int64_t{sequences} * config_.context;
@@ -120,6 +124,7 @@ class CudaBackend final : public Backend {
       return memory.status();
     }
     activation_memory_ = *std::move(memory);
+    activations_peak_ = std::max(activations_peak_, counted.bytes());
     sequences_ = sequences;
     PlaceActivations();
     return absl::OkStatus();
@@ -346,6 +351,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Products> products_;
   cuda::TokenIndex index_;
   int64_t pieces_ = 0;
+  size_t activations_peak_ = 0;  // In bytes.
   int sequences_ = 0;
   AdamWPowers powers_;
 };

@@ -125,6 +125,7 @@ class Gpu final : public CudaDevice {
     return status_;
   }
 
+  std::string name() const override { return name_; }
   std::string description() const override {
     return absl::StrFormat("GPU %d, %s, %.1f GiB", device_, name_,
                            double(memory_bytes_) / (1 << 30));

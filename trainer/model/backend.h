@@ -62,6 +62,11 @@ class Backend {
   // `ranks_here` ranks share this machine's memory; a GPU is used by one rank.
   virtual absl::StatusOr<double> RoomForActivations(int ranks_here) = 0;
 
+  // The most memory that this backend has used so far: on the CPU the most that
+  // the whole process has had in memory, on a GPU what the backend itself has
+  // allocated there.
+  virtual double PeakBytes() const = 0;
+
   // Allocates the activations of micro-batches that are computed at a time:
   // `sequences` sequences of `context` tokens (on the CPU rounded up to whole
   // units, see gpt.h). The functions below take any number of sequences.

@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -53,6 +55,12 @@ class CpuBackend final : public Backend {
   absl::StatusOr<double> RoomForActivations(int ranks_here) override {
     return kActivationsPart * FreeHostBytes() / std::max(ranks_here, 1) +
            (model_ == nullptr ? 0 : ActivationBytes(sequences_));
+  }
+
+  double PeakBytes() const override {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return 1024.0 * static_cast<double>(usage.ru_maxrss);
   }
 
   absl::Status Reserve(int sequences) override {

@@ -28,6 +28,20 @@ std::optional<v1::Pace> PaceOf(uint32_t local_rank,
   pace.set_loss(progress.loss());
   pace.set_tokens_per_second(progress.tokens_per_second());
   if (progress.steps() <= Limits::step_max) pace.set_steps(progress.steps());
+  const auto fits = [](double value) {
+    return std::isfinite(value) && value >= 0;
+  };
+  if (progress.has_gradient_norm() && fits(progress.gradient_norm())) {
+    pace.set_gradient_norm(progress.gradient_norm());
+  }
+  if (progress.has_flops_utilization() && fits(progress.flops_utilization()) &&
+      progress.flops_utilization() <= 1) {
+    pace.set_flops_utilization(progress.flops_utilization());
+  }
+  if (progress.has_validation_loss() && fits(progress.validation_loss())) {
+    pace.set_validation_loss(progress.validation_loss());
+  }
+  pace.set_memory_bytes(progress.memory_bytes());
   return pace;
 }
 

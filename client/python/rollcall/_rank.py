@@ -144,10 +144,17 @@ class Rank:
 
     def progress(self, step: int, loss: Optional[float] = None,
                  tokens_per_second: Optional[float] = None,
-                 steps: int = 0) -> None:
-        """Publishes that `step` is done. `steps` in all (0: unknown) and the
-        loss are shown only where `loss` and `tokens_per_second` are both given.
-        Does not wait for the agent; if several wait to be sent, only the latest
+                 steps: int = 0, *, gradient_norm: Optional[float] = None,
+                 flops_utilization: Optional[float] = None,
+                 validation_loss: Optional[float] = None,
+                 memory_bytes: int = 0) -> None:
+        """Publishes that `step` is done. `steps` in all (0: unknown), the loss
+        and all that follows are shown only where `loss` and
+        `tokens_per_second` are both given. `gradient_norm` is that before
+        clipping, `flops_utilization` the MFU from 0 to 1, `validation_loss`
+        that of the latest validation, `memory_bytes` the most that was used
+        (0: unknown). What is not finite, or below zero, is not shown. Does not
+        wait for the agent; if several wait to be sent, only the latest
         is sent. The first call in a world takes up to 10 ms longer, where
         PyTorch's collectives are counted."""
         if self._connection is None:
@@ -158,6 +165,11 @@ class Rank:
             message.double(3, loss)
         if tokens_per_second is not None:
             message.double(4, tokens_per_second)
+        for number, value in ((8, gradient_norm), (9, flops_utilization),
+                              (10, validation_loss)):
+            if value is not None:
+                message.double(number, value)
+        message.uint(11, memory_bytes)
         self._connection.collectives.stepped()
         self._connection.send(PROGRESS, message)
 

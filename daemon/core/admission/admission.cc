@@ -183,18 +183,30 @@ absl::Status AdmitCheckReport(const v1::CheckReport& report) {
   return AdmitFacts(report.facts());
 }
 
-absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
-  for (const double value :
-       {heartbeat.pace().loss(), heartbeat.pace().tokens_per_second()}) {
+absl::Status AdmitPace(const v1::Pace& pace) {
+  for (const double value : {pace.loss(), pace.tokens_per_second()}) {
     if (!std::isfinite(value)) {
       return Unfit("pace", "finite numbers", absl::StrCat(value));
     }
   }
+  for (const double value : {pace.gradient_norm(), pace.flops_utilization(),
+                             pace.validation_loss()}) {
+    if (!std::isfinite(value) || value < 0) {
+      return Unfit("pace", "finite numbers from 0 on", absl::StrCat(value));
+    }
+  }
+  if (pace.flops_utilization() > 1) {
+    return Unfit("pace.flops_utilization", "0 to 1",
+                 absl::StrCat(pace.flops_utilization()));
+  }
+  return AdmitCount("pace.steps", pace.steps(), Limits::step_max);
+}
+
+absl::Status AdmitHeartbeat(const v1::Heartbeat& heartbeat) {
+  RETURN_IF_REFUSED(AdmitPace(heartbeat.pace()));
   RETURN_IF_REFUSED(AdmitCount("step", heartbeat.step(), Limits::step_max));
   RETURN_IF_REFUSED(
       AdmitCount("saved_step", heartbeat.saved_step(), Limits::step_max));
-  RETURN_IF_REFUSED(
-      AdmitCount("pace.steps", heartbeat.pace().steps(), Limits::step_max));
   RETURN_IF_REFUSED(
       AdmitDuration("start_took", heartbeat.start_took(), 0, Limits::wait_max));
   return AdmitGeneration("generation", heartbeat.generation());

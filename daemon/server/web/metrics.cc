@@ -51,6 +51,17 @@ class Text {
   std::string text_;
 };
 
+// What rank 0 of each job has published; a job without it has no sample.
+void PaceGauge(Text& text, const Snapshot& snapshot, const char* name,
+               const char* help, bool (*has)(const v1::Pace&),
+               double (*of)(const v1::Pace&)) {
+  text.Family(name, "gauge", help);
+  for (const SharedStatus& job : snapshot.jobs) {
+    if (!job->has_pace() || !has(job->pace())) continue;
+    text.Sample({{"job", job->job()}}, of(job->pace()));
+  }
+}
+
 // One number of each job.
 void Gauge(Text& text, const Snapshot& snapshot, const char* name,
            const char* help, double (*of)(const v1::JobStatus&)) {
@@ -118,16 +129,34 @@ void Training(Text& text, const Snapshot& snapshot) {
         [](const v1::JobStatus& job) -> double {
           return static_cast<double>(job.saved_step());
         });
-  text.Family("rollcall_job_loss", "gauge", "Loss that rank 0 reported last.");
-  for (const SharedStatus& job : snapshot.jobs) {
-    if (job->has_pace()) text.Sample({{"job", job->job()}}, job->pace().loss());
-  }
-  text.Family("rollcall_job_tokens_per_second", "gauge",
-              "Tokens per second that rank 0 reported last.");
-  for (const SharedStatus& job : snapshot.jobs) {
-    if (!job->has_pace()) continue;
-    text.Sample({{"job", job->job()}}, job->pace().tokens_per_second());
-  }
+  using P = v1::Pace;
+  const auto always = [](const P&) { return true; };
+  PaceGauge(text, snapshot, "rollcall_job_loss",
+            "Loss that rank 0 reported last.", always,
+            [](const P& pace) { return pace.loss(); });
+  PaceGauge(text, snapshot, "rollcall_job_tokens_per_second",
+            "Tokens per second that rank 0 reported last.", always,
+            [](const P& pace) { return pace.tokens_per_second(); });
+  PaceGauge(
+      text, snapshot, "rollcall_job_gradient_norm",
+      "Norm of the gradient before clipping that rank 0 reported last.",
+      [](const P& pace) { return pace.has_gradient_norm(); },
+      [](const P& pace) { return pace.gradient_norm(); });
+  PaceGauge(
+      text, snapshot, "rollcall_job_flops_utilization",
+      "Model FLOPs utilization, from 0 to 1, that rank 0 reported last.",
+      [](const P& pace) { return pace.has_flops_utilization(); },
+      [](const P& pace) { return pace.flops_utilization(); });
+  PaceGauge(
+      text, snapshot, "rollcall_job_validation_loss",
+      "Loss of the latest validation that rank 0 reported.",
+      [](const P& pace) { return pace.has_validation_loss(); },
+      [](const P& pace) { return pace.validation_loss(); });
+  PaceGauge(
+      text, snapshot, "rollcall_job_memory_bytes",
+      "Most memory that rank 0 has used on its device or in its process.",
+      [](const P& pace) { return pace.memory_bytes() > 0; },
+      [](const P& pace) { return static_cast<double>(pace.memory_bytes()); });
 }
 
 void Reforms(Text& text, const Snapshot& snapshot) {

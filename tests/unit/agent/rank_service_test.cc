@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -343,6 +345,45 @@ TEST_F(RankServiceTest, TheFirstRankTellsHowATrainingGoes) {
     ASSERT_TRUE(progressed.pace.has_value());
     EXPECT_EQ(progressed.pace->loss(), 2.5);
     EXPECT_EQ(progressed.pace->steps(), row.told);
+    EXPECT_FALSE(progressed.pace->has_gradient_norm());
+    EXPECT_FALSE(progressed.pace->has_flops_utilization());
+    EXPECT_FALSE(progressed.pace->has_validation_loss());
+    EXPECT_EQ(progressed.pace->memory_bytes(), 0u);
+  }
+  // Numbers that the daemon would refuse are left out.
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  struct {
+    double value;
+    bool told;
+    bool told_as_share;
+  } const kValues[] = {{0, true, true},
+                       {0.5, true, true},
+                       {1, true, true},
+                       {1.5, true, false},
+                       {-0.5, false, false},
+                       {kInfinite, false, false},
+                       {-kInfinite, false, false},
+                       {NAN, false, false}};
+  progress.set_memory_bytes(7);
+  for (const auto& row : kValues) {
+    progress.set_gradient_norm(row.value);
+    progress.set_flops_utilization(row.value);
+    progress.set_validation_loss(row.value);
+    rank.Write(message);
+    const auto progressed = Next<RankProgressed>();
+    ASSERT_TRUE(progressed.pace.has_value());
+    const v1::Pace& pace = *progressed.pace;
+    EXPECT_EQ(pace.has_gradient_norm(), row.told) << row.value;
+    EXPECT_EQ(pace.has_flops_utilization(), row.told_as_share) << row.value;
+    EXPECT_EQ(pace.has_validation_loss(), row.told) << row.value;
+    if (row.told) {
+      EXPECT_EQ(pace.gradient_norm(), row.value);
+      EXPECT_EQ(pace.validation_loss(), row.value);
+    }
+    if (row.told_as_share) {
+      EXPECT_EQ(pace.flops_utilization(), row.value);
+    }
+    EXPECT_EQ(pace.memory_bytes(), 7u);
   }
   rank.WritesDone();
   EXPECT_FALSE(rank.Read(&reply));

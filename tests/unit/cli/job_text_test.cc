@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,17 +28,32 @@ TEST(JobText, StatusJsonHasExactlyTheContractsFields) {
     return names;
   };
   using Names = std::vector<std::string>;
-  EXPECT_EQ(keys(json), (Names{"job",        "run",
-                               "state",      "generation",
-                               "world_size", "nodes_min",
-                               "nodes_max",  "nodes",
-                               "missing",    "last_reform",
-                               "root_cause", "differences",
-                               "waited_s",   "step",
-                               "awaits",     "saved_step",
-                               "slow",       "steps",
-                               "loss",       "tokens_per_second",
-                               "refused",    "unauthenticated"}));
+  EXPECT_EQ(keys(json), (Names{"job",
+                               "run",
+                               "state",
+                               "generation",
+                               "world_size",
+                               "nodes_min",
+                               "nodes_max",
+                               "nodes",
+                               "missing",
+                               "last_reform",
+                               "root_cause",
+                               "differences",
+                               "waited_s",
+                               "step",
+                               "awaits",
+                               "saved_step",
+                               "slow",
+                               "steps",
+                               "loss",
+                               "tokens_per_second",
+                               "gradient_norm",
+                               "flops_utilization",
+                               "validation_loss",
+                               "memory_bytes",
+                               "refused",
+                               "unauthenticated"}));
   EXPECT_EQ(keys(json["unauthenticated"]),
             (Names{"silent", "garbage", "crowded", "unknown", "hung_up"}));
   EXPECT_EQ(
@@ -127,6 +143,38 @@ TEST(JobText, HowATrainingGoes) {
   EXPECT_TRUE(json["steps"].is_null());
   status.mutable_pace()->set_steps(1500);
   EXPECT_EQ(StatusJson(status)["steps"], 1500);
+}
+
+TEST(JobText, WhatATrainingMeasures) {
+  v1::JobStatus status;
+  status.set_state(v1::JOB_STATE_RUNNING);
+  status.set_step(12);
+  v1::Pace& pace = *status.mutable_pace();
+  pace.set_loss(1.53125);
+  pace.set_tokens_per_second(2345.6);
+  const struct {
+    std::function<void()> change;
+    const char* name;
+    double value;
+    const char* text;  // Follows those of the rows before.
+  } kRows[] = {
+      {[&] { pace.set_gradient_norm(0); }, "gradient_norm", 0, "  norm 0"},
+      {[&] { pace.set_validation_loss(1.625); }, "validation_loss", 1.625,
+       "  validation 1.6250"},
+      {[&] { pace.set_flops_utilization(0.412); }, "flops_utilization", 0.412,
+       "  mfu 41.2%"},
+      {[&] { pace.set_memory_bytes(3 << 20); }, "memory_bytes", 3 << 20,
+       "  memory 3 MiB"},
+  };
+  std::string line = "\nstep 12  loss 1.5312  2346 tokens/s";
+  for (const auto& row : kRows) {
+    EXPECT_TRUE(StatusJson(status)[row.name].is_null()) << row.name;
+    row.change();
+    EXPECT_EQ(StatusJson(status)[row.name], row.value);
+    line += row.text;
+    EXPECT_NE(StatusTable(status).find(line + "\n"), std::string::npos)
+        << StatusTable(status);
+  }
 }
 
 v1::Pings PingsOfNodes(int count) {

@@ -187,7 +187,18 @@ TEST(Rank, TellsItsLatestProgress) {
   auto rank = Rank::Attend(agent.place(0));
   ASSERT_TRUE(rank.ok()) << rank.status();
   for (int step = 1; step <= 1000; ++step) {
-    (*rank)->Progress(step, 2.5, 100);
+    RankStep done;
+    done.step = step;
+    done.loss = 2.5;
+    done.tokens_per_second = 100;
+    if (step == 1000) {
+      done.steps = 2000;
+      done.gradient_norm = 0;
+      done.flops_utilization = 0.5;
+      done.validation_loss = 2.75;
+      done.memory_bytes = 7;
+    }
+    (*rank)->Progress(done);
   }
   rank->reset();  // Queued messages are sent first.
   const v1::RankMessage last = agent.Await([](const v1::RankMessage& m) {
@@ -195,6 +206,27 @@ TEST(Rank, TellsItsLatestProgress) {
   });
   EXPECT_EQ(last.progress().generation(), FakeAgent::kGeneration);
   EXPECT_EQ(last.progress().loss(), 2.5);
+  EXPECT_EQ(last.progress().tokens_per_second(), 100);
+  EXPECT_EQ(last.progress().steps(), 2000u);
+  EXPECT_TRUE(last.progress().has_gradient_norm());
+  EXPECT_EQ(last.progress().flops_utilization(), 0.5);
+  EXPECT_EQ(last.progress().validation_loss(), 2.75);
+  EXPECT_EQ(last.progress().memory_bytes(), 7u);
+}
+
+TEST(Rank, TellsOnlyWhatIsKnownOfAStep) {
+  FakeAgent agent(1);
+  auto rank = Rank::Attend(agent.place(0));
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  RankStep done;
+  done.step = 1;
+  (*rank)->Progress(done);
+  rank->reset();
+  const v1::RankMessage last =
+      agent.Await([](const v1::RankMessage& m) { return m.has_progress(); });
+  EXPECT_FALSE(last.progress().has_gradient_norm());
+  EXPECT_FALSE(last.progress().has_flops_utilization());
+  EXPECT_FALSE(last.progress().has_validation_loss());
 }
 
 TEST(Rank, HearsAbortAndNotice) {
@@ -412,7 +444,7 @@ TEST(Rank, KnowsThatItsAgentIsGone) {
   ASSERT_TRUE(rank.ok()) << rank.status();
   agent.Die();
   AwaitTrue([&] { return (*rank)->lost(); });
-  (*rank)->Progress(1, 1, 1);  // The agent is gone, so nothing happens.
+  (*rank)->Progress(RankStep());  // The agent is gone, so nothing happens.
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -220,6 +221,36 @@ TEST(Metrics, SaysTheNumbers) {
     }
   }
   for (const auto& [line, count] : families) EXPECT_EQ(count, 1) << line;
+}
+
+TEST(Metrics, WhatATrainingMeasures) {
+  v1::JobStatus job = *JobOf("a");
+  v1::Pace& pace = *job.mutable_pace();
+  pace.set_loss(2);
+  const struct {
+    std::function<void()> change;
+    const char* name;
+    const char* line;
+  } kRows[] = {
+      {[&] { pace.set_gradient_norm(0); }, "rollcall_job_gradient_norm",
+       "{job=\"a\"} 0\n"},
+      {[&] { pace.set_flops_utilization(0.5); },
+       "rollcall_job_flops_utilization", "{job=\"a\"} 0.5\n"},
+      {[&] { pace.set_validation_loss(1.5); }, "rollcall_job_validation_loss",
+       "{job=\"a\"} 1.5\n"},
+      {[&] { pace.set_memory_bytes(4096); }, "rollcall_job_memory_bytes",
+       "{job=\"a\"} 4096\n"},
+  };
+  const auto text = [&] {
+    return MetricsText(
+        SnapshotOf({std::make_shared<const v1::JobStatus>(job)}));
+  };
+  for (const auto& row : kRows) {
+    EXPECT_FALSE(absl::StrContains(text(), absl::StrCat(row.name, "{")));
+    row.change();
+    EXPECT_TRUE(absl::StrContains(text(), absl::StrCat(row.name, row.line)))
+        << text();
+  }
 }
 
 TEST(Metrics, EscapesAndSpecialNumbers) {

@@ -22,14 +22,20 @@ Progress Halfway() {
   progress.tokens_per_second = 6688;
   progress.world_size = 3;
   progress.generation = 2;
+  progress.memory_bytes = 3 << 28;
   progress.left = absl::Seconds(250);
   return progress;
 }
 
 TEST(ProgressText, Plain) {
   EXPECT_EQ(PlainLine(Halfway()),
-            "step 600 loss 3.2100 104.5 samples/s lr 3.0e-03 world 3 "
+            "step 600 loss 3.2100 104.5 samples/s lr 3.0e-03 norm 0.5 world 3 "
             "generation 2");
+  Progress progress = Halfway();
+  progress.flops_utilization = 0.4123;
+  EXPECT_EQ(PlainLine(progress),
+            "step 600 loss 3.2100 104.5 samples/s lr 3.0e-03 norm 0.5 mfu "
+            "41.2% world 3 generation 2");
 }
 
 TEST(ProgressText, PlainWithAValidation) {
@@ -53,6 +59,12 @@ TEST(ProgressText, Json) {
   EXPECT_EQ(json["generation"], 2);
   EXPECT_EQ(json["eta_s"], 250);
   EXPECT_TRUE(json["validation_loss"].is_null());
+  EXPECT_TRUE(json["flops_utilization"].is_null());
+  EXPECT_EQ(json["memory_bytes"], 3 << 28);
+  Progress progress = Halfway();
+  progress.flops_utilization = 0.25;
+  EXPECT_EQ(nlohmann::json::parse(JsonLine(progress))["flops_utilization"],
+            0.25);
 }
 
 TEST(ProgressText, JsonHasTheValidationOfItsStepOnly) {
@@ -218,6 +230,25 @@ TEST(ProgressReport, AValidationIsNotPartOfTheSpeed) {
   const Progress second = report.Tell(result);
   EXPECT_FALSE(second.validated);
   EXPECT_EQ(second.validation_loss, 3.5);
+  std::fclose(out);
+}
+
+TEST(ProgressReport, UtilizationIsTheSpeedOfThatAtThePeak) {
+  std::FILE* out = std::tmpfile();
+  ReportOptions options;
+  options.silent = true;
+  ProgressReport report(options, out);
+  Progress known;
+  StepResult result;
+  result.step = 1;
+  result.memory_bytes = 5;
+  report.BeginWorld(known, 0, 16, 64);
+  EXPECT_EQ(report.Tell(result).flops_utilization, std::nullopt);
+  known.tokens_per_second_peak = 1e15;
+  report.BeginWorld(known, 0, 16, 64);
+  const Progress told = report.Tell(result);
+  EXPECT_EQ(told.flops_utilization, told.tokens_per_second / 1e15);
+  EXPECT_EQ(told.memory_bytes, 5u);
   std::fclose(out);
 }
 

@@ -377,6 +377,7 @@ class Renamed final : public Backend {
     noted_->begun = collective_.seen().entered;
     return cpu_->RoomForActivations(ranks_here);
   }
+  double PeakBytes() const override { return cpu_->PeakBytes(); }
   absl::Status Reserve(int sequences) override {
     noted_->reserved = sequences;
     return cpu_->Reserve(sequences);

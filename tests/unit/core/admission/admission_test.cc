@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -201,6 +202,35 @@ TEST(Admission, Messages) {
       {"pace that is no number", false,
        [](auto& m) {
          m.mutable_heartbeat()->mutable_pace()->set_loss(std::nan(""));
+       }},
+      {"all measures of a pace", true,
+       [](auto& m) {
+         v1::Pace& pace = *m.mutable_heartbeat()->mutable_pace();
+         pace.set_gradient_norm(0);
+         pace.set_flops_utilization(1);
+         pace.set_validation_loss(1e300);
+         pace.set_memory_bytes(std::numeric_limits<uint64_t>::max());
+       }},
+      {"a norm that is no number", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_gradient_norm(std::nan(""));
+       }},
+      {"a norm below zero", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_gradient_norm(-1);
+       }},
+      {"a validation loss without an end", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_validation_loss(
+             std::numeric_limits<double>::infinity());
+       }},
+      {"a use of the device below zero", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_flops_utilization(-0.1);
+       }},
+      {"more than all of the device", false,
+       [](auto& m) {
+         m.mutable_heartbeat()->mutable_pace()->set_flops_utilization(1.01);
        }},
       {"probed", true,
        [](auto& m) {

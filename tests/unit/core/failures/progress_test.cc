@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -267,6 +268,20 @@ TEST(Progress, APaceIsNewIfEitherNumberDiffers) {
     EXPECT_EQ(progress.TakePace(pace), row.fresh) << row.loss << row.tokens;
     EXPECT_EQ(progress.pace()->loss(), row.loss);
     EXPECT_EQ(progress.pace()->tokens_per_second(), row.tokens);
+  }
+  // The same for what only some trainings publish.
+  v1::Pace pace = *progress.pace();
+  const std::function<void()> changes[] = {
+      [&] { pace.set_gradient_norm(0); },
+      [&] { pace.set_gradient_norm(1); },
+      [&] { pace.set_flops_utilization(0.4); },
+      [&] { pace.set_validation_loss(2); },
+      [&] { pace.set_memory_bytes(5); },
+  };
+  for (const auto& change : changes) {
+    change();
+    EXPECT_TRUE(progress.TakePace(pace)) << pace.ShortDebugString();
+    EXPECT_FALSE(progress.TakePace(pace)) << pace.ShortDebugString();
   }
   // Node rank 0 may report 0 for both values at first.
   EXPECT_TRUE(Progress().TakePace(v1::Pace()));

@@ -101,6 +101,7 @@ class EmulatedDevice final : public CudaDevice {
   absl::StatusOr<std::unique_ptr<Products>> MakeProducts(void*) override {
     return std::make_unique<LoopProducts>();
   }
+  std::string name() const override { return "emulated"; }
   std::string description() const override { return "an emulated GPU"; }
   size_t memory_bytes() const override { return memory_max; }
 
