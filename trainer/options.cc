@@ -149,6 +149,16 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
       ->check(Within(0, 0x1p63));
 }
 
+void AddSpikes(CLI::App& app, TrainOptions* o) {
+  app.add_option("--skip-spikes", o->skip_spikes,
+                 "Skip the update of a step whose gradients' norm is above "
+                 "FACTOR times the median of the last ones, or whose loss is "
+                 "not finite; default: off")
+      ->type_name("FACTOR")
+      ->default_str("")
+      ->check(Within(1, 1e6));
+}
+
 void AddOptimizer(CLI::App& app, AdamWConfig* o) {
   app.add_option("--beta1", o->beta1, "AdamW: decay of the mean of gradients")
       ->type_name("N")
@@ -251,6 +261,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   double timeout_s = absl::ToDoubleSeconds(options->collective_timeout);
   AddTraining(app, options);
   AddOptimizer(app, &options->optimizer);
+  AddSpikes(app, options);
   AddModel(app, options);
   AddDevice(app, options);
   AddCheckpoints(app, options);

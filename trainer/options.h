@@ -39,6 +39,9 @@ struct TrainOptions {
   Schedule schedule = Schedule::kCosine;
   int64_t warmup = 20;
   uint64_t seed = 1;
+  // A step is skipped if its gradients' norm is above so many times the median
+  // of those before, or its loss is not finite; 0: none is skipped.
+  double skip_spikes = 0;
   DeviceKind device = DeviceKind::kAuto;
 
   std::string checkpoints;  // A folder; empty: no checkpoints.

@@ -76,6 +76,7 @@ std::string JsonLine(const Progress& p) {
       {"eta_s", Finite(absl::ToDoubleSeconds(p.left))},
       {"flops_utilization", Finite(p.flops_utilization.value_or(NAN))},
       {"memory_bytes", p.memory_bytes},
+      {"skipped_steps", p.skipped_steps},
       {"validation_loss",
        Finite(p.validated ? p.validation_loss.value_or(NAN) : NAN)}};
   return json.dump();
@@ -142,6 +143,7 @@ const Progress& ProgressReport::Tell(const StepResult& result) {
   now_.learning_rate = result.learning_rate;
   now_.gradient_norm = result.gradient_norm;
   now_.memory_bytes = result.memory_bytes;
+  now_.skipped_steps = result.skipped_steps;
   now_.validated = result.validation_loss.has_value();
   if (now_.validated) now_.validation_loss = result.validation_loss;
   if (options_.silent) return now_;

@@ -33,6 +33,7 @@ struct Progress {
   std::optional<double> tokens_per_second_peak;
   std::optional<double> flops_utilization;  // The ratio of the two (MFU).
   uint64_t memory_bytes = 0;                // See StepResult.
+  int64_t skipped_steps = 0;                // The same.
   int world_size = 1;
   uint64_t generation = 0;                         // 0: no agent.
   absl::Duration left = absl::InfiniteDuration();  // Infinite: unknown.
@@ -44,8 +45,8 @@ struct Progress {
 std::string PlainLine(const Progress& progress);
 // One JSON object: step, steps, loss, learning_rate, gradient_norm,
 // samples_per_second, tokens_per_second, world_size, generation, eta_s,
-// flops_utilization, memory_bytes, validation_loss (only after a validation). A
-// number that is unknown or not finite is null.
+// flops_utilization, memory_bytes, skipped_steps, validation_loss (only after a
+// validation). A number that is unknown or not finite is null.
 std::string JsonLine(const Progress& progress);
 // `[#####-----] 600/1200  50%  loss 3.21  1234 tokens/s  2 min left`, at most
 // `columns` wide; with the latest validation's loss, if there was one.

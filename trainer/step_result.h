@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 
@@ -15,6 +16,9 @@ struct StepResult {
   float learning_rate = 0;
   double gradient_norm = 0;   // Before clipping.
   uint64_t memory_bytes = 0;  // The most used so far; see Backend::PeakBytes.
+  // Why the step changed no weights; empty: it did. See SpikeGuard.
+  std::string skipped;
+  int64_t skipped_steps = 0;  // How many steps were skipped so far.
   // True: some rank was asked to stop at a boundary, so all ranks stop after
   // this step.
   bool boundary = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,12 +29,12 @@ uint64_t HashBytes(const void* bytes, size_t size) {
 // All settings that must be equal on every rank. File names may differ.
 std::string Settings(const TrainOptions& o) {
   return absl::StrFormat(
-      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d", o.model.layers,
-      o.model.heads, o.model.width, o.model.context, o.steps, o.batch,
-      o.learning_rate, o.learning_rates().last, static_cast<int>(o.schedule),
-      o.warmup, o.seed, o.optimizer.beta1, o.optimizer.beta2,
-      o.optimizer.epsilon, o.optimizer.weight_decay, o.optimizer.clip,
-      o.validate_every, o.validation_batches);
+      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d %a",
+      o.model.layers, o.model.heads, o.model.width, o.model.context, o.steps,
+      o.batch, o.learning_rate, o.learning_rates().last,
+      static_cast<int>(o.schedule), o.warmup, o.seed, o.optimizer.beta1,
+      o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
+      o.optimizer.clip, o.validate_every, o.validation_batches, o.skip_spikes);
 }
 
 template <typename T>
@@ -86,7 +87,8 @@ TrainLoop::TrainLoop(const TrainOptions& options, Dataset dataset,
       validation_(std::move(validation)),
       samples_(Sampler::CountSamples(dataset_.tokens(), options.model.context)),
       sampler_(options.seed, samples_, options.batch),
-      backend_(std::move(backend)) {}
+      backend_(std::move(backend)),
+      guard_(options.skip_spikes) {}
 
 // --- Into a world ------------------------------------------------------------
 
@@ -179,6 +181,7 @@ absl::Status TrainLoop::Reset() {
   steps_done_ = 0;
   position_ = DataPosition();
   loss_ = 0;
+  guard_.set_state({});
   whole_ = true;
   return absl::OkStatus();
 }
@@ -194,8 +197,10 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   DataPosition position = position_;
   double loss = loss_;
   AdamWPowers powers = backend_->powers();
-  for (const absl::Span<char> part : {Bytes(&step, 1), Bytes(&position, 1),
-                                      Bytes(&loss, 1), Bytes(&powers, 1)}) {
+  SpikeGuard::State spikes = guard_.state();
+  for (const absl::Span<char> part :
+       {Bytes(&step, 1), Bytes(&position, 1), Bytes(&loss, 1),
+        Bytes(&powers, 1), Bytes(&spikes, 1)}) {
     absl::Status status = collective_->Broadcast(part, source.rank);
     if (!status.ok()) return status;
   }
@@ -213,6 +218,7 @@ absl::Status TrainLoop::TakeOver(const TrainSource& source) {
   steps_done_ = step;
   position_ = position;
   loss_ = loss;
+  guard_.set_state(spikes);
   whole_ = true;
   return absl::OkStatus();
 }
@@ -244,6 +250,8 @@ absl::Status TrainLoop::Load(const StoredState& stored) {
   backend_->powers() = stored.state.powers;
   steps_done_ = stored.state.step;
   loss_ = stored.state.loss;
+  // A checkpoint has no norms, so the first steps after it are not judged.
+  guard_.set_state({});
   // A position is valid only for the data that it was made with.
   position_ = stored.state.data_fingerprint == data_ ? stored.state.position
                                                      : DataPosition();
@@ -357,26 +365,51 @@ absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   result.loss = extras->loss;
   result.boundary = extras->stops > 0;
   result.learning_rate = options_.learning_rates().At(result.step);
-  const auto diverged = [&](absl::string_view found) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "step %d: %s; try a lower --lr than %g or a longer --warmup than %d",
-        result.step, found, options_.learning_rate, options_.warmup));
-  };
-  if (!std::isfinite(result.loss)) {
-    return diverged(absl::StrFormat("loss %g", result.loss));
-  }
-  const absl::StatusOr<double> norm = backend_->Update(result.learning_rate);
-  if (!norm.ok()) return norm.status();
-  result.gradient_norm = *norm;
-  if (!std::isfinite(*norm)) {
-    return diverged(absl::StrFormat("loss %g with a gradient of norm %g",
-                                    result.loss, *norm));
-  }
+  status = Apply(&result);
+  if (!status.ok()) return status;
   result.memory_bytes = static_cast<uint64_t>(backend_->PeakBytes());
   steps_done_ = result.step;
-  loss_ = result.loss;
   position_ = sampler_.After(position_);
   return result;
+}
+
+// Updates the weights, or skips it. The loss and the gradients are sums over
+// all ranks, equal to the bit on each of them, so all ranks do the same.
+absl::Status TrainLoop::Apply(StepResult* result) {
+  const double norm_max = guard_.norm_max();
+  double norm = std::numeric_limits<double>::quiet_NaN();
+  if (std::isfinite(result->loss)) {
+    const absl::StatusOr<double> updated =
+        backend_->Update(result->learning_rate, norm_max);
+    if (!updated.ok()) return updated.status();
+    norm = *updated;
+  }
+  result->gradient_norm = norm;
+  if (norm <= norm_max && std::isfinite(norm)) {
+    guard_.Took(norm);
+    loss_ = result->loss;
+    result->skipped_steps = guard_.state().skipped;
+    return absl::OkStatus();
+  }
+  const std::string reason = guard_.Reason(result->loss, norm);
+  if (!guard_.on()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "step %d: %s; try a lower --lr than %g or a longer --warmup than %d",
+        result->step, reason, options_.learning_rate, options_.warmup));
+  }
+  if (guard_.state().skipped_in_a_row + 1 >= SpikeGuard::kInARowMax) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "step %d: %s; it is the step number %d in a row that --skip-spikes "
+        "skips, and no update may follow any more; resume from a checkpoint "
+        "before the first of them with a lower --lr than %g, or give a higher "
+        "--skip-spikes than %g",
+        result->step, reason, SpikeGuard::kInARowMax, options_.learning_rate,
+        options_.skip_spikes));
+  }
+  guard_.Skipped();
+  result->skipped = reason;
+  result->skipped_steps = guard_.state().skipped;
+  return absl::OkStatus();
 }
 
 bool TrainLoop::ValidationDue() const {

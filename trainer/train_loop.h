@@ -32,6 +32,7 @@
 #include "trainer/model/backend.h"
 #include "trainer/model/memory_plan.h"
 #include "trainer/options.h"
+#include "trainer/spike_guard.h"
 #include "trainer/step_result.h"
 #include "trainer/validation.h"
 
@@ -83,7 +84,10 @@ class TrainLoop {
                      const std::optional<StoredState>& stored = std::nullopt);
 
   // Executes the next step. `stop`: this rank was asked to come to a boundary.
-  // An error leaves the state unchanged.
+  // With --skip-spikes, a step may change no weights; all ranks agree on it,
+  // and the next step takes the next samples. An error leaves the state
+  // unchanged. FAILED_PRECONDITION: the loss or a gradient is not finite, or
+  // too many steps in a row were skipped.
   absl::StatusOr<StepResult> Step(bool stop = false);
 
   // Whether a validation is due after the last step; and the loss on held-out
@@ -134,6 +138,7 @@ class TrainLoop {
                      const std::optional<TrainSource>& source);
   absl::StatusOr<uint64_t> WeightsFingerprint();
   absl::Status LoadShare();
+  absl::Status Apply(StepResult* result);
 
   const TrainOptions options_;
   const Dataset dataset_;
@@ -149,7 +154,8 @@ class TrainLoop {
   std::function<void(const MemoryPlan&)> tell_;
   int64_t steps_done_ = 0;
   DataPosition position_;  // Where the next step's batch begins.
-  double loss_ = 0;        // Of the last step.
+  double loss_ = 0;        // Of the last step that was not skipped.
+  SpikeGuard guard_;
   bool whole_ = false;
   std::vector<Token> tokens_, targets_;
 };

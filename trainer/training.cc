@@ -249,6 +249,15 @@ absl::Status Training::RunSteps(Collective& collective) {
     if (absl::Status s = WorldIsAlive(rank_); !s.ok()) return s;
     absl::StatusOr<StepResult> result = loop_->Step(noticed());
     if (!result.ok()) return result.status();
+    if (!result->skipped.empty() &&
+        (collective.rank() == 0 || options_.all_ranks_log)) {
+      std::fprintf(stderr,
+                   "rollcall-train: step %lld skipped, it changes no weights: "
+                   "%s; %lld skipped so far\n",
+                   static_cast<long long>(result->step),
+                   result->skipped.c_str(),
+                   static_cast<long long>(result->skipped_steps));
+    }
     if (loop_->ValidationDue()) {
       const absl::Time before = MonotonicNow();
       const absl::StatusOr<double> loss = loop_->Validate();

@@ -46,7 +46,7 @@ int Run(Backend* backend, int sequences, int micro_batch, int steps) {
               ->LossAndGradients(tokens, targets, 1.0f / count, false,
                                  [](const Bucket&) { return absl::OkStatus(); })
               .ok());
-      CHECK(backend->Update(1e-4f).ok());
+      CHECK(backend->Update(1e-4f, kAnyNorm).ok());
     }
     CHECK(backend->ReadExtras().ok());  // Waits until a GPU has finished.
     std::printf("%.6f\n", absl::ToDoubleSeconds(MonotonicNow() - begun));

@@ -87,7 +87,7 @@ absl::Status Train(Backend& backend, int sequences, int steps) {
     if (!extras.ok()) return extras.status();
     const float rate =
         LearningRates{kPeak, kPeak / 10, kWarmup, steps}.At(step);
-    const absl::StatusOr<double> norm = backend.Update(rate);
+    const absl::StatusOr<double> norm = backend.Update(rate, kAnyNorm);
     if (!norm.ok()) return norm.status();
     absl::StrAppendFormat(&lines, "%.9g %.9g %.9g\n", rate, extras->loss,
                           *norm);

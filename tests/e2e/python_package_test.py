@@ -38,6 +38,10 @@ class Codec(unittest.TestCase):
                               .double(3, 0.0).double(4, 2.5)),
              "progress { generation: 5 step: 9007199254740992 loss: 0 "
              "tokens_per_second: 2.5 }"),
+            (Writer().message(2, Writer().uint(1, 5).double(8, 0.0)
+                              .double(9, 0.5).double(10, 3.25).uint(11, 7)),
+             "progress { generation: 5 gradient_norm: 0 "
+             "flops_utilization: 0.5 validation_loss: 3.25 memory_bytes: 7 }"),
             (Writer().message(7, Writer().uint(1, 5).uint(2, 0, always=True)),
              "here { generation: 5 collective_entered: 0 }"),
             (Writer().message(8, Writer().uint(2, 3).text(3, "caf\xe9 \udcff")),

@@ -1,6 +1,8 @@
 """rollcall-train on four nodes with real text: all ranks have one loss."""
 import glob
+import json
 import os
+import random
 import re
 import signal
 
@@ -65,6 +67,33 @@ class Train(E2E):
         self.assertRegex(launcher.text(), r"validation on 174 samples of "
                          r"--val-data every 2 steps\n")
         self.assertNotIn("warning: ", launcher.text())
+
+    def test_all_ranks_skip_the_same_steps(self):
+        # A few samples are noise among words that are soon learned.
+        mixed = self.stage.path("mixed")
+        with open(mixed, "wb") as file:
+            file.write(b"The same words again and again. " * 2000)
+            file.write(random.Random(1).randbytes(2000))
+        launcher = self.launch(
+            ["--local-workers", "2", "--max-restarts", "0"],
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", mixed,
+             "--log-all-ranks", "--log-json", "--steps", "120", "--batch", "4",
+             "--skip-spikes", "2"])
+        self.assert_code(launcher, 0, 100)
+        skipped = {}
+        for rank, step, count in re.findall(
+                r"\[[^/\]]+/(\d+)\] rollcall-train: step (\d+) skipped, it "
+                r"changes no weights: a gradient of norm .* above 2 times .*; "
+                r"(\d+) skipped so far", launcher.text()):
+            skipped.setdefault(rank, []).append((int(step), int(count)))
+        self.assertEqual(sorted(skipped), ["0", "1", "2"])
+        self.assertEqual(skipped["1"], skipped["0"])
+        self.assertEqual(skipped["2"], skipped["0"])
+        last = [json.loads(line[line.index("{"):]) for line in launcher.out()
+                if '"step":120,' in line]
+        self.assertEqual([said["skipped_steps"] for said in last],
+                         [len(skipped["0"])] * 3)
+        self.assertEqual(len({said["loss"] for said in last}), 1)
 
     def test_bad_validation_data_is_named(self):
         empty = self.stage.path("empty")

@@ -182,7 +182,7 @@ class CudaBackend final : public Backend {
     return Extras{extras[0], extras[1]};
   }
 
-  absl::StatusOr<double> Update(float learning_rate) override {
+  absl::StatusOr<double> Update(float learning_rate, double norm_max) override {
     absl::Status status =
         KernelStatus(cuda::SumSquares(stream_, state_.sum, state_.square_parts,
                                       state_.gradients, layout_.size),
@@ -191,7 +191,7 @@ class CudaBackend final : public Backend {
     status.Update(Download(&squares, state_.sum, 1, "the gradients' norm"));
     if (!status.ok()) return status;
     const double norm = std::sqrt(squares);
-    if (!std::isfinite(norm)) return norm;
+    if (!std::isfinite(norm) || norm > norm_max) return norm;
     const cuda::AdamWNumbers numbers =
         cuda::NextNumbers(optimizer_, norm, learning_rate, powers_);
     status = KernelStatus(

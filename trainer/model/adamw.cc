@@ -54,7 +54,7 @@ double AdamW::Norm(absl::Span<const float> gradients, ThreadPool& pool) const {
 }
 
 double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
-                   float learning_rate, ThreadPool* pool) {
+                   float learning_rate, ThreadPool* pool, double norm_max) {
   std::vector<float>& first = state_.first;
   std::vector<float>& second = state_.second;
   CHECK_EQ(weights.size(), first.size());
@@ -62,7 +62,7 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
   ThreadPool alone;
   if (pool == nullptr) pool = &alone;
   const double norm = Norm(gradients, *pool);
-  if (!std::isfinite(norm)) return norm;
+  if (!std::isfinite(norm) || norm > norm_max) return norm;
 
   state_.powers.beta1 *= config_.beta1;
   state_.powers.beta2 *= config_.beta2;

@@ -7,6 +7,7 @@
 #define ROLLCALL_TRAINER_MODEL_ADAMW_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -14,6 +15,9 @@
 #include "trainer/model/thread_pool.h"
 
 namespace rollcall {
+
+// No limit of the gradients' norm.
+inline constexpr double kAnyNorm = std::numeric_limits<double>::infinity();
 
 struct AdamWConfig {
   float beta1 = 0.9f;
@@ -42,10 +46,12 @@ class AdamW {
 
   // Applies one update to `weights`; the first call is step 1. Returns the norm
   // of the gradients before clipping. Gradients that are not finite change
-  // nothing; the returned norm is then not finite. A `pool` shares the work and
-  // does not change the result's bits.
+  // nothing, and the returned norm is then not finite. Neither does a norm
+  // above `norm_max`. A `pool` shares the work and does not change the result's
+  // bits.
   double Step(absl::Span<float> weights, absl::Span<const float> gradients,
-              float learning_rate, ThreadPool* pool = nullptr);
+              float learning_rate, ThreadPool* pool = nullptr,
+              double norm_max = kAnyNorm);
 
   // The vectors must keep their sizes.
   AdamWState& state() { return state_; }

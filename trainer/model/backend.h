@@ -103,8 +103,9 @@ class Backend {
   virtual absl::StatusOr<Extras> ReadExtras() = 0;
 
   // Applies one update with gradients(). Returns their norm before clipping. If
-  // the norm is not finite, nothing changes.
-  virtual absl::StatusOr<double> Update(float learning_rate) = 0;
+  // the norm is not finite, or is above `norm_max`, nothing changes.
+  virtual absl::StatusOr<double> Update(float learning_rate,
+                                        double norm_max) = 0;
 
   // The loss of every next token, summed. Changes nothing else.
   virtual absl::StatusOr<double> Loss(absl::Span<const Token> tokens,

@@ -121,10 +121,10 @@ class CpuBackend final : public Backend {
                   model_->gradients()[layout_.size + 1]};
   }
 
-  absl::StatusOr<double> Update(float learning_rate) override {
+  absl::StatusOr<double> Update(float learning_rate, double norm_max) override {
     return optimizer_.Step(model_->weights(),
                            model_->gradients().first(layout_.size),
-                           learning_rate, &model_->pool());
+                           learning_rate, &model_->pool(), norm_max);
   }
 
   absl::StatusOr<double> Loss(absl::Span<const Token> tokens,

@@ -9,6 +9,7 @@
 
 #include "tests/unit/trainer/files.h"
 #include "tests/unit/trainer/local_exchange.h"
+#include "tests/unit/trainer/wrapped_backend.h"
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
 #include "trainer/options.h"
@@ -280,7 +281,7 @@ TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
   SingleCollective single;
   Course alone;
   Train(options_, single, &alone);
-  for (int broadcast = 1; broadcast <= 7; ++broadcast) {
+  for (int broadcast = 1; broadcast <= 8; ++broadcast) {
     ForEachRank(3, [&](int r, Collective& collective) {
       auto loop = TrainLoop::Create(options_);
       ASSERT_TRUE(loop.ok()) << loop.status();
@@ -354,7 +355,7 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
 }
 
 // The CPU's backend under another name.
-class Renamed final : public Backend {
+class Renamed final : public WrappedBackend {
  public:
   struct Noted {
     // How many sums the world had begun when memory was asked for.
@@ -364,52 +365,21 @@ class Renamed final : public Backend {
 
   Renamed(std::unique_ptr<Backend> cpu, const Collective& collective,
           Noted* noted)
-      : cpu_(std::move(cpu)), collective_(collective), noted_(noted) {}
+      : WrappedBackend(std::move(cpu)),
+        collective_(collective),
+        noted_(noted) {}
 
   absl::string_view name() const override { return "cuda"; }
-  const GptConfig& config() const override { return cpu_->config(); }
-  const GptLayout& layout() const override { return cpu_->layout(); }
-  double StateBytes() const override { return cpu_->StateBytes(); }
-  double ActivationBytes(int sequences) const override {
-    return cpu_->ActivationBytes(sequences);
-  }
   absl::StatusOr<double> RoomForActivations(int ranks_here) override {
     noted_->begun = collective_.seen().entered;
-    return cpu_->RoomForActivations(ranks_here);
+    return WrappedBackend::RoomForActivations(ranks_here);
   }
-  double PeakBytes() const override { return cpu_->PeakBytes(); }
   absl::Status Reserve(int sequences) override {
     noted_->reserved = sequences;
-    return cpu_->Reserve(sequences);
+    return WrappedBackend::Reserve(sequences);
   }
-  absl::Status Reset(uint64_t seed) override { return cpu_->Reset(seed); }
-  absl::Span<const Bucket> buckets() const override { return cpu_->buckets(); }
-  absl::Span<float> gradients() override { return cpu_->gradients(); }
-  absl::Status LossAndGradients(absl::Span<const Token> tokens,
-                                absl::Span<const Token> targets, float scale,
-                                bool stop, const Finished& finished) override {
-    return cpu_->LossAndGradients(tokens, targets, scale, stop, finished);
-  }
-  absl::StatusOr<Extras> ReadExtras() override { return cpu_->ReadExtras(); }
-  absl::StatusOr<double> Update(float learning_rate) override {
-    return cpu_->Update(learning_rate);
-  }
-  absl::StatusOr<double> Loss(absl::Span<const Token> tokens,
-                              absl::Span<const Token> targets) override {
-    return cpu_->Loss(tokens, targets);
-  }
-  absl::Span<float> state(StatePart part) override { return cpu_->state(part); }
-  absl::Status WeightsChanged() override { return cpu_->WeightsChanged(); }
-  absl::Status CopyOut(StatePart part, absl::Span<float> host) override {
-    return cpu_->CopyOut(part, host);
-  }
-  absl::Status CopyIn(StatePart part, absl::Span<const float> host) override {
-    return cpu_->CopyIn(part, host);
-  }
-  AdamWPowers& powers() override { return cpu_->powers(); }
 
  private:
-  const std::unique_ptr<Backend> cpu_;
   const Collective& collective_;
   Noted* const noted_;
 };
@@ -562,6 +532,11 @@ TEST(TrainOptions, CommandLine) {
       {{"--data", "a", "--val-data", "b", "--val-every", "0"},
        2,
        "--val-every: got 0"},
+      {{"--data", "a", "--skip-spikes", "4"}, std::nullopt},
+      {{"--data", "a", "--skip-spikes", "0.5"},
+       2,
+       "--skip-spikes: got 0.5, expected 1"},
+      {{"--data", "a", "--skip-spikes", "nan"}, 2, "--skip-spikes: got nan"},
       {{"--data", "a", "--collective-timeout", "0"}, 2, "--collective-timeout"},
       {{"--data", "a", "--collective-timeout", "nan"},
        2,

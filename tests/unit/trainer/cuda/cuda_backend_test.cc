@@ -173,7 +173,7 @@ Result StepOn(Backend& backend, int sequences, int seed, bool stop = false) {
   result.loss = extras->loss;
   const absl::Span<float> gradients = backend.gradients();
   result.gradients.assign(gradients.begin(), gradients.begin() + size);
-  const auto norm = backend.Update(1e-2f);
+  const auto norm = backend.Update(1e-2f, kAnyNorm);
   EXPECT_TRUE(norm.ok()) << norm.status();
   result.norm = *norm;
   result.weights.resize(size);
@@ -263,7 +263,10 @@ TEST_F(CudaBackendTest, GradientsThatAreNotFiniteChangeNothing) {
   const Result before = StepOn(*backend_, 2, 1);
   const AdamWPowers powers = backend_->powers();
   backend_->gradients()[5] = std::numeric_limits<float>::infinity();
-  EXPECT_FALSE(std::isfinite(*backend_->Update(1e-2f)));
+  EXPECT_FALSE(std::isfinite(*backend_->Update(1e-2f, kAnyNorm)));
+  // Neither do gradients of a norm that is too high.
+  backend_->gradients()[5] = 1000;
+  EXPECT_GE(*backend_->Update(1e-2f, 999), 1000);
   EXPECT_EQ(powers.beta1, backend_->powers().beta1);
   std::vector<float> after(before.weights.size());
   ASSERT_TRUE(

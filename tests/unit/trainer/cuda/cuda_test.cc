@@ -97,7 +97,7 @@ Result StepOn(Backend& backend, int sequences, int at_once = 0) {
   EXPECT_TRUE(extras.ok()) << extras.status();
   EXPECT_EQ(extras->stops, 1);
   result.loss = extras->loss;
-  const auto norm = backend.Update(1e-3f);
+  const auto norm = backend.Update(1e-3f, kAnyNorm);
   EXPECT_TRUE(norm.ok()) << norm.status();
   result.norm = *norm;
   result.weights.resize(backend.layout().size);
@@ -172,7 +172,7 @@ TEST(CudaBackendTest, NoSamplesGiveZeros) {
           .ok());
   EXPECT_EQ((*cuda)->ReadExtras()->stops, 1);
   EXPECT_EQ((*cuda)->ReadExtras()->loss, 0);
-  EXPECT_EQ(*(*cuda)->Update(1e-3f), 0);
+  EXPECT_EQ(*(*cuda)->Update(1e-3f, kAnyNorm), 0);
 }
 
 // Compares micro-batches, of which the last is smaller, with the CPU and with a
@@ -329,7 +329,7 @@ absl::StatusOr<std::vector<float>> Train(Backend& backend,
     const auto extras = backend.ReadExtras();
     if (!extras.ok()) return extras.status();
     losses.push_back(extras->loss);
-    const auto updated = backend.Update(1e-3f);
+    const auto updated = backend.Update(1e-3f, kAnyNorm);
     if (!updated.ok()) return updated.status();
   }
   return losses;

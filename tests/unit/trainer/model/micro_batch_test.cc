@@ -46,7 +46,7 @@ Course Train(const GptConfig& config, int sequences, int at_once) {
     const auto gradients = backend->gradients();
     course.gradients.insert(course.gradients.end(), gradients.begin(),
                             gradients.end());
-    EXPECT_TRUE(backend->Update(1e-2f).ok());
+    EXPECT_TRUE(backend->Update(1e-2f, kAnyNorm).ok());
   }
   const auto weights = backend->state(StatePart::kWeights);
   course.weights.assign(weights.begin(), weights.end());
