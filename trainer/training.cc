@@ -258,7 +258,10 @@ absl::Status Training::RunSteps(Collective& collective) {
                    result->skipped.c_str(),
                    static_cast<long long>(result->skipped_steps));
     }
-    if (loop_->ValidationDue()) {
+    const bool stops = result->boundary && result->step < options_.steps;
+    // All ranks stop at the same steps. A stop may have a deadline, before
+    // which the state has to be saved.
+    if (loop_->ValidationDue() && !stops) {
       const absl::Time before = MonotonicNow();
       const absl::StatusOr<double> loss = loop_->Validate();
       if (!loss.ok()) return loss.status();
@@ -270,9 +273,7 @@ absl::Status Training::RunSteps(Collective& collective) {
       rank_->Progress(Published(progress));
     }
     if (Saves()) held_up_ += checkpointing_->AfterStep(*loop_);
-    if (result->boundary && result->step < options_.steps) {
-      return StopAtBoundary();
-    }
+    if (stops) return StopAtBoundary();
   }
   if (!Saves()) return absl::OkStatus();
   const absl::Duration took = MonotonicNow() - begun;

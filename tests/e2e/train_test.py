@@ -68,6 +68,18 @@ class Train(E2E):
                          r"--val-data every 2 steps\n")
         self.assertNotIn("warning: ", launcher.text())
 
+    def test_a_stop_does_not_wait_for_a_validation(self):
+        run = self.stage.start(
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT[1:],
+             "--steps", "1000000", "--log-json", "--val-data", TEXT[0],
+             "--val-every", "1"])
+        run.await_line(r'"step":3,')
+        run.signal(signal.SIGUSR1)
+        self.assert_code(run, 75)
+        told = [json.loads(line)["validation_loss"] for line in run.out()]
+        self.assertIsNone(told.pop())
+        self.assertNotIn(None, told)
+
     def test_all_ranks_skip_the_same_steps(self):
         # A few samples are noise among words that are soon learned.
         mixed = self.stage.path("mixed")
