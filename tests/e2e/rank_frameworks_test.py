@@ -97,7 +97,8 @@ while state.global_step < state.max_steps and not control.should_training_stop:
     state.global_step += 1
     state.num_input_tokens_seen = 100 * state.global_step
     callback.on_step_end(None, state, control)
-    callback.on_log(None, state, control, logs={"loss": 2.5})
+    callback.on_log(None, state, control, logs={"loss": 2.5, "grad_norm": 0.5})
+    callback.on_log(None, state, control, logs={"eval_loss": 2.75})
     if rank == "0" and os.path.exists(path + ".hang"):
         # As in a collective without the peer: no Python handler runs. The other
         # ranks wait for this one, where they agree on their next step.
@@ -173,6 +174,8 @@ class Transformers(E2E):
             and all(n["step"] > 1 for n in s["nodes"]), "steps and a loss")
         self.assertEqual(state["loss"], 2.5)
         self.assertGreater(state["tokens_per_second"], 0)
+        self.assertEqual(state["gradient_norm"], 0.5)
+        self.assertEqual(state["validation_loss"], 2.75)
         os.kill(told(worker), signal.SIGTERM)
         self.assert_code(worker, 0)
         self.assert_code(launcher, 0)

@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
@@ -53,7 +53,9 @@ class Callback(TrainerCallback):
         self._rank: Rank = current() or attach()
         self._stops_at: Optional[int] = None
         self._saved = False
-        self._loss: Optional[float] = None
+        # The latest of each that the Trainer has logged.
+        self._logged: Dict[str, Optional[float]] = {
+            "loss": None, "grad_norm": None, "eval_loss": None}
         self._tokens = 0
         self._tokens_at = 0.0
         self._speed: Optional[float] = None
@@ -76,10 +78,12 @@ class Callback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any,
                logs: Any = None, **_: Any) -> None:
-        """Takes the loss, which the Trainer averages between two logs."""
-        loss = (logs or {}).get("loss")
-        if isinstance(loss, (int, float)):
-            self._loss = float(loss)
+        """Takes the loss, which the Trainer averages between two logs, and what
+        else it logs."""
+        for name in self._logged:
+            value = (logs or {}).get(name)
+            if isinstance(value, (int, float)):
+                self._logged[name] = float(value)
         now, tokens = time.monotonic(), _tokens_seen(state)
         if tokens > self._tokens and now > self._tokens_at:
             self._speed = (tokens - self._tokens) / (now - self._tokens_at)
@@ -149,8 +153,10 @@ class Callback(TrainerCallback):
             self._rank.exchange("rollcall.transformers/saved", b"")
 
     def _progress(self, state: Any) -> None:
-        self._rank.progress(int(state.global_step), self._loss, self._speed,
-                            max(int(state.max_steps or 0), 0))
+        self._rank.progress(int(state.global_step), self._logged["loss"],
+                            self._speed, max(int(state.max_steps or 0), 0),
+                            gradient_norm=self._logged["grad_norm"],
+                            validation_loss=self._logged["eval_loss"])
 
     def _when_over(self) -> None:
         if self._stops_at is None:
