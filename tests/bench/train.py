@@ -6,6 +6,9 @@ affects all of them; the results are medians. PyTorch's attention is written in
 two ways, and the faster one counts. PyTorch runs once with its package's
 default BLAS kernels, and once with the kernels that rollcall-train uses.
 
+A second table compares a batch that is computed in several parts
+(--micro-batch) with the whole batch at once.
+
     train.py [ROUNDS]
 """
 import os
@@ -69,16 +72,8 @@ def torch_is_here():
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
-def compare(batch, threads, rounds):
-    steps = max(1, TOKENS // (batch * NANO[3]))
-    runners = {"rollcall": Runner(
-        [os.path.join(BIN, "train_steps"), MODEL, batch, steps], threads)}
-    if torch_is_here():
-        for core in (None, best_core()):
-            for fused in (0, 1):
-                runners[core, fused] = Runner(
-                    [PYTHON, "-B", os.path.join(HERE, "torch_steps.py"), *NANO,
-                     batch, steps, threads, fused], threads, core)
+def take_turns(runners, rounds):
+    """Runs the rounds of all runners in turn, and ends the runners."""
     try:
         for number in range(rounds + 1):
             for runner in runners.values():
@@ -89,17 +84,52 @@ def compare(batch, threads, rounds):
     finally:
         for runner in runners.values():
             runner.end()
+
+
+def ours(batch, threads, micro_batch=None):
+    steps = max(1, TOKENS // (batch * NANO[3]))
+    return Runner([os.path.join(BIN, "train_steps"), MODEL,
+                   f"{batch}/{micro_batch or batch}", steps], threads)
+
+
+def accumulate(batch, threads, rounds):
+    """Prints the time of a step in parts, as a multiple of the whole one's."""
+    sizes = [batch, batch // 2, batch // 4]
+    runners = {size: ours(batch, threads, size) for size in sizes}
+    take_turns(runners, rounds)
+    whole = statistics.median(runners[batch].rounds)
+    cells = []
+    for size in sizes[1:]:
+        # Of neighbouring rounds, so that a slow spell of the machine cancels.
+        ratio = statistics.median(
+            part / all_of_it for part, all_of_it in zip(
+                runners[size].rounds, runners[batch].rounds))
+        cells.append(f"{size:5} at once {ratio:6.3f}")
+    print(f"  {batch:5} {threads:7} {whole * 1000:8.1f} ms   "
+          + "   ".join(cells), flush=True)
+
+
+def compare(batch, threads, rounds):
+    steps = max(1, TOKENS // (batch * NANO[3]))
+    runners = {"rollcall": ours(batch, threads)}
+    if torch_is_here():
+        for core in (None, best_core()):
+            for fused in (0, 1):
+                runners[core, fused] = Runner(
+                    [PYTHON, "-B", os.path.join(HERE, "torch_steps.py"), *NANO,
+                     batch, steps, threads, fused], threads, core)
+    take_turns(runners, rounds)
     tokens = steps * batch * NANO[3]
     rates = {name: [tokens / s for s in runner.rounds]
              for name, runner in runners.items()}
     median = {name: statistics.median(r) for name, r in rates.items()}
-    ours = median.pop("rollcall")
+    rate = median.pop("rollcall")
 
     def spread(name):
         return (max(rates[name]) - min(rates[name])) / \
             statistics.median(rates[name])
 
-    line = (f"  {batch:5} {threads:7} {ours:10,.0f} "
+    line = (f"  {batch:5} {threads:7} {rate:10,.0f} "
             f"±{50 * spread('rollcall'):3.0f}%")
     for core in (None, best_core()):
         faster = max((n for n in median if n[0] == core), key=median.get,
@@ -108,7 +138,7 @@ def compare(batch, threads, rounds):
             line += "   torch is not installed here"
             break
         line += (f" {median[faster]:10,.0f} ±{50 * spread(faster):3.0f}%"
-                 f" {ours / median[faster]:6.2f}")
+                 f" {rate / median[faster]:6.2f}")
     print(line, flush=True)
 
 
@@ -123,7 +153,12 @@ def main():
     for threads in (1, 2):
         for batch in BATCHES:
             compare(batch, threads, rounds)
-    print("(wanted: ratios of at least 1)\n")
+    print("(wanted: ratios of at least 1)\n\n"
+          "  batch threads   at once       in parts: time of a round, as a "
+          "multiple")
+    for threads in (1, 2):
+        accumulate(64, threads, 2 * rounds)
+    print("(wanted: at most 1.02)\n")
 
 
 if __name__ == "__main__":
