@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "trainer/checkpoint/pretrained.h"
 #include "trainer/model/sizes.h"
 
 namespace rollcall {
@@ -92,6 +93,13 @@ void AddModel(CLI::App& app, TrainOptions* o) {
       ->type_name("N");
   app.add_option("--context", o->model.context, "Tokens a sample")
       ->type_name("N");
+}
+
+void AddInitFrom(CLI::App& app, TrainOptions* o) {
+  app.add_option("--init-from", o->init_from,
+                 "Begin with the weights of a GPT-2 in Hugging Face's form "
+                 "(config.json, model.safetensors), and its shape")
+      ->type_name("DIR");
 }
 
 void AddTraining(CLI::App& app, TrainOptions* o) {
@@ -218,6 +226,41 @@ void AddReport(CLI::App& app, TrainOptions* o, double* timeout_s) {
       ->check(Within(0.001, 86400));
 }
 
+// Applies the shape of --init-from's model. A flag that says otherwise is an
+// error.
+absl::Status ApplyInitFrom(const CLI::App& app, const GptConfig& size,
+                           TrainOptions* o) {
+  const absl::StatusOr<GptConfig> model = ReadGpt2Config(o->init_from);
+  if (!model.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--init-from: ", model.status().message()));
+  }
+  const bool named = app.count("--model") > 0;
+  const struct {
+    const char* flag;
+    int& to;
+    int size, folder;
+  } rows[] = {
+      {"--layers", o->model.layers, size.layers, model->layers},
+      {"--heads", o->model.heads, size.heads, model->heads},
+      {"--width", o->model.width, size.width, model->width},
+      {"--context", o->model.context, size.context, model->context},
+  };
+  for (const auto& row : rows) {
+    const bool given = app.count(row.flag) > 0;
+    if (!given && !named) row.to = row.folder;
+    if (!given && named) row.to = row.size;
+    if (row.to == row.folder) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        given ? "" : absl::StrCat("--model ", o->size, ": "), row.flag,
+        ": got ", row.to, ", expected ", row.folder, " as --init-from ",
+        o->init_from, " has; leave the flag out"));
+  }
+  o->model.vocabulary = model->vocabulary;
+  if (!named) o->size = NearestSize(*model);
+  return absl::OkStatus();
+}
+
 // Applies the size's values where no flag overrides them.
 absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
   const absl::StatusOr<GptConfig> size = ConfigOf(o->size, kByteVocabulary);
@@ -225,10 +268,14 @@ absl::Status ApplySize(const CLI::App& app, TrainOptions* o) {
     return absl::InvalidArgumentError(
         absl::StrCat("--model ", size.status().message()));
   }
-  if (app.count("--layers") == 0) o->model.layers = size->layers;
-  if (app.count("--heads") == 0) o->model.heads = size->heads;
-  if (app.count("--width") == 0) o->model.width = size->width;
-  if (app.count("--context") == 0) o->model.context = size->context;
+  if (!o->init_from.empty()) {
+    if (absl::Status s = ApplyInitFrom(app, *size, o); !s.ok()) return s;
+  } else {
+    if (app.count("--layers") == 0) o->model.layers = size->layers;
+    if (app.count("--heads") == 0) o->model.heads = size->heads;
+    if (app.count("--width") == 0) o->model.width = size->width;
+    if (app.count("--context") == 0) o->model.context = size->context;
+  }
   if (app.count("--lr") == 0) {
     o->learning_rate = LearningRateOf(o->size).value_or(o->learning_rate);
   }
@@ -263,6 +310,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   AddOptimizer(app, &options->optimizer);
   AddSpikes(app, options);
   AddModel(app, options);
+  AddInitFrom(app, options);
   AddDevice(app, options);
   AddCheckpoints(app, options);
   AddReport(app, options, &timeout_s);

@@ -44,6 +44,9 @@ struct TrainOptions {
   double skip_spikes = 0;
   DeviceKind device = DeviceKind::kAuto;
 
+  // A folder with a GPT-2 whose weights the training begins with; empty: first
+  // weights from the seed. `model` then has the folder's vocabulary.
+  std::string init_from;
   std::string checkpoints;  // A folder; empty: no checkpoints.
   int64_t save_every = 100;
   int keep_last = 3;

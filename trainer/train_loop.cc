@@ -120,8 +120,8 @@ absl::Status TrainLoop::Enter(Collective& collective,
   if (!status.ok()) return status;
   if (from.has_value()) {
     status = TakeOver(*from);
-  } else if (!whole_ || steps_done_ != 0) {
-    status = Reset();
+  } else {
+    status = Begin();
   }
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> weights = WeightsFingerprint();
@@ -173,6 +173,29 @@ absl::StatusOr<uint64_t> TrainLoop::WeightsFingerprint() {
       backend_->CopyOut(StatePart::kWeights, absl::MakeSpan(weights));
   if (!status.ok()) return status;
   return HashBytes(weights.data(), weights.size() * sizeof(float));
+}
+
+// The state before step 1. First weights that were read are sent, because the
+// other ranks need not have the file.
+absl::Status TrainLoop::Begin() {
+  const bool begun = whole_ && steps_done_ == 0;
+  if (!begun) {
+    if (absl::Status s = Reset(); !s.ok()) return s;
+  }
+  if (read_first_ == nullptr) return absl::OkStatus();
+  const TrainSource first{0, 0};
+  if (!begun) {
+    whole_ = false;
+    if (collective_->rank() == first.rank) {
+      std::vector<float> weights(parameters());
+      absl::Status status = read_first_(absl::MakeSpan(weights));
+      if (!status.ok()) return status;
+      status = backend_->CopyIn(StatePart::kWeights, weights);
+      if (!status.ok()) return status;
+      whole_ = true;
+    }
+  }
+  return TakeOver(first);
 }
 
 absl::Status TrainLoop::Reset() {

@@ -66,12 +66,18 @@ class TrainLoop {
   void WhenPlanned(std::function<void(const MemoryPlan&)> tell) {
     tell_ = std::move(tell);
   }
+  // Sets a function that reads the weights of a training that begins; without
+  // it they come from the seed. Only the first rank of a world reads them.
+  void BeginsWith(std::function<absl::Status(absl::Span<float>)> read) {
+    read_first_ = std::move(read);
+  }
   // How many ranks share this machine's memory.
   void set_ranks_here(int ranks) { ranks_here_ = ranks; }
 
   // Enters a world. Checks that all ranks agree on settings and data. Then
   // takes over the state of `source`; without a source, the newest state that
-  // any rank has `stored`; without that, starts at step 0. Finally checks that
+  // any rank has `stored`; without that, starts at step 0, with the seed's
+  // weights or those of BeginsWith. Finally checks that
   // all ranks have the same state. `collective` must live until the next Enter.
   // Errors: those of the collective. FAILED_PRECONDITION: ranks disagree; the
   // message says on what. If there is a source, only a rank that differs from
@@ -129,6 +135,7 @@ class TrainLoop {
 
   absl::Status WarmUp();
   absl::Status ReserveMemory();
+  absl::Status Begin();
   absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);
   absl::StatusOr<std::optional<TrainSource>> FindStored(
@@ -152,6 +159,7 @@ class TrainLoop {
   int world_size_ = 1;
   int ranks_here_ = 1;
   std::function<void(const MemoryPlan&)> tell_;
+  std::function<absl::Status(absl::Span<float>)> read_first_;
   int64_t steps_done_ = 0;
   DataPosition position_;  // Where the next step's batch begins.
   double loss_ = 0;        // Of the last step that was not skipped.

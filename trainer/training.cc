@@ -9,6 +9,7 @@
 #include "daemon/base/clock.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
+#include "trainer/init_from.h"
 #include "trainer/model/model_flops.h"
 #include "trainer/model/openblas.h"
 #include "trainer/progress_report.h"
@@ -166,6 +167,7 @@ absl::Status Training::MakeLoop() {
       });
   if (!loop.ok()) return loop.status();
   loop_ = *std::move(loop);
+  if (absl::Status s = BeginWithGiven(options_, *loop_); !s.ok()) return s;
   loop_->WhenPlanned([](const MemoryPlan& plan) {
     std::fprintf(stderr, "rollcall-train: %s\n", plan.ToString().c_str());
   });
@@ -204,6 +206,7 @@ absl::Status Training::Enter(Collective& collective) {
         step, stored.has_value() && stored->state.step == step);
   }
   if (!status.ok() || collective.rank() != 0) return status;
+  if (!source.has_value()) TellOfGiven(options_, loop_->steps_done());
   const std::string changed =
       stored.has_value() && stored->state.step == loop_->steps_done()
           ? ChangedOptions(stored->state, options_)

@@ -250,6 +250,56 @@ class Checkpoints(Saving):
             if name.startswith("exp_avg_sq."):
                 self.assertGreaterEqual(min(values), 0, name)
 
+    # --- Begun with a model ----------------------------------------------------
+
+    def test_begins_with_a_model(self):
+        self.assert_code(self.alone(5), 0)
+        model = os.path.join(self.folder, "step-00000005")
+        folder = self.stage.path("next")
+        command = [TRAIN, "--data", *TEXT, "--steps", "3", "--batch", "12",
+                   "--log-json", "--log-all-ranks", "--checkpoints", folder,
+                   "--init-from", model]
+        run = self.launch(["--nodes", "1", "--nproc-per-node", "2"], command)
+        self.assert_code(run, 0)
+        run.await_line(f"begins with the weights of {model}$", "err")
+        # Another batch of the same data has about the same loss.
+        before = self.losses(self.alone_again(6))[6]
+        self.assertAlmostEqual(self.losses(run)[1] / before, 1, delta=0.05)
+        # A checkpoint wins.
+        command[command.index("--steps") + 1] = "4"
+        again = self.stage.start(command)
+        self.assert_code(again, 0)
+        again.await_line(r"resumed from a checkpoint after step 3, so "
+                         rf"--init-from {model} is not used$", "err")
+        self.assertEqual(list(self.losses(again)), [4])
+
+    def alone_again(self, steps):
+        run = self.alone(steps)
+        self.assert_code(run, 0)
+        return run
+
+    def test_a_model_that_does_not_fit_is_named(self):
+        self.assert_code(self.alone(5), 0)
+        model = os.path.join(self.folder, "step-00000005")
+        config = os.path.join(model, "config.json")
+        command = [TRAIN, "--data", *TEXT, "--steps", "3", "--init-from", model]
+        run = self.stage.run([*command, "--layers", "9"])
+        self.assertEqual(run.code, 2)
+        self.assertRegex(run.text(), "--layers: got 9, expected 2")
+        with open(os.path.join(model, "model.safetensors"), "r+b") as file:
+            file.truncate(1000)
+        run = self.stage.run(command)
+        self.assertEqual(run.code, 1)
+        self.assertRegex(run.text(), "--init-from: .*/model.safetensors: ")
+        with open(config, encoding="utf-8") as file:
+            said = json.load(file)
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({**said, "vocab_size": 300}, file)
+        run = self.stage.run(command)
+        self.assertEqual(run.code, 1)
+        self.assertRegex(run.text(), "--init-from .* has a vocabulary of 300, "
+                         "and the tokens of --data one of 256")
+
     # --- Stop requests -------------------------------------------------------
 
     def test_six_ranks_save_the_same_step(self):
@@ -535,3 +585,31 @@ class InTransformers(Saving):
         self.assertEqual(found["unexpected"], [])
         # It is the loss of the next step, on the same tokens.
         self.assertLess(abs(found["loss"] / self.losses(run)[21] - 1), 1e-5)
+
+    def test_begins_with_a_model_of_transformers(self):
+        """Measured: the losses differ by 1e-7 of their value."""
+        text, model = self.stage.path("text"), self.stage.path("model")
+        with open(TEXT[0], "rb") as file:
+            some = file.read(12 * 32 + 1)
+        with open(text, "wb") as file:
+            file.write(some)
+        here = os.path.dirname(os.path.abspath(__file__))
+        env = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+               "CUDA_VISIBLE_DEVICES": ""}
+        made = self.stage.run(
+            [self.python, "-B", os.path.join(here, "transformers_make.py"),
+             model], env)
+        self.assertEqual(made.code, 0, made.text())
+        found = self.stage.run(
+            [self.python, "-B", os.path.join(here, "transformers_loss.py"),
+             model, text], env)
+        self.assertEqual(found.code, 0, found.text())
+        found = json.loads(found.out()[-1])
+        run = self.launch(
+            ["--nodes", "1", "--nproc-per-node", "2"],
+            [TRAIN, "--data", text, "--steps", "1", "--batch", "12",
+             "--log-json", "--init-from", model])
+        self.assert_code(run, 0)
+        self.assertLess(abs(found["loss"] / self.losses(run)[1] - 1), 1e-6)
+        # An untrained model would have the logarithm of 256.
+        self.assertGreater(abs(found["loss"] - math.log(256)), 0.05)

@@ -58,4 +58,12 @@ std::optional<float> LearningRateOf(absl::string_view name) {
   return std::nullopt;
 }
 
+std::string NearestSize(const GptConfig& model) {
+  const Size* nearest = kSizes;
+  for (const Size& size : kSizes) {
+    if (size.width <= model.width) nearest = &size;
+  }
+  return nearest->name;
+}
+
 }  // namespace rollcall

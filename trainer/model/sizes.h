@@ -29,6 +29,9 @@ absl::StatusOr<GptConfig> ConfigOf(absl::string_view name, int vocabulary);
 // 2020, table 2.1).
 std::optional<float> LearningRateOf(absl::string_view name);
 
+// The largest size that is not wider than `model`; the smallest if all are.
+std::string NearestSize(const GptConfig& model);
+
 }  // namespace rollcall
 
 #endif  // ROLLCALL_TRAINER_MODEL_SIZES_H_

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "tests/unit/trainer/files.h"
 #include "tests/unit/trainer/local_exchange.h"
 #include "tests/unit/trainer/wrapped_backend.h"
+#include "trainer/checkpoint/gpt2_config.h"
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
 #include "trainer/options.h"
@@ -304,6 +306,113 @@ TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
       EXPECT_EQ(result->loss, alone.losses[1]);
     });
   }
+}
+
+// Only rank 0 reads the weights that a training begins with; all ranks have
+// them, also one that comes before the first step.
+TEST_F(TrainTest, BeginsWithGivenWeights) {
+  SingleCollective single;
+  auto reference = TrainLoop::Create(options_);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  std::vector<float> given((*reference)->parameters());
+  InitializeWeights((*reference)->backend().config(),
+                    (*reference)->backend().layout(), 77,
+                    absl::MakeSpan(given));
+  std::atomic<int> reads = 0;
+  const auto begin = [&](TrainLoop& loop, bool may_read) {
+    loop.BeginsWith([&, may_read](absl::Span<float> weights) {
+      if (!may_read) return absl::NotFoundError("no such folder here");
+      ++reads;
+      std::copy(given.begin(), given.end(), weights.begin());
+      return absl::OkStatus();
+    });
+  };
+  auto old = TrainLoop::Create(options_);
+  ASSERT_TRUE(old.ok()) << old.status();
+  begin(**old, true);
+  ASSERT_TRUE((*old)->Enter(single, {}).ok());
+  EXPECT_EQ(reads, 1);
+  ForEachRank(3, [&](int r, Collective& collective) {
+    auto loop = TrainLoop::Create(options_);
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    begin(**loop, r == 0);
+    TrainLoop& mine = r == 2 ? **old : **loop;
+    const absl::Status entered = mine.Enter(collective, {});
+    ASSERT_TRUE(entered.ok()) << entered;
+    EXPECT_EQ(mine.steps_done(), 0);
+    const auto weights = mine.backend().state(StatePart::kWeights);
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), given.begin()));
+    const auto moments = mine.backend().state(StatePart::kFirstMoment);
+    EXPECT_EQ(std::count(moments.begin(), moments.end(), 0.0f),
+              static_cast<int64_t>(moments.size()));
+    // Without a source, a rank that has done steps begins again with them.
+    ASSERT_TRUE(mine.Step().ok());
+    ASSERT_TRUE(mine.Enter(collective, {}).ok());
+    EXPECT_TRUE(std::equal(weights.begin(), weights.end(), given.begin()));
+  });
+  EXPECT_EQ(reads, 3);
+}
+
+TEST_F(TrainTest, GivenWeightsThatCannotBeReadEndTheRank) {
+  SingleCollective single;
+  auto loop = TrainLoop::Create(options_);
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  (*loop)->BeginsWith(
+      [](absl::Span<float>) { return absl::DataLossError("damaged"); });
+  EXPECT_EQ((*loop)->Enter(single, {}).code(), Code::kDataLoss);
+  EXPECT_FALSE((*loop)->whole());
+}
+
+// The model's shape is that of --init-from's folder; a flag that differs is
+// named.
+TEST_F(TrainTest, InitFromHasTheShape) {
+  GptConfig model{3, 2, 16, 32, 256};
+  Write("config.json", FormatGpt2Config(model));
+  const struct {
+    std::vector<const char*> flags;
+    std::string said;
+  } rows[] = {
+      {{}, ""},
+      {{"--layers", "3", "--width", "16"}, ""},
+      {{"--layers", "4"}, "--layers: got 4, expected 3 as --init-from"},
+      {{"--heads", "4"}, "--heads: got 4, expected 2"},
+      {{"--width", "32"}, "--width: got 32, expected 16"},
+      {{"--context", "8"}, "--context: got 8, expected 32"},
+      {{"--model", "gpt2"}, "--model gpt2: --layers: got 12, expected 3"},
+      {{"--init-from", ""}, "--init-from: got an empty value"},
+      {{"--init-from", "/none"}, "--init-from: /none/config.json: "},
+  };
+  for (const auto& row : rows) {
+    std::vector<const char*> argv = {"rollcall-train", "--data", "a"};
+    argv.insert(argv.end(), row.flags.begin(), row.flags.end());
+    if (row.said.find("--init-from: ") != 0) {
+      argv.insert(argv.end(), {"--init-from", folder_.c_str()});
+    }
+    TrainOptions options;
+    testing::internal::CaptureStderr();
+    const auto code = ParseOptions(argv.size(), argv.data(), &options);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find(row.said), std::string::npos) << said;
+    if (!row.said.empty()) {
+      EXPECT_EQ(code, 2) << row.said;
+      continue;
+    }
+    ASSERT_EQ(code, std::nullopt) << said;
+    EXPECT_EQ(options.model.layers, 3);
+    EXPECT_EQ(options.model.heads, 2);
+    EXPECT_EQ(options.model.width, 16);
+    EXPECT_EQ(options.model.context, 32);
+    EXPECT_EQ(options.learning_rate, 3e-3f);
+  }
+  // The learning rate suits the folder's model.
+  model = {12, 12, 768, 1024, 50257};
+  Write("config.json", FormatGpt2Config(model));
+  const char* argv[] = {"rollcall-train", "--data", "a", "--init-from",
+                        folder_.c_str()};
+  TrainOptions options;
+  ASSERT_EQ(ParseOptions(std::size(argv), argv, &options), std::nullopt);
+  EXPECT_EQ(options.learning_rate, 6e-4f);
+  EXPECT_EQ(options.model.vocabulary, 50257);
 }
 
 TEST_F(TrainTest, OnlyARankThatDiffersFromTheSourceLeaves) {
