@@ -1,5 +1,6 @@
 // rollcall-train: attaches to its agent, if there is one. Then trains, or
-// checks the ranks' network. With --check-group, an agent's paired check.
+// checks the ranks' network, or prints text of a trained model. With
+// --check-group, an agent's paired check.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
 #include "trainer/options.h"
+#include "trainer/sample.h"
 #include "trainer/training.h"
 
 namespace rollcall {
@@ -67,6 +69,11 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
   return code;
 }
 
+absl::StatusOr<int> ExitCodeOf(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return 0;
+}
+
 }  // namespace
 }  // namespace rollcall
 
@@ -79,7 +86,9 @@ int main(int argc, char** argv) {
     return *code;
   }
   if (options.check_group) return rollcall::CheckGroup();
-  const absl::StatusOr<int> code = rollcall::Run(options);
+  const absl::StatusOr<int> code =
+      options.sample.empty() ? rollcall::Run(options)
+                             : rollcall::ExitCodeOf(rollcall::Sample(options));
   if (code.ok()) return *code;
   std::fprintf(stderr, "rollcall-train: %s\n",
                code.status().ToString().c_str());

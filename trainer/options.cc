@@ -102,6 +102,23 @@ void AddInitFrom(CLI::App& app, TrainOptions* o) {
       ->type_name("DIR");
 }
 
+void AddSample(CLI::App& app, TrainOptions* o) {
+  CLI::Option* const sample =
+      app.add_option("--sample", o->sample,
+                     "Print text that the model of --init-from, or the newest "
+                     "of --checkpoints, writes after this one, and exit")
+          ->type_name("TEXT");
+  app.add_option("--sample-tokens", o->sample_tokens, "Tokens to generate")
+      ->type_name("N")
+      ->needs(sample)
+      ->check(Within(1, 1e9));
+  app.add_option("--temperature", o->temperature,
+                 "Of the drawn tokens; 0: always the most probable one")
+      ->type_name("N")
+      ->needs(sample)
+      ->check(Within(0, 100));
+}
+
 void AddTraining(CLI::App& app, TrainOptions* o) {
   app.add_option("--data", o->data,
                  "Text files, read as bytes, or token shards of llm.c (.bin)")
@@ -311,6 +328,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   AddSpikes(app, options);
   AddModel(app, options);
   AddInitFrom(app, options);
+  AddSample(app, options);
   AddDevice(app, options);
   AddCheckpoints(app, options);
   AddReport(app, options, &timeout_s);
@@ -330,9 +348,17 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
                                     : ApplySize(app, options);
   }
   if (status.ok()) status = CheckValidation(app);
-  if (status.ok() && options->data.empty() && !options->check.enabled) {
+  const bool sample = !options->sample.empty();
+  if (status.ok() && sample && options->init_from.empty() &&
+      options->checkpoints.empty()) {
     status = absl::InvalidArgumentError(
-        "--data is required, or --check; run with --help for more information");
+        "--sample needs a model: give --init-from or --checkpoints");
+  }
+  if (status.ok() && options->data.empty() && !options->check.enabled &&
+      !sample) {
+    status = absl::InvalidArgumentError(
+        "--data is required, or --check or --sample; run with --help for more "
+        "information");
   }
   if (!status.ok()) {
     std::fprintf(stderr, "rollcall-train: %s\n",

@@ -47,6 +47,10 @@ struct TrainOptions {
   // A folder with a GPT-2 whose weights the training begins with; empty: first
   // weights from the seed. `model` then has the folder's vocabulary.
   std::string init_from;
+  // Text with which the model begins to generate; empty: train.
+  std::string sample;
+  int64_t sample_tokens = 256;
+  double temperature = 1;
   std::string checkpoints;  // A folder; empty: no checkpoints.
   int64_t save_every = 100;
   int keep_last = 3;

@@ -263,8 +263,10 @@ class Checkpoints(Saving):
         self.assert_code(run, 0)
         run.await_line(f"begins with the weights of {model}$", "err")
         # Another batch of the same data has about the same loss.
-        before = self.losses(self.alone_again(6))[6]
-        self.assertAlmostEqual(self.losses(run)[1] / before, 1, delta=0.05)
+        before = self.alone(6)
+        self.assert_code(before, 0)
+        self.assertAlmostEqual(
+            self.losses(run)[1] / self.losses(before)[6], 1, delta=0.05)
         # A checkpoint wins.
         command[command.index("--steps") + 1] = "4"
         again = self.stage.start(command)
@@ -273,16 +275,12 @@ class Checkpoints(Saving):
                          rf"--init-from {model} is not used$", "err")
         self.assertEqual(list(self.losses(again)), [4])
 
-    def alone_again(self, steps):
-        run = self.alone(steps)
-        self.assert_code(run, 0)
-        return run
-
     def test_a_model_that_does_not_fit_is_named(self):
         self.assert_code(self.alone(5), 0)
         model = os.path.join(self.folder, "step-00000005")
         config = os.path.join(model, "config.json")
-        command = [TRAIN, "--data", *TEXT, "--steps", "3", "--init-from", model]
+        command = [TRAIN, "--data", *TEXT, "--steps", "3",
+                   "--init-from", model]
         run = self.stage.run([*command, "--layers", "9"])
         self.assertEqual(run.code, 2)
         self.assertRegex(run.text(), "--layers: got 9, expected 2")
@@ -299,6 +297,47 @@ class Checkpoints(Saving):
         self.assertEqual(run.code, 1)
         self.assertRegex(run.text(), "--init-from .* has a vocabulary of 300, "
                          "and the tokens of --data one of 256")
+
+    # --- Samples -------------------------------------------------------------
+
+    def test_samples_what_it_was_trained_on(self):
+        text = self.stage.path("text")
+        with open(text, "w", encoding="ascii") as file:
+            file.write("abcdefgh " * 500)
+        self.assert_code(self.alone(60, "--lr", "0.01", data=[text]), 0)
+        command = [TRAIN, "--sample", "cde", "--sample-tokens", "60"]
+        newest = os.path.join(self.folder, self.saved()[-1])
+        for model in (["--checkpoints", self.folder], ["--init-from", newest]):
+            run = self.stage.run([*command, *model, "--temperature", "0"])
+            self.assertEqual(run.code, 0, run.text())
+            # More than a context of 32 tokens.
+            self.assertEqual(run.out(), [("abcdefgh " * 9)[2:65]])
+        drawn = [self.stage.run([*command, *model, "--temperature", "5",
+                                 "--seed", seed]).text()
+                 for seed in ("1", "1", "2")]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+
+    def test_a_sample_that_is_not_possible_is_named(self):
+        command = [TRAIN, "--sample", "a", "--checkpoints", self.folder]
+        none = self.stage.run(command)
+        self.assertEqual(none.code, 1)
+        self.assertRegex(none.text(), "--checkpoints .*: expected a folder")
+        self.assertFalse(os.path.exists(self.folder))
+        os.mkdir(self.folder)
+        self.assertRegex(self.stage.run(command).text(),
+                         "--checkpoints .*: there is no checkpoint")
+        self.assert_code(self.alone(5), 0)
+        under = self.launch(["--max-restarts", "0"], command)
+        self.assert_code(under, 1)
+        self.assertRegex(under.text(), "--sample runs alone")
+        step = os.path.join(self.folder, "step-00000005")
+        with open(os.path.join(step, "model.safetensors"), "r+b") as file:
+            file.truncate(1000)
+        damaged = self.stage.run(command)
+        self.assertEqual(damaged.code, 1)
+        self.assertRegex(damaged.text(), r"model.safetensors: bytes: .*"
+                         "name an older checkpoint with --init-from")
 
     # --- Stop requests -------------------------------------------------------
 

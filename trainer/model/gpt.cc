@@ -91,6 +91,19 @@ void Gpt<T>::EachUnit(int rows, const F& work) const {
 }
 
 template <typename T>
+absl::Span<const T> Gpt<T>::Next(absl::Span<const Token> tokens) {
+  CHECK_GE(config_.context, static_cast<int>(tokens.size()));
+  CHECK_GE(tokens.size(), 1u);
+  TakeThreads();
+  // No position sees the padding after it.
+  std::vector<Token> padded(tokens.begin(), tokens.end());
+  padded.resize(config_.context);
+  Forward(padded.data(), config_.context);
+  const size_t v = config_.vocabulary;
+  return absl::MakeConstSpan(logits_).subspan((tokens.size() - 1) * v, v);
+}
+
+template <typename T>
 double Gpt<T>::Loss(absl::Span<const Token> tokens,
                     absl::Span<const Token> targets) {
   TakeThreads();

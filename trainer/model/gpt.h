@@ -50,6 +50,10 @@ class Gpt {
   // The worker threads, as many as the last call used.
   ThreadPool& pool() { return pool_; }
 
+  // The logits of the token that follows `tokens`, of which there are 1 to
+  // `context`. Valid until the next call.
+  absl::Span<const T> Next(absl::Span<const Token> tokens);
+
   // Returns the loss of each position's next token, summed. `tokens` holds
   // whole sequences of `context`; `targets` are the tokens that follow. All are
   // below the vocabulary.

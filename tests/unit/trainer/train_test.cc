@@ -15,6 +15,7 @@
 #include "trainer/collective/gloo.h"
 #include "trainer/collective/single.h"
 #include "trainer/options.h"
+#include "trainer/sample.h"
 #include "trainer/train_loop.h"
 
 namespace rollcall {
@@ -576,6 +577,30 @@ TEST_F(TrainTest, RefusesBadInput) {
   EXPECT_EQ(code(options), Code::kResourceExhausted);
 }
 
+TEST(Sample, TokensComeAsOftenAsTheirProbabilitiesSay) {
+  // The probabilities are 1/7, 4/7 and 2/7; with temperature 1/2 1/21, 16/21
+  // and 4/21.
+  const std::vector<float> logits = {0, 2 * 0.6931472f, 0.6931472f};
+  const struct {
+    double temperature;
+    std::vector<double> expect;
+  } rows[] = {{1, {1.0 / 7, 4.0 / 7, 2.0 / 7}},
+              {0.5, {1.0 / 21, 16.0 / 21, 4.0 / 21}},
+              {0, {0, 1, 0}}};
+  for (const auto& row : rows) {
+    constexpr int kDraws = 20000;
+    Random random(5);
+    std::vector<int> counts(3);
+    for (int i = 0; i < kDraws; ++i) {
+      ++counts[DrawToken(logits, row.temperature, random)];
+    }
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_NEAR(double(counts[i]) / kDraws, row.expect[i], 0.02)
+          << row.temperature << " " << i;
+    }
+  }
+}
+
 TEST(TrainOptions, CommandLine) {
   struct Row {
     std::vector<const char*> flags;
@@ -588,6 +613,17 @@ TEST(TrainOptions, CommandLine) {
       {{"--help"}, 0},
       {{"--version"}, 0},
       {{}, 2, "--data is required"},
+      {{"--sample", "a", "--checkpoints", "b"}, std::nullopt},
+      {{"--sample", "a"}, 2, "--sample needs a model: give --init-from"},
+      {{"--sample", "", "--checkpoints", "b"}, 2, "--sample: got an empty"},
+      {{"--sample", "a", "--checkpoints", "b", "--sample-tokens", "0"},
+       2,
+       "--sample-tokens: got 0"},
+      {{"--sample", "a", "--checkpoints", "b", "--temperature", "nan"},
+       2,
+       "--temperature: got nan"},
+      {{"--data", "a", "--sample-tokens", "5"}, 2, "--sample-tokens requires"},
+      {{"--data", "a", "--temperature", "1"}, 2, "--temperature requires"},
       {{"--data"}, 2, "--data"},
       {{"--data", ""}, 2, "--data: got an empty value"},
       {{"--data", "a", "--checkpoints", ""}, 2, "--checkpoints: got an empty"},
