@@ -60,9 +60,14 @@ Checkpointing::Checkpointing(const TrainOptions& options,
 
 absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
     const GptConfig& model, uint64_t data) {
+  return NewestBefore(nullptr, model, data);
+}
+
+absl::StatusOr<std::optional<StoredState>> Checkpointing::NewestBefore(
+    const FoundCheckpoint* older_than, const GptConfig& model, uint64_t data) {
   std::vector<std::string> skipped;
   absl::StatusOr<std::optional<FoundCheckpoint>> found =
-      store_->Newest(model, &skipped);
+      store_->Newest(model, &skipped, older_than);
   for (const std::string& why : skipped) Report("skipped: " + why);
   if (!found.ok()) return found.status();
   if (!found->has_value()) return std::nullopt;
@@ -82,8 +87,20 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
   }
   StoredState stored;
   stored.state = state;
+  stored.copy = (*found)->copy;
   stored.load = [found = **found](StateTensors* tensors) {
-    return LoadCheckpoint(found, tensors);
+    const absl::Status status = LoadCheckpoint(found, tensors);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) {
+      Report(absl::StrCat("skipped: ", status.message()));
+    }
+    return status;
+  };
+  stored.find_older = [this, found = **found, model,
+                       data](std::optional<StoredState>* stored) {
+    absl::StatusOr<std::optional<StoredState>> older =
+        NewestBefore(&found, model, data);
+    if (older.ok()) *stored = *std::move(older);
+    return older.status();
   };
   return stored;
 }

@@ -37,8 +37,10 @@ class Checkpointing {
   static absl::StatusOr<std::unique_ptr<Checkpointing>> Open(
       const TrainOptions& options);
 
-  // Returns the newest checkpoint that verifies, for TrainLoop::Enter, or
-  // nullopt if there is none. Reports the checkpoints that it skipped, and why.
+  // Returns the newest checkpoint that looks intact, for TrainLoop::Enter, or
+  // nullopt if there is none; its tensors are verified when they are read.
+  // Reports the checkpoints that it skipped, and why. This object must outlive
+  // the state.
   // `data`: the fingerprint of the run's data. FAILED_PRECONDITION: the
   // checkpoint is of another model or seed, or of other data without
   // --new-data.
@@ -77,6 +79,8 @@ class Checkpointing {
   Checkpointing(const TrainOptions& options,
                 std::unique_ptr<CheckpointStore> store);
 
+  absl::StatusOr<std::optional<StoredState>> NewestBefore(
+      const FoundCheckpoint* older_than, const GptConfig& model, uint64_t data);
   absl::Status Begin(TrainLoop& loop);
   absl::Status SaveUnless(TrainLoop& loop, absl::Time deadline,
                           const std::function<bool()>& kept);

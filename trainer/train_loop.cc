@@ -94,7 +94,7 @@ TrainLoop::TrainLoop(const TrainOptions& options, Dataset dataset,
 
 absl::Status TrainLoop::Enter(Collective& collective,
                               const std::optional<TrainSource>& source,
-                              const std::optional<StoredState>& stored) {
+                              std::optional<StoredState>* stored) {
   collective_ = &collective;
   world_size_ = collective.size();
   const std::string settings = Settings(options_);
@@ -108,21 +108,10 @@ absl::Status TrainLoop::Enter(Collective& collective,
   if (status.ok()) status = WarmUp();
   if (status.ok()) status = ReserveMemory();
   if (!status.ok()) return status;
-  std::optional<TrainSource> from = source;
-  if (!from.has_value()) {
-    absl::StatusOr<std::optional<TrainSource>> found = FindStored(stored);
-    if (!found.ok()) return found.status();
-    from = *found;
-    if (from.has_value() && from->rank == collective.rank()) {
-      status = Load(*stored);
-    }
-  }
-  if (!status.ok()) return status;
-  if (from.has_value()) {
-    status = TakeOver(*from);
-  } else {
-    status = Begin();
-  }
+  std::optional<StoredState> none;
+  status = source.has_value()
+               ? TakeOver(*source)
+               : TakeStoredOrBegin(stored != nullptr ? stored : &none);
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> weights = WeightsFingerprint();
   if (!weights.ok()) return weights.status();
@@ -260,10 +249,45 @@ absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
   return TrainSource{static_cast<int>(best - steps.begin()), *best};
 }
 
-absl::Status TrainLoop::Load(const StoredState& stored) {
-  whole_ = false;
+// Only one rank reads a stored state, however many have it: a checkpoint of
+// hundreds of GB would otherwise be read by all ranks at once.
+absl::Status TrainLoop::TakeStoredOrBegin(std::optional<StoredState>* stored) {
+  for (;;) {
+    const absl::StatusOr<std::optional<TrainSource>> found =
+        FindStored(*stored);
+    if (!found.ok()) return found.status();
+    if (!found->has_value()) return Begin();
+    const TrainSource& source = **found;
+    const bool mine = collective_->rank() == source.rank;
+    struct {
+      uint64_t damaged = 0, copy = 0;
+    } outcome;
+    if (mine) {
+      const absl::StatusOr<bool> intact = Load(**stored);
+      if (!intact.ok()) return intact.status();
+      outcome = {*intact ? 0u : 1u, (*stored)->copy};
+    }
+    absl::Status status =
+        collective_->Broadcast(Bytes(&outcome, 1), source.rank);
+    if (!status.ok()) return status;
+    if (outcome.damaged == 0) return TakeOver(source);
+    if (!stored->has_value() || (*stored)->state.step != source.step ||
+        (*stored)->copy != outcome.copy) {
+      continue;
+    }
+    const auto find_older = (*stored)->find_older;  // It replaces its owner.
+    if (status = find_older(stored); !status.ok()) return status;
+  }
+}
+
+// False: the state is damaged, and the rank's own state has not changed.
+absl::StatusOr<bool> TrainLoop::Load(const StoredState& stored) {
   StateTensors tensors;
-  if (absl::Status s = stored.load(&tensors); !s.ok()) return s;
+  if (absl::Status s = stored.load(&tensors); !s.ok()) {
+    if (absl::IsResourceExhausted(s)) return s;
+    return false;
+  }
+  whole_ = false;
   const std::vector<float>* const parts[] = {&tensors.weights, &tensors.first,
                                              &tensors.second};
   for (size_t i = 0; i < std::size(parts); ++i) {
@@ -279,7 +303,7 @@ absl::Status TrainLoop::Load(const StoredState& stored) {
   position_ = stored.state.data_fingerprint == data_ ? stored.state.position
                                                      : DataPosition();
   whole_ = true;
-  return absl::OkStatus();
+  return true;
 }
 
 TrainState TrainLoop::state() const {

@@ -44,11 +44,16 @@ struct TrainSource {
   int64_t step = 0;
 };
 
-// A state on this rank's disk, used if no rank has one in memory.
+// A state on this rank's disk, used if no rank has one in memory. Its tensors
+// have not been verified, because only one rank of the world reads them.
 struct StoredState {
   TrainState state;
-  // Reads its tensors.
+  // Equal for ranks that see the same files; see FoundCheckpoint.
+  uint64_t copy = 0;
+  // Reads and verifies its tensors.
   std::function<absl::Status(StateTensors*)> load;
+  // Sets the next older state, or nullopt; called if this one was damaged.
+  std::function<absl::Status(std::optional<StoredState>*)> find_older;
 };
 
 class TrainLoop {
@@ -76,18 +81,18 @@ class TrainLoop {
 
   // Enters a world. Checks that all ranks agree on settings and data. Then
   // takes over the state of `source`; without a source, the newest state that
-  // any rank has `stored`; without that, starts at step 0, with the seed's
-  // weights or those of BeginsWith. Finally checks that
-  // all ranks have the same state. `collective` must live until the next Enter.
-  // Errors: those of the collective. FAILED_PRECONDITION: ranks disagree; the
-  // message says on what. If there is a source, only a rank that differs from
-  // it gets FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost
-  // peer, and train on in a world without that rank. RESOURCE_EXHAUSTED:
-  // memory. DATA_LOSS: the stored state cannot be read. After an error, enter
-  // another world.
+  // any rank has `stored`, which one rank reads. If it is damaged, every rank
+  // with this copy of it gets its next older state in `stored`. Without any,
+  // starts at step 0, with the seed's weights or those of BeginsWith. Finally
+  // checks that all ranks have the same state. `collective` must live until the
+  // next Enter. Errors: those of the collective. FAILED_PRECONDITION: ranks
+  // disagree; the message says on what. If there is a source, only a rank that
+  // differs from it gets FAILED_PRECONDITION; all others get UNAVAILABLE, as
+  // for a lost peer, and train on in a world without that rank.
+  // RESOURCE_EXHAUSTED: memory. After an error, enter another world.
   absl::Status Enter(Collective& collective,
                      const std::optional<TrainSource>& source,
-                     const std::optional<StoredState>& stored = std::nullopt);
+                     std::optional<StoredState>* stored = nullptr);
 
   // Executes the next step. `stop`: this rank was asked to come to a boundary.
   // With --skip-spikes, a step may change no weights; all ranks agree on it,
@@ -138,9 +143,10 @@ class TrainLoop {
   absl::Status Begin();
   absl::Status Reset();
   absl::Status TakeOver(const TrainSource& source);
+  absl::Status TakeStoredOrBegin(std::optional<StoredState>* stored);
   absl::StatusOr<std::optional<TrainSource>> FindStored(
       const std::optional<StoredState>& stored);
-  absl::Status Load(const StoredState& stored);
+  absl::StatusOr<bool> Load(const StoredState& stored);
   absl::Status Agree(const std::vector<Fingerprint>& fingerprints,
                      const std::optional<TrainSource>& source);
   absl::StatusOr<uint64_t> WeightsFingerprint();

@@ -199,7 +199,7 @@ absl::Status Training::Enter(Collective& collective) {
     if (!newest.ok()) return newest.status();
     stored = *std::move(newest);
   }
-  const absl::Status status = loop_->Enter(collective, source, stored);
+  const absl::Status status = loop_->Enter(collective, source, &stored);
   if (status.ok() && checkpointing_ != nullptr) {
     const int64_t step = loop_->steps_done();
     checkpointing_->GoesOnAfter(

@@ -250,7 +250,7 @@ class Checkpoints(Saving):
             if name.startswith("exp_avg_sq."):
                 self.assertGreaterEqual(min(values), 0, name)
 
-    # --- Begun with a model ----------------------------------------------------
+    # --- Begun with a model ---------------------------------------------------
 
     def test_begins_with_a_model(self):
         self.assert_code(self.alone(5), 0)

@@ -1,5 +1,8 @@
 #include "trainer/checkpoint/checkpoint.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <new>
 #include <utility>
 
@@ -9,6 +12,7 @@
 #include "trainer/checkpoint/hashed_file.h"
 #include "trainer/checkpoint/json_text.h"
 #include "trainer/checkpoint/tensor_file.h"
+#include "trainer/model/random.h"
 
 namespace rollcall {
 namespace {
@@ -99,6 +103,24 @@ absl::StatusOr<TrainState> ReadTrainState(const std::string& folder,
       WrongField("step",
                  absl::StrCat(manifest.step, " as ", kManifestFile, " says"),
                  absl::StrCat(state->step)));
+}
+
+bool HoldsTensors(const ManifestFile& file) {
+  return file.name == kModel || file.name == kOptimizer;
+}
+
+// Adds what tells this copy of a file from another one with the same contents.
+absl::Status AddToCopy(const std::string& path, uint64_t* copy) {
+  struct stat about;
+  if (stat(path.c_str(), &about) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  }
+  for (const int64_t part :
+       {static_cast<int64_t>(about.st_ino), int64_t{about.st_size},
+        int64_t{about.st_mtim.tv_sec}, int64_t{about.st_mtim.tv_nsec}}) {
+    *copy = Mix(*copy + static_cast<uint64_t>(part));
+  }
+  return absl::OkStatus();
 }
 
 // Verifies the size and hash of any file except trainer_state.json, and in
@@ -192,21 +214,42 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
   return InFile(folder, kManifestFile, manifest.status());
 }
 
-absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder) {
+absl::StatusOr<FoundCheckpoint> FindCheckpoint(const std::string& folder) {
   absl::StatusOr<Manifest> manifest = ReadManifest(folder);
   if (!manifest.ok()) return manifest.status();
   if (absl::Status s = CheckFiles(folder, *manifest); !s.ok()) return s;
   absl::StatusOr<TrainState> state = ReadTrainState(folder, *manifest);
   if (!state.ok()) return state.status();
   const GptLayout layout(state->model);
+  FoundCheckpoint found;
   for (const ManifestFile& file : manifest->files) {
     if (file.name == kTrainState) continue;
-    if (absl::Status s = VerifyFile(folder, file, layout); !s.ok()) return s;
+    absl::Status status;
+    if (HoldsTensors(file)) {
+      // Opening checks the size.
+      status = HashedReader::Open(folder, file).status();
+      if (status.ok()) {
+        status = AddToCopy(absl::StrCat(folder, "/", file.name), &found.copy);
+      }
+    } else {
+      status = VerifyFile(folder, file, layout);
+    }
+    if (!status.ok()) return status;
   }
-  FoundCheckpoint found;
   found.path = folder;
   found.state = *std::move(state);
   found.manifest = *std::move(manifest);
+  return found;
+}
+
+absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder) {
+  absl::StatusOr<FoundCheckpoint> found = FindCheckpoint(folder);
+  if (!found.ok()) return found;
+  const GptLayout layout(found->state.model);
+  for (const ManifestFile& file : found->manifest.files) {
+    if (!HoldsTensors(file)) continue;
+    if (absl::Status s = VerifyFile(folder, file, layout); !s.ok()) return s;
+  }
   return found;
 }
 

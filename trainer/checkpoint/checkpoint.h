@@ -13,6 +13,7 @@
 #define ROLLCALL_TRAINER_CHECKPOINT_CHECKPOINT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,15 @@ struct StateTensors {
   absl::Status Resize(size_t parameters);
 };
 
-// A checkpoint that has been verified: every file had the size and hash of its
-// manifest.
+// A checkpoint whose files had the sizes of its manifest. All hashes were
+// verified, except those of the two tensor files: LoadCheckpoint does that.
 struct FoundCheckpoint {
   std::string path;  // The folder.
   TrainState state;
   Manifest manifest;
+  // From the tensor files' inodes, sizes and times. So processes that see the
+  // same files find the same number, and for copies on other disks it differs.
+  uint64_t copy = 0;
 };
 
 // Writes all files into `folder`, which must exist and be empty. When it
@@ -61,9 +65,13 @@ absl::StatusOr<Manifest> WriteCheckpoint(const DiskCalls& calls,
 // Reads manifest.json only.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
-// NOT_FOUND: there is no checkpoint. DATA_LOSS: it does not verify; the message
-// has the file, the field, what was expected and what was found.
-// FAILED_PRECONDITION: a newer rollcall wrote it.
+// Reads no tensors, so that each of many ranks can afford it. NOT_FOUND: there
+// is no checkpoint. DATA_LOSS: it does not verify; the message has the file,
+// the field, what was expected and what was found. FAILED_PRECONDITION: a newer
+// rollcall wrote it.
+absl::StatusOr<FoundCheckpoint> FindCheckpoint(const std::string& folder);
+
+// The same, and also reads and verifies the tensors.
 absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder);
 
 // VerifyCheckpoint with `expected` verifies as above. Both functions return
@@ -74,7 +82,7 @@ absl::StatusOr<FoundCheckpoint> VerifyCheckpoint(const std::string& folder,
 absl::Status CheckModel(const FoundCheckpoint& found,
                         const GptConfig& expected);
 
-// Reads the tensors, and verifies again that they match the manifest. After an
+// Reads the tensors, and verifies that they match the manifest. After an
 // error the contents of `tensors` are undefined. RESOURCE_EXHAUSTED: not enough
 // memory.
 absl::Status LoadCheckpoint(const FoundCheckpoint& found,

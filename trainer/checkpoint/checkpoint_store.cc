@@ -74,8 +74,13 @@ struct Entry {
   CheckpointName means;
 };
 
-// The store's own entries, the newest step first. Of the entries of one step,
-// the whole checkpoint comes first.
+// In the order in which checkpoints are tried: the newest step first, and of
+// the entries of one step the whole checkpoint.
+bool IsAfter(const CheckpointName& a, const CheckpointName& b) {
+  return a.step != b.step ? a.step < b.step : a.kind > b.kind;
+}
+
+// The store's own entries in that order.
 std::vector<Entry> Sorted(const std::vector<std::string>& names) {
   std::vector<Entry> entries;
   for (const std::string& name : names) {
@@ -83,10 +88,7 @@ std::vector<Entry> Sorted(const std::vector<std::string>& names) {
     if (means.has_value()) entries.push_back({name, *means});
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    if (a.means.step != b.means.step) {
-      return a.means.step > b.means.step;
-    }
-    return a.means.kind < b.means.kind;
+    return IsAfter(b.means, a.means);
   });
   return entries;
 }
@@ -154,13 +156,21 @@ CheckpointStore::~CheckpointStore() {
 // --- Reading -----------------------------------------------------------------
 
 absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointStore::Newest(
-    const GptConfig& expected, std::vector<std::string>* skipped) const {
+    const GptConfig& expected, std::vector<std::string>* skipped,
+    const FoundCheckpoint* older_than) const {
   const absl::StatusOr<std::vector<std::string>> names = List(folder_);
   if (!names.ok()) return names.status();
-  CheckLatest(folder_, *names, skipped);
+  std::optional<CheckpointName> after;
+  if (older_than == nullptr) {
+    CheckLatest(folder_, *names, skipped);
+  } else {
+    after =
+        ParseCheckpointName(absl::StripPrefix(older_than->path, folder_ + "/"));
+  }
   for (const Entry& entry : Sorted(*names)) {
     if (entry.means.kind == CheckpointKind::kPartial) continue;
-    absl::StatusOr<FoundCheckpoint> found = VerifyCheckpoint(Path(entry.name));
+    if (after.has_value() && !IsAfter(entry.means, *after)) continue;
+    absl::StatusOr<FoundCheckpoint> found = FindCheckpoint(Path(entry.name));
     if (found.ok() && found->state.step != entry.means.step) {
       found = WrongField(Path(entry.name) + ": step",
                          absl::StrCat(entry.means.step, " as its name says"),

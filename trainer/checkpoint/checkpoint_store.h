@@ -66,13 +66,15 @@ class CheckpointStore {
   absl::StatusOr<SavedCheckpoint> Save(const TrainState& state,
                                        const StateTensors& tensors);
 
-  // The checkpoint of the highest step that verifies; nullopt: there is none.
-  // For each newer checkpoint that does not verify, adds a line to `skipped`:
-  // file, field, what was expected and what was found. FAILED_PRECONDITION: the
-  // newest checkpoint that verifies has another model than `expected`; the
+  // The checkpoint of the highest step that FindCheckpoint finds intact;
+  // nullopt: there is none. With `older_than`, which had damaged tensors, the
+  // next older one. For each newer checkpoint that is damaged, adds a line to
+  // `skipped`: file, field, what was expected and what was found.
+  // FAILED_PRECONDITION: the checkpoint has another model than `expected`; the
   // message names the field.
   absl::StatusOr<std::optional<FoundCheckpoint>> Newest(
-      const GptConfig& expected, std::vector<std::string>* skipped) const;
+      const GptConfig& expected, std::vector<std::string>* skipped,
+      const FoundCheckpoint* older_than = nullptr) const;
 
   // The highest step of all folders with a whole checkpoint's name; 0: there is
   // none. The folders are not verified.
