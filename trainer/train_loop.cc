@@ -29,12 +29,13 @@ uint64_t HashBytes(const void* bytes, size_t size) {
 // All settings that must be equal on every rank. File names may differ.
 std::string Settings(const TrainOptions& o) {
   return absl::StrFormat(
-      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d %a",
+      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d %a %d",
       o.model.layers, o.model.heads, o.model.width, o.model.context, o.steps,
       o.batch, o.learning_rate, o.learning_rates().last,
       static_cast<int>(o.schedule), o.warmup, o.seed, o.optimizer.beta1,
       o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
-      o.optimizer.clip, o.validate_every, o.validation_batches, o.skip_spikes);
+      o.optimizer.clip, o.validate_every, o.validation_batches, o.skip_spikes,
+      o.init_from.empty() ? 0 : 1);
 }
 
 template <typename T>

@@ -448,6 +448,7 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
       {"flags", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
       {"flags", [](TrainOptions& o) { o.seed = 2; }},
       {"flags", [](TrainOptions& o) { o.model.width = 18; }},
+      {"flags", [](TrainOptions& o) { o.init_from = "model"; }},
       {"--data", [&](TrainOptions& o) { o.data = {other}; }},
   };
   for (const Row& row : kRows) {
