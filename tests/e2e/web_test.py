@@ -3,7 +3,6 @@ of Python and gRPC, and the Prometheus project's parser."""
 import http.client
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -33,51 +32,6 @@ def ask(url, path, method="GET", headers=None, timeout_s=30):
         return answer.status, answer.headers, answer.read().decode()
     finally:
         connection.close()
-
-
-# Runs the script of the page without a browser; elements are plain objects. The
-# status and the answer of /events.json are in argv, and the id of an element.
-# Prints each child of that element, and each row of a table, on a line: the
-# texts of its parts, and the titles of marks.
-PARTS = """
-const element = () => ({children: [], style: {setProperty() {}},
-  append(...more) { this.children.push(...more); },
-  replaceChildren(...all) { this.children = all; }});
-const byId = new Map();
-globalThis.document = {
-  createElement: element, addEventListener() {}, hidden: true,
-  getElementById(id) {
-    if (!byId.has(id)) byId.set(id, Object.assign(element(), {value: ""}));
-    return byId.get(id);
-  }};
-globalThis.location = {hash: "", pathname: "/"};
-globalThis.addEventListener = () => {};
-globalThis.setInterval = () => {};
-globalThis.setTimeout = () => {};
-const asked = [];
-globalThis.fetch = async (path) => {
-  asked.push(path);
-  const events = path.startsWith("/events.json");
-  const given = JSON.parse(process.argv[events ? 3 : 2]);
-  return {ok: true, status: 200, json: async () => given,
-    headers: {get: () => JSON.parse(process.argv[3]).last}};
-};
-require("vm").runInThisContext(
-  require("fs").readFileSync(process.argv[1], "utf8"));
-const text = (node) => typeof node === "string" ? node
-  : [node.title || "", ...node.children.map(text)].filter((s) => s).join("|");
-const rows = (node) => typeof node === "string" ? []
-  : node.children.some((one) => /^num/.test(one.className)) ? [node]
-  : node.children.flatMap(rows);
-setImmediate(() => setImmediate(() => setImmediate(() => {
-  const named = byId.get(process.argv[4]);
-  for (const part of named.children) {
-    const found = rows(part);
-    for (const one of found.length > 0 ? found : [part]) console.log(text(one));
-  }
-  console.log("asked", ...asked);
-})));
-"""
 
 
 def health(channel, service):
@@ -180,126 +134,6 @@ class Web(E2E):
             self.assertIn(b"400", raw.recv(4096))
         self.assertEqual(ask(url, "/healthz")[2], "ok\n")
         self.assertEqual(ask(url, "/readyz")[2], "ready\n")
-
-    def test_the_page_names_who_is_waited_for(self):
-        node = shutil.which("node") or shutil.which("nodejs")
-        if node is None:
-            self.skipTest("NOT TESTED: no Node.js, which runs the page's "
-                          "script")
-        base = {
-            "job": "j", "run": "r", "generation": 2, "world_size": 3,
-            "nodes_min": 3, "nodes_max": 3, "missing": [], "differences": [],
-            "root_cause": None, "waited_s": 1.0, "step": 0, "steps": None,
-            "loss": None, "tokens_per_second": None}
-
-        def row(name, state, **more):
-            return {"node": name, "state": state, "node_rank": 0, "ranks": 1,
-                    "step": 0, "address": "", "lease_ms": 0, "reason": "",
-                    **more}
-        rows = [
-            ("gathering", [row("a", "attending")], ["b", "<c>"],
-             ["Waiting for 2 nodes: b, <c>"]),
-            ("forming", [row("a", "preparing", prepared=True),
-                         row("b", "preparing", prepared=False),
-                         row("c", "preparing", prepared=False),
-                         row("s", "spare")], [],
-             ["Forming generation 2; not prepared yet: b, c"]),
-            ("forming", [row("a", "preparing", prepared=True)], [], []),
-            # An older daemon does not send `prepared`.
-            ("forming", [row("a", "preparing")], [], []),
-            ("forming", [row(f"n{i}", "preparing", prepared=False)
-                         for i in range(25)], [],
-             ["Forming generation 2; not prepared yet: " +
-              ", ".join(f"n{i}" for i in range(20)) + " and 5 more"]),
-            ("running", [row("a", "running"), row("b", "running")], [], []),
-            ("running", [row("a", "finished"), row("b", "running"),
-                         row("c", "suspect"), row("s", "spare")], [],
-             ["1 node finished; still running: b, c"]),
-        ]
-        page = os.path.join(harness.PROJECT, "daemon", "server", "web",
-                            "status_page.js")
-        for state, nodes, missing, notes in rows:
-            status = dict(base, state=state, nodes=nodes, missing=missing)
-            ran = self.stage.run([node, "-e", PARTS, page, json.dumps(status),
-                                  '{"last":null}', "notes"])
-            self.assert_code(ran, 0)
-            self.assertEqual([line.replace("|", "") for line in ran.out()],
-                             [*notes, "asked /status.json"],
-                             self.stage.transcript())
-
-    def test_the_page_draws_the_events(self):
-        node = shutil.which("node") or shutil.which("nodejs")
-        if node is None:
-            self.skipTest("NOT TESTED: no Node.js, which runs the page's "
-                          "script")
-        page = os.path.join(harness.PROJECT, "daemon", "server", "web",
-                            "status_page.js")
-        with open(page, encoding="utf-8") as f:
-            self.assertNotIn("innerHTML", f.read())
-        begin = 1_700_000_000
-        status = {
-            "job": "j", "run": "r", "state": "running", "generation": 2,
-            "world_size": 1, "nodes_min": 1, "nodes_max": 2, "missing": [],
-            "differences": [], "root_cause": None, "waited_s": 1.0, "step": 0,
-            "steps": None, "loss": None, "tokens_per_second": None,
-            "nodes": [], "end": {"exit_code": 0, "reason": ""},
-            # The daemon was started again when the second world ran.
-            "history": {"commits": 0, "changes": [
-                {"at": begin + at, "state": state, "generation": 2,
-                 "code": "unspecified", "reason": ""}
-                for at, state in ((60, "running"), (100, "finished"))]}}
-        given = [
-            (-50, "r0", "lost", {"node": "old"}),
-            (0, "r", "start", {"state": "gathering", "generation": "0"}),
-            (10, "r", "form", {"generation": "1", "reason": "first"}),
-            (20, "r", "run", {"generation": "1", "world_size": "2"}),
-            (25, "r", "fact_changed", {"node": "<b>", "text": "</td> down"}),
-            (30, "r", "slow", {"generation": "1", "step_s": "2"}),
-            (40, "r", "lost", {"node": "<b>", "reason": "its lease ended"}),
-            (40, "r", "abort", {"generation": "1", "reason": "lost"}),
-            (45, "r", "form", {"generation": "2"}),
-            (50, "r", "run", {"generation": "2"}),
-            (70, "r", "abort", {"generation": "2", "reason": "it failed",
-                                "code": "REASON_CODE_RANK_EXIT"}),
-            (90, "r", "notice", {"generation": "2", "kind": "NOTICE_KIND_GROW"}),
-            (100, "r", "end", {"exit_code": "0"})]
-        events = [{"id": number, "level": "info", "job": "j", "run": run,
-                   "time": time.strftime("%Y-%m-%dT%H:%M:%S.000Z",
-                                         time.gmtime(begin + at)),
-                   "event": event, **more}
-                  for number, (at, run, event, more) in enumerate(given, 7)]
-        answer = {"last": 19, "more": False, "lost": 0, "events": events}
-
-        def shown(element):
-            ran = self.stage.run([node, "-e", PARTS, page, json.dumps(status),
-                                  json.dumps(answer), element],
-                                 {"TZ": "UTC"})
-            self.assert_code(ran, 0)
-            *lines, asked = ran.out()
-            self.assertEqual(asked, "asked /status.json "
-                             "/events.json?job=j&after=0")
-            return [line.split("|") for line in lines]
-        lanes = {name: marks for name, *marks in shown("line")}
-        self.assertEqual(
-            [mark.split(",")[0] for mark in lanes["states"]],
-            ["gathering", "forming", "running", "gathering", "forming",
-             "running", "running", "finished"])
-        self.assertEqual(
-            {name: [mark.split(" ", 2)[-1] for mark in marks]
-             for name, marks in lanes.items()
-             if name in ("losses", "facts", "notices", "slow", "steps")},
-            {"losses": ["lost its lease ended",
-                        "abort it failed; code rank_exit"],
-             "facts": ["fact changed </td> down"],
-             "notices": ["notice kind grow"], "slow": ["slow step s 2"]})
-        table = shown("events")
-        self.assertEqual(table[0], ["Events"])
-        rows = [row[1:] for row in table[2:]]
-        self.assertEqual(len(rows), len(given))
-        self.assertEqual(rows[0], ["end", "exit code 0"])
-        self.assertEqual(rows[6], ["lost", "<b>", "its lease ended"])
-        self.assertEqual(rows[8], ["fact changed", "<b>", "</td> down"])
-        self.assertEqual(rows[-1], ["lost", "old"])
 
     def test_a_node_that_does_not_prepare_is_seen(self):
         launcher = self.launch(["--job", "slow", "--nodes", "3", "--listen",

@@ -348,6 +348,13 @@ std::vector<AgentStory::Row> Running(uint64_t generation) {
   };
 }
 
+std::vector<AgentStory::Row> RunningLinked(uint64_t generation) {
+  std::vector<AgentStory::Row> rows = Running(generation);
+  rows.push_back({0.4, RankAttended{generation, 0, true}, ""});
+  rows.push_back({0.4, RankAttended{generation, 1, true}, ""});
+  return rows;
+}
+
 std::vector<AgentStory::Row> RunningWith(const v1::JobSettings& settings) {
   std::vector<AgentStory::Row> rows = Running(1);
   FromDaemon welcome = Welcome();

@@ -76,6 +76,8 @@ StreamDown Down(absl::StatusCode code = absl::StatusCode::kUnavailable,
 std::vector<AgentStory::Row> Running(uint64_t generation);
 // The same for generation 1, with these limits of the job.
 std::vector<AgentStory::Row> RunningWith(const v1::JobSettings& settings);
+// As Running; both ranks are linked and elastic.
+std::vector<AgentStory::Row> RunningLinked(uint64_t generation);
 // An abort of generation 1 by a hang, for which this node's rank is blamed.
 FromDaemon AbortFor(const std::string& node, uint32_t local_rank);
 
