@@ -1,7 +1,6 @@
 #include "client/launch/run_spec/run_spec.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/launch/run_spec/exclusive_flags.h"
 #include "client/launch/run_spec/spec_environment.h"
+#include "client/launch/run_spec/spec_keys.h"
 #include "client/launch/spawn/hostfile.h"
 #include "daemon/base/nearest.h"
 #include "daemon/base/printable.h"
@@ -20,65 +20,6 @@
 namespace rollcall {
 namespace {
 
-enum class Form {
-  kValue,     // A text or number; the flag's own check decides.
-  kPath,      // A path.
-  kInput,     // A path, or - for stdin.
-  kSwitch,    // true or false.
-  kPathList,  // A list of paths: the flag is repeated for each.
-  kNameList,  // A list of names: one flag, with commas.
-  kMap,       // Names and values: the flag is repeated for each.
-};
-
-struct Key {
-  const char* name;  // The flag without its dashes.
-  Form form;
-};
-constexpr Key kKeys[] = {
-    {"job", Form::kValue},
-    {"nodes", Form::kValue},
-    {"nproc-per-node", Form::kValue},
-    {"name", Form::kValue},
-    {"no-worker", Form::kSwitch},
-    {"once", Form::kSwitch},
-    {"max-restarts", Form::kValue},
-    {"grow", Form::kValue},
-    {"preflight", Form::kValue},
-    {"node-check", Form::kSwitch},
-    {"env", Form::kMap},
-    {"join-timeout", Form::kValue},
-    {"hang-timeout", Form::kValue},
-    {"start-timeout", Form::kValue},
-    {"setup", Form::kValue},
-    {"setup-timeout", Form::kValue},
-    {"setup-retries", Form::kValue},
-    {"notice-time", Form::kValue},
-    {"ping-interval", Form::kValue},
-    {"linger", Form::kValue},
-    {"preempt-signal", Form::kValue},
-    {"requeue-exit-code", Form::kValue},
-    {"rank-user", Form::kValue},
-    {"log-dir", Form::kPath},
-    {"folder", Form::kPathList},
-    {"same", Form::kPathList},
-    {"shared", Form::kPathList},
-    {"hosts-file", Form::kPath},
-    {"no-hosts", Form::kSwitch},
-    {"hosts-names", Form::kNameList},
-    {"nccl-env", Form::kValue},
-    {"nccl-lib", Form::kPath},
-    {"listen", Form::kValue},
-    {"http", Form::kValue},
-    {"http-insecure", Form::kSwitch},
-    {"state", Form::kPath},
-    {"secret-file", Form::kInput},
-    {"tls-ca", Form::kPath},
-    {"tls-cert", Form::kPath},
-    {"tls-key", Form::kPath},
-    {"tls-bind-names", Form::kSwitch},
-    {"insecure", Form::kSwitch},
-    {"token-ttl", Form::kValue},
-};
 constexpr char kCommand[] = "command";
 constexpr char kEnvironment[] = "environment";
 constexpr char kSpawn[] = "spawn";
@@ -103,14 +44,15 @@ class SpecReader {
 
   void Read(const YamlNode& root) {
     if (!ExpectMap(root, "a map of settings")) return;
-    std::vector<std::string> known = RunSpecKeys();
+    std::vector<std::string> known;
+    for (const SpecKey& one : kSpecKeys) known.push_back(one.name);
     known.insert(known.end(), {kCommand, kEnvironment, kSpawn});
     ForEach(root, "", known,
             [this](const std::string& key, const YamlNode& at) {
               if (key == kCommand) return Command(at);
               if (key == kEnvironment) return Environment(at);
               if (key == kSpawn) return Spawn(at);
-              for (const Key& one : kKeys) {
+              for (const SpecKey& one : kSpecKeys) {
                 if (key == one.name) return Setting(one, at);
               }
             });
@@ -242,31 +184,31 @@ class SpecReader {
     }
   }
 
-  void Setting(const Key& key, const YamlNode& node) {
+  void Setting(const SpecKey& key, const YamlNode& node) {
     const std::string flag = absl::StrCat("--", key.name);
     switch (key.form) {
-      case Form::kValue:
+      case SpecForm::kValue:
         return Value(key.name, flag, node);
-      case Form::kSwitch:
+      case SpecForm::kSwitch:
         return Switch(key.name, flag, node);
-      case Form::kPath:
-      case Form::kInput:
+      case SpecForm::kPath:
+      case SpecForm::kInput:
         if (!ExpectPath(node, key.name)) return;
         return AddFlag(flag,
-                       key.form == Form::kInput && node.text == "-"
+                       key.form == SpecForm::kInput && node.text == "-"
                            ? "-"
                            : Path(node.text),
                        node.place);
-      case Form::kPathList:
+      case SpecForm::kPathList:
         if (!ExpectList(node, key.name, "a list of paths")) return;
         for (const YamlNode& path : node.children) {
           if (!ExpectPath(path, key.name)) continue;
           AddFlag(flag, Path(path.text), path.place);
         }
         return;
-      case Form::kNameList:
+      case SpecForm::kNameList:
         return Names(key.name, flag, node);
-      case Form::kMap:
+      case SpecForm::kMap:
         return Variables(key.name, flag, node);
     }
   }
@@ -507,12 +449,6 @@ absl::Status Failed(const std::string& file, std::vector<YamlError> errors) {
 }
 
 }  // namespace
-
-std::vector<std::string> RunSpecKeys() {
-  std::vector<std::string> keys;
-  for (const Key& key : kKeys) keys.push_back(key.name);
-  return keys;
-}
 
 absl::StatusOr<RunSpec> ParseRunSpec(absl::string_view text,
                                      const std::string& file,

@@ -49,9 +49,6 @@ absl::StatusOr<RunSpec> ParseRunSpec(absl::string_view text,
                                      const std::string& folder,
                                      const FlagCheck& check);
 
-// The keys that stand for flags, without dashes.
-std::vector<std::string> RunSpecKeys();
-
 }  // namespace rollcall
 
 #endif  // ROLLCALL_CLIENT_LAUNCH_RUN_SPEC_RUN_SPEC_H_

@@ -11,7 +11,7 @@
 #include "client/cli/flags/flags.h"
 #include "client/cli/job_lookup.h"
 #include "client/cli/written_folders.h"
-#include "client/launch/run_spec/run_spec.h"
+#include "client/launch/run_spec/spec_keys.h"
 #include "tests/unit/cli/parse_flags.h"
 
 namespace rollcall {
@@ -420,8 +420,9 @@ TEST(Flags, WhatEndsARunHow) {
 
 TEST(Flags, EveryKeyOfARunSpecIsAFlagOfLaunch) {
   const std::string help = Parse<HelpText>("launch --help").text;
-  for (const std::string& key : RunSpecKeys()) {
-    EXPECT_TRUE(absl::StrContains(help, absl::StrCat("  --", key))) << key;
+  for (const SpecKey& key : kSpecKeys) {
+    EXPECT_TRUE(absl::StrContains(help, absl::StrCat("  --", key.name)))
+        << key.name;
   }
 }
 
