@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #if defined(__SANITIZE_THREAD__)
@@ -20,6 +21,18 @@ namespace {
 
 constexpr size_t kStackBytes = 256 << 10;
 constexpr int kWarp = 32;
+
+// Of a launch.
+constexpr int kThreadsMax = 1024;
+constexpr unsigned kBlocksMaxX = (1u << 31) - 1;
+constexpr unsigned kBlocksMaxYZ = 65535;
+constexpr size_t kSharedMax = 227 << 10;
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "block %u %u %u, thread %u: %s\n", place.block.x,
+               place.block.y, place.block.z, place.thread.x, why.c_str());
+  std::abort();
+}
 
 // The number of fibers that wait at a barrier, and how often all of them have
 // reached it.
@@ -154,6 +167,29 @@ void RunBlock(Block& block, int threads, size_t shared) {
 
 }  // namespace
 
+std::string LaunchError(dim3 blocks, int threads, size_t shared) {
+  const auto over = [](const char* what, size_t found, size_t most) {
+    return std::string(what) + ": " + std::to_string(found) + ", at most " +
+           std::to_string(most);
+  };
+  if (threads < kWarp || threads > kThreadsMax || threads % kWarp != 0) {
+    return "threads of a block: " + std::to_string(threads) +
+           ", expected whole warps, at most " + std::to_string(kThreadsMax);
+  }
+  if (blocks.x > kBlocksMaxX) return over("blocks.x", blocks.x, kBlocksMaxX);
+  if (blocks.y > kBlocksMaxYZ) return over("blocks.y", blocks.y, kBlocksMaxYZ);
+  if (blocks.z > kBlocksMaxYZ) return over("blocks.z", blocks.z, kBlocksMaxYZ);
+  if (shared > kSharedMax) return over("shared memory", shared, kSharedMax);
+  return "";
+}
+
+void RequireAligned(const void* at, size_t bytes) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+  if (address % bytes == 0) return;
+  Fail("an access of " + std::to_string(bytes) + " bytes is off by " +
+       std::to_string(address % bytes));
+}
+
 void AwaitBlock() { Await(running->all); }
 void AwaitWarp() { Await(running->warps[place.thread.x / kWarp]); }
 
@@ -178,6 +214,10 @@ void CopyNow() {
 
 void Run(dim3 blocks, int threads, size_t shared,
          const std::function<void()>& body) {
+  if (const std::string why = LaunchError(blocks, threads, shared);
+      !why.empty()) {
+    Fail(why);
+  }
   Block block;
   block.fibers.resize(threads);
   block.warp_room.resize(threads * kLaneBytes);

@@ -7,7 +7,8 @@
 // shows in one of the two orders. Shared memory has exactly the requested size
 // and is initialized with NaN. bf16 rounds as on the device. Tile products are
 // summed in fp32, in order. A background copy is made when its thread waits for
-// it.
+// it. A launch that no device would start, and an access whose address is not
+// aligned to its size, end the process with a message.
 //
 // Time, streams and separate device memory are not emulated.
 //
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 
 #include "trainer/cuda/kernels.h"
 
@@ -46,8 +48,17 @@ struct Place {
 inline Place place;
 inline bool downwards = false;
 
+// Why a device of compute capability 9.0 would not start such blocks; empty: it
+// would. The limits are those of the CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability".
+std::string LaunchError(dim3 blocks, int threads, size_t shared);
+
+// Ends the process with a message unless `at` is a multiple of `bytes`.
+void RequireAligned(const void* at, size_t bytes);
+
 // Runs `body` once for each thread of each block. Ends the process with a
-// message if a block's threads wait for each other forever.
+// message if there is a LaunchError, or if a block's threads wait for each
+// other forever.
 void Run(dim3 blocks, int threads, size_t shared,
          const std::function<void()>& body);
 // These wait until all threads of the block, or of this warp, have called them.
@@ -127,12 +138,24 @@ inline int SetZero(Stream, void* memory, size_t bytes) {
   std::memset(memory, 0, bytes);
   return 0;
 }
+// One access of a device to a whole T.
+template <typename T>
+T LoadWhole(const void* from) {
+  emulation::RequireAligned(from, alignof(T));
+  return *static_cast<const T*>(from);
+}
+template <typename T>
+void StoreWhole(void* to, const T& value) {
+  emulation::RequireAligned(to, alignof(T));
+  *static_cast<T*>(to) = value;
+}
 inline const char* TextOf(int) { return "no error is emulated"; }
 
 inline uint32_t Pair(float first, float second) {
   return ToBf16(first).bits | uint32_t{ToBf16(second).bits} << 16;
 }
 inline void StorePair(Bf16* to, uint32_t pair) {
+  emulation::RequireAligned(to, sizeof(pair));
   std::memcpy(to, &pair, sizeof(pair));
 }
 inline float Exp2(float x) { return std::exp2(x); }
@@ -147,6 +170,7 @@ inline float Half(uint32_t pair, int which) {
 }  // namespace emulation
 
 inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
+  emulation::RequireAligned(row, 16);
   const unsigned lane = threadIdx.x % 32;
   emulation::WithWarp(row, [&](const auto& row_of) {
     for (unsigned m = 0; m < 4; ++m) {
@@ -157,6 +181,7 @@ inline void LoadMatrices(uint32_t (&to)[4], const Bf16* row) {
 }
 
 inline void LoadTransposed(uint32_t (&to)[4], const Bf16* row) {
+  emulation::RequireAligned(row, 16);
   const unsigned lane = threadIdx.x % 32;
   emulation::WithWarp(row, [&](const auto& row_of) {
     for (unsigned m = 0; m < 4; ++m) {
@@ -189,6 +214,8 @@ inline void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
 
 template <int kBytes>
 void CopyAsync(void* shared, const void* from) {
+  emulation::RequireAligned(shared, kBytes);
+  emulation::RequireAligned(from, kBytes);
   emulation::CopyLater(shared, from, kBytes);
 }
 inline void AwaitCopies() { emulation::CopyNow(); }

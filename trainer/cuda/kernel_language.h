@@ -125,6 +125,15 @@ int Launch(Stream stream, dim3 blocks, int threads, size_t shared,
 inline int SetZero(Stream stream, void* memory, size_t bytes) {
   return cudaMemsetAsync(memory, 0, bytes, stream);
 }
+// T has the alignment of the access.
+template <typename T>
+__device__ T LoadWhole(const void* from) {
+  return *static_cast<const T*>(from);
+}
+template <typename T>
+__device__ void StoreWhole(void* to, const T& value) {
+  *static_cast<T*>(to) = value;
+}
 inline const char* TextOf(int error) {
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
@@ -144,10 +153,10 @@ struct alignas(16) Packed {
 };
 
 __device__ inline Packed LoadPack(const Bf16* from) {
-  return *reinterpret_cast<const Packed*>(from);
+  return LoadWhole<Packed>(from);
 }
 __device__ inline void StorePack(Bf16* to, const Packed& pack) {
-  *reinterpret_cast<Packed*>(to) = pack;
+  StoreWhole(to, pack);
 }
 
 template <typename T>

@@ -18,10 +18,10 @@ struct alignas(16) Octet {
   float at[kPack];
 };
 __device__ inline Octet LoadOctet(const float* from) {
-  return *reinterpret_cast<const Octet*>(from);
+  return LoadWhole<Octet>(from);
 }
 __device__ inline void StoreOctet(float* to, const Octet& octet) {
-  *reinterpret_cast<Octet*>(to) = octet;
+  StoreWhole(to, octet);
 }
 
 // --- Embedding ---------------------------------------------------------------

@@ -34,6 +34,10 @@ class LoopProducts final : public Products {
     if (p.epilogue != Epilogue::kNone) {
       return MultiplyInSteps(*this, nullptr, p);
     }
+    // cuBLAS refuses rows that overlap.
+    EXPECT_GE(p.a_stride, p.transpose_a ? p.m : p.k);
+    EXPECT_GE(p.b_stride, p.transpose_b ? p.k : p.n);
+    EXPECT_GE(p.out_stride, p.n);
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) {
         double sum = 0;
