@@ -57,6 +57,12 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
   std::optional<LeaveSignals> signals;
   if (!options.check.enabled) signals.emplace();
   absl::StatusOr<std::unique_ptr<Rank>> rank = AttendIfThereIsAnAgent(signals);
+  if (absl::IsCancelled(rank.status())) {
+    std::fprintf(stderr,
+                 "rollcall-train: stopped by a signal before there was a "
+                 "world\n");
+    return kExitAskedToStop;
+  }
   if (!rank.ok()) return rank.status();
   if (*rank != nullptr) SetNetwork((*rank)->world());
   const absl::StatusOr<int> code = signals.has_value()

@@ -4,7 +4,7 @@
 // A step is skipped if its loss or its norm is not finite, or if its norm is
 // above `factor` times the median of the last norms. It must have kJudgedFrom
 // norms to judge by. Skipped steps do not count as norms, so a training whose
-// norms stay high comes to kInARowMax, where a person has to decide.
+// norms stay high ends by an error after kInARowMax of them.
 //
 // All ranks have the same loss and the same norm to the bit, so all decide
 // alike if they have the same State. A rank that joins gets that of the others.
@@ -22,7 +22,7 @@ class SpikeGuard {
  public:
   static constexpr int kWindow = 128;
   static constexpr int kJudgedFrom = 16;
-  // So many skipped steps in a row are an error.
+  // This many skipped steps in a row are an error.
   static constexpr int kInARowMax = 10;
 
   // What it remembers, as bytes that another rank can take over.

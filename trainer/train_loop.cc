@@ -447,10 +447,9 @@ absl::Status TrainLoop::Apply(StepResult* result) {
   }
   if (guard_.state().skipped_in_a_row + 1 >= SpikeGuard::kInARowMax) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "step %d: %s; it is the step number %d in a row that --skip-spikes "
-        "skips, and no update may follow any more; resume from a checkpoint "
-        "before the first of them with a lower --lr than %g, or give a higher "
-        "--skip-spikes than %g",
+        "step %d: %s; --skip-spikes would skip %d steps in a row, so the run "
+        "ends; resume from a checkpoint before the first of them with a lower "
+        "--lr than %g, or give a higher --skip-spikes than %g",
         result->step, reason, SpikeGuard::kInARowMax, options_.learning_rate,
         options_.skip_spikes));
   }

@@ -15,7 +15,7 @@ class ToldFacts {
 
   // Puts the facts into a Hello, which is sent next. Gathers the network's
   // facts again, because the daemon may have been unreachable since an
-  // interface has changed. Other messages are only noted.
+  // interface has changed. Of other messages, it keeps what they report.
   void PutInto(v1::AgentMessage& message);
 
   // Updates the facts from a report of checks, or of the network alone. Returns

@@ -1,5 +1,5 @@
 // Model FLOPs: how much arithmetic the training of a model takes, and how much
-// a device is built for. Their ratio is the model FLOPs utilization (MFU).
+// a device can do at most. Their ratio is the model FLOPs utilization (MFU).
 //
 // Pure; any thread.
 #ifndef ROLLCALL_TRAINER_MODEL_MODEL_FLOPS_H_

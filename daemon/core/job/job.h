@@ -307,7 +307,11 @@ class Job {
   bool IsUnchecked(const Node& node) const;
   bool BeginNodeCheck(const std::vector<NodeToCheck>& nodes,
                       NodeCheck::Way way);
+  void SayUnchecked(Node& node);
   void MaybeCheckSpares();
+  void CutSpareChecks();
+  void CheckLater(Node& node, const std::string& why);
+  bool LeaveCut(const std::vector<NodeToCheck>& nodes);
   bool AwaitNodeCheck(const std::vector<Seated>& seated,
                       const NetworkPlan& plan);
   void OnGroupMessage(Node& node, const v1::AgentMessage& message);

@@ -8,9 +8,16 @@
 
 namespace rollcall {
 
-// What a spare shows that waits for its check.
+// The reason that a spare shows while it waits for its check.
 constexpr char kCheckedAlone[] =
     "--node-check checks it before it is called in";
+
+// A node that waits for its check says so.
+void Job::SayUnchecked(Node& node) {
+  if (!node.reason.empty() || !IsUnchecked(node)) return;
+  node.reason = kCheckedAlone;
+  TellSpare(node);
+}
 
 bool Job::IsUnchecked(const Node& node) const {
   return settings_.node_check() && node.hello.checks_groups() &&
@@ -23,6 +30,7 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
                          const NetworkPlan& plan) {
   if (!settings_.node_check()) return false;
   std::vector<NodeToCheck> nodes;
+  bool other_partner = false;
   for (size_t i = 0; i < seated.size(); ++i) {
     Node& node = membership_.At(seated[i].node);
     if (!node.hello.checks_groups()) {
@@ -36,7 +44,10 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
     nodes.push_back({node.name(), plan.nodes[i].address,
                      node.node_checked || node.served_in != 0,
                      node.check_product, node.hello.launcher()});
+    other_partner |= !nodes.back().checked && node.found_in_pairs > 0;
   }
+  // A node that was found once gets another partner.
+  if (other_partner) std::reverse(nodes.begin(), nodes.end());
   if (node_check_.exhausted()) return LeaveUnchecked(nodes, seated.size());
   // The ranks of an earlier world wait, so they do not wait twice for nodes
   // that are not needed.
@@ -44,8 +55,28 @@ bool Job::AwaitNodeCheck(const std::vector<Seated>& seated,
       nodes.begin(), nodes.end(), [](const auto& n) { return !n.checked; }));
   const bool once =
       generation() > 0 && seated.size() - unchecked >= settings_.nodes_min();
+  if (once && LeaveCut(nodes)) return true;
   return BeginNodeCheck(
       nodes, once ? NodeCheck::Way::kPairsOnce : NodeCheck::Way::kPairs);
+}
+
+// Leaves out those whose check alone had no answer when the world ended, and
+// begins a world of the others. Returns whether there were any.
+bool Job::LeaveCut(const std::vector<NodeToCheck>& nodes) {
+  bool any = false;
+  for (const NodeToCheck& each : nodes) {
+    Node& node = membership_.At(each.node);
+    if (each.checked || each.launcher ||
+        !std::exchange(node.check_cut, false)) {
+      continue;
+    }
+    any = true;
+    CheckLater(node,
+               "its check by --node-check had not ended when the world did; it "
+               "is checked again later");
+  }
+  if (any) MaybeForm();
+  return any;
 }
 
 // Returns whether a check is under way now.
@@ -73,7 +104,7 @@ void Job::MaybeCheckSpares() {
     const bool waits = !node.member() && membership_.IsEligible(node);
     if (!node.member() && !waits) continue;
     const bool checks = waits && IsUnchecked(node);
-    if (checks && node.reason.empty()) node.reason = kCheckedAlone;
+    if (checks) node.check_cut = false;
     nodes.push_back({name, node.observed_address, !checks, node.check_product,
                      node.hello.launcher()});
   }
@@ -92,10 +123,9 @@ bool Job::LeaveUnchecked(const std::vector<NodeToCheck>& nodes, size_t seated) {
   for (const std::string& name : unchecked) {
     Node& node = membership_.At(name);
     if (enough) {
-      Exclude(node,
-              "--node-check has not checked it in time; it is checked "
-              "before a later world");
-      probes_.Unreached(name, now_ + limits_.unreached_delay);
+      CheckLater(node,
+                 "--node-check has not checked it in time; it is checked "
+                 "before a later world");
       continue;
     }
     out_.SayOf(node, Log::Level::kWarning,
@@ -105,6 +135,21 @@ bool Job::LeaveUnchecked(const std::vector<NodeToCheck>& nodes, size_t seated) {
   }
   if (enough) MaybeForm();
   return enough;
+}
+
+// Leaves the node out of the next world.
+void Job::CheckLater(Node& node, const std::string& why) {
+  Exclude(node, why);
+  probes_.Unreached(node.name(), now_ + limits_.unreached_delay);
+}
+
+// The world has ended. A node whose check alone has no answer yet may hang, so
+// it is not checked with another node while ranks wait.
+void Job::CutSpareChecks() {
+  if (!node_check_.under_way() || !node_check_.alone()) return;
+  for (const std::string& name : node_check_.AwaitedNodes()) {
+    membership_.At(name).check_cut = true;
+  }
 }
 
 void Job::SendGroupChecks(NodeCheck::Requests requests) {
@@ -159,10 +204,10 @@ void Job::MaybeEndNodeCheck() {
                         " alone=", alone ? "true" : "false"));
   for (const NodeCheckVerdict::Finding& finding : verdict->findings) {
     Node& node = membership_.At(finding.node);
-    if (finding.stays.empty() && finding.again) {
-      Exclude(node, absl::StrCat(finding.text, "; it is checked again later"));
-      probes_.Unreached(finding.node, now_ + limits_.unreached_delay);
+    if (finding.stays.empty() && finding.again && ++node.found_in_pairs == 1) {
       node.node_checked = node.checked_alone = false;
+      CheckLater(node,
+                 absl::StrCat(finding.text, "; it is checked again later"));
       continue;
     }
     if (finding.stays.empty()) {

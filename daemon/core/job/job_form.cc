@@ -45,6 +45,7 @@ void Job::Gather(bool at_once) {
   waiting_.TellAt(now_ + absl::Seconds(1));
   waiting_.Reset();
   probes_.Reset();
+  CutSpareChecks();
   node_check_.Begin();
   TakeToldFacts();
   TakeBackUnreached();
@@ -74,8 +75,8 @@ void Job::MaybeForm() {
     case Gathering::Verdict::kTimedOut:
       return FailRendezvous(
           v1::REASON_CODE_JOIN_TIMEOUT,
-          absl::StrCat(present, " of ", settings_.nodes_min(),
-                       " nodes attended within ",
+          absl::StrCat(present + membership_.excluded().size(), " of ",
+                       settings_.nodes_min(), " nodes attended within ",
                        absl::FormatDuration(limits_.join_timeout), "; ",
                        JobReport(*this).MissingText(),
                        generation() > 0

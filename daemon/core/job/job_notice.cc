@@ -257,6 +257,7 @@ void Job::GrowSoon(Node& node) {
       static_cast<uint32_t>(world().members_size()) < settings_.nodes_max();
   probes_.Newcomer(node.name(), fills, now_, limits_);
   node_check_.NoteSpare();
+  SayUnchecked(node);
 }
 
 void Job::MaybeGrow() {
@@ -272,12 +273,13 @@ void Job::MaybeGrow() {
       [this](const std::string& name) { return notices_.Leaves(name); });
   if (due > now_) return newcomers_.GrowAt(due);
   if (completion_.HasBegun(membership_)) return;
-  const std::vector<std::string> called = seats.NewcomersNow();
-  if (std::any_of(called.begin(), called.end(), [&](const std::string& name) {
+  std::vector<std::string> called = seats.NewcomersNow();
+  const size_t unchecked =
+      std::erase_if(called, [this](const std::string& name) {
         return IsUnchecked(membership_.At(name));
-      })) {
-    return node_check_.NoteSpare();
-  }
+      });
+  if (unchecked > 0) node_check_.NoteSpare();
+  if (called.empty()) return;
   for (const std::string& name : called) membership_.At(name).called = true;
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),
       absl::StrCat("to take in ", NameList(called, kCalledNamedMax)));

@@ -156,6 +156,7 @@ void Job::SetReached(Node& node) {
   } else {
     SayHold(node);
   }
+  SayUnchecked(node);
   out_.Changed();
 }
 

@@ -42,7 +42,8 @@ std::string JobReport::MissingText() const {
         absl::StrCat(name, " (", job_.membership_.At(name).reason, ")"));
   }
   const std::set<std::string>& setting_up = job_.membership_.setting_up();
-  const size_t here = job_.membership_.present() + setting_up.size();
+  const size_t here = job_.membership_.present() + setting_up.size() +
+                      without_seat.size();
   const size_t missing = job_.settings_.nodes_min() > here
                              ? job_.settings_.nodes_min() - here
                              : size_t{0};
@@ -197,6 +198,8 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
             : 0));
     ToProto(now - job_.gathering_.since(), status.mutable_waited());
     status.set_awaits(Awaits());
+  } else {
+    status.set_awaits(job_.node_check_.WaitingText());
   }
   *status.mutable_last_reform() = job_.last_reform();
   const std::vector<v1::RootCause>& causes = job_.failures_.causes();

@@ -118,6 +118,10 @@ struct Node {
   // said that it cannot be; and what its matrix products took.
   bool node_checked = false;
   bool checked_alone = false;  // The same, without other nodes.
+  // How often a check in one round of pairs found it, and whether its check
+  // alone had no answer when the world ended.
+  uint32_t found_in_pairs = 0;
+  bool check_cut = false;
   std::optional<absl::Duration> check_product;
   // How many failures in a row the node was to blame for.
   uint32_t blames = 0;

@@ -62,9 +62,9 @@ ComparedFact ComparedFactOf(const std::string& fact);
 ComparedFact ComparedVariable(const char* name);
 
 // The names of communication variables that these nodes set, in the order in
-// which differences are looked for: those of most nodes first. Of the others,
-// one of each node, then a second one of each, and so on, so that a node with
-// many of its own displaces none of another node. At most
+// which differences are looked for: those of most nodes first. The others take
+// turns: the first of each node, then the second of each, and so on. So a node
+// with many of its own displaces none of another node. At most
 // compared_variables_max.
 std::vector<const char*> ComparedVariables(
     const std::vector<ComparedNode>& nodes);

@@ -170,9 +170,10 @@ bool NodeCheck::TakeChecked(const std::string& node,
   if (!at.has_value()) return false;
   Result& result = Now(*at);
   if (!checked.error().empty()) {
-    Answered(*at, checked.peer() ? State::kPeerFailed : State::kFailed);
+    const bool peer = checked.peer() && !alone();
+    Answered(*at, peer ? State::kPeerFailed : State::kFailed);
     result.error = checked.error();
-    if (checked.peer()) return true;
+    if (peer) return true;
     // The others of its group would wait for it until their time is over, and
     // their results would not count.
     for (const size_t partner : PartnersOf(*at, round_at_)) {
@@ -221,8 +222,23 @@ NodeCheck::Requests NodeCheck::Advance(absl::Time now) {
   return BeginRound(std::move(groups), now);
 }
 
+// The nodes of a group measure the same all-reduces, each by its own clock: the
+// least time counts for all of them.
+void NodeCheck::ShareTimes() {
+  for (const Group& group : groups_[round_at_]) {
+    absl::Duration least = absl::InfiniteDuration();
+    for (const size_t i : group.members) {
+      if (Now(i).state == State::kOk) {
+        least = std::min(least, Now(i).all_reduce);
+      }
+    }
+    for (const size_t i : group.members) Now(i).all_reduce = least;
+  }
+}
+
 // Marks the nodes that failed or were slow in the round that ends.
 void NodeCheck::JudgeRound() {
+  ShareTimes();
   rounds_ = round_at_ + 1;
   std::vector<absl::Duration> products, all_reduces;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -241,7 +257,7 @@ void NodeCheck::JudgeRound() {
   const bool enough = products.size() >= kTimesMin;
   // The upper middle, so that less than half of the nodes cannot make others
   // slow by reporting short times. Of two times, the smaller one is the base
-  // for a warning. The nodes of a pair report the same all-reduce.
+  // for a warning.
   products_[round_at_] = MedianOf(products, /*upper=*/enough);
   all_reduces_[round_at_] = MedianOf(all_reduces, /*upper=*/false);
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -464,18 +480,24 @@ std::optional<NodeCheckVerdict> NodeCheck::TakeVerdict(size_t spare) {
 
 std::string NodeCheck::WaitingText() const {
   if (!under_way()) return "";
-  std::vector<std::string> awaited;
-  for (const Member& member : members_) {
-    if (member.rounds[round_at_].state == State::kAwaited) {
-      awaited.push_back(member.node.node);
-    }
-  }
+  std::vector<std::string> awaited = AwaitedNodes();
   return absl::StrCat(
       alone() ? "spares are checked, round " : "nodes check each other, round ",
       round_at_ + 1,
-      awaited.empty() ? ""
-                      : absl::StrCat("; no answer yet from ",
-                                     NameList(awaited, kNamedInCheck)));
+      awaited.empty()
+          ? ""
+          : absl::StrCat("; no answer yet from ",
+                         NameList(std::move(awaited), kNamedInCheck)));
+}
+
+std::vector<std::string> NodeCheck::AwaitedNodes() const {
+  std::vector<std::string> awaited;
+  for (const Member& member : members_) {
+    if (under_way() && member.rounds[round_at_].state == State::kAwaited) {
+      awaited.push_back(member.node.node);
+    }
+  }
+  return awaited;
 }
 
 }  // namespace rollcall

@@ -146,6 +146,8 @@ class NodeCheck {
   bool Awaits(const std::string& node) const {
     return Awaited(node, number_).has_value();
   }
+  // The nodes that were asked in this round and have not answered.
+  std::vector<std::string> AwaitedNodes() const;
   // Returns whether the answer counts. If the node itself has failed, its group
   // is not waited for any longer.
   bool TakeChecked(const std::string& node, const v1::GroupChecked& checked);
@@ -207,6 +209,7 @@ class NodeCheck {
   std::vector<std::vector<size_t>> SecondGroups() const;
   std::vector<std::vector<size_t>> FoundAlone() const;
   bool ShareFirstGroup(size_t a, size_t b) const;
+  void ShareTimes();
   void JudgeRound();
   std::vector<NodeCheckVerdict::Finding> Findings(size_t spare) const;
   bool IsFound(size_t member) const;

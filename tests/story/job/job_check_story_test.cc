@@ -344,8 +344,19 @@ TEST(NodeCheckStory, ANewcomerWhoseCheckHangsStopsNoWorld) {
   EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(), "");
 }
 
-// While the ranks of the last world wait, a newcomer gets one round.
-TEST(NodeCheckStory, ANewcomerThatFailsInItsPairWaitsForALaterWorld) {
+// Rows in which these nodes send heartbeats, every 4 s, between two times.
+std::vector<JobStory::Row> Beating(const std::vector<std::string>& nodes,
+                                   double after, double before) {
+  std::vector<JobStory::Row> rows;
+  for (double at = after + 1; at < before; at += 4) {
+    rows.push_back({at, BeatsAll(nodes), ""});
+  }
+  return rows;
+}
+
+// c hangs when the world ends, so no rank waits for its check with another
+// node.
+TEST(NodeCheckStory, ANewcomerInItsCheckWaitsForALaterWorld) {
   JobStory story("2:3", Checking());
   story.Tell({
       {0.0, Attends("a", 1, Checks()), ""},
@@ -354,23 +365,66 @@ TEST(NodeCheckStory, ANewcomerThatFailsInItsPairWaitsForALaterWorld) {
       {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
       {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
       {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
-      // Stopped by the end of the world.
-      {1.4, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
-      {1.5, Fails("c"), "form g2 a,b"},
+      {1.4, Exits("a", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"},
   });
   EXPECT_EQ(RowOf(story.job().Status(story.now()), "c").reason(),
-            "found by --node-check: broken; it is checked again later");
+            "its check by --node-check had not ended when the world did; it is "
+            "checked again later");
+  story.Tell({{1.6, PreparesAll({"a", "b"}, 2), "run g2"}});
+  story.Tell(Beating({"a", "b", "c"}, 1.6, 31.4));
+  story.Tell({{31.4, Ticks(), "c checks 0/1"},
+              {31.5, Took("c", 10), "notice 2 GROW"}});
+}
+
+// While the ranks of the last world wait, a newcomer gets one round. Found a
+// second time, with another partner, it is quarantined.
+TEST(NodeCheckStory, ANewcomerThatFailsInItsPairsStopsTwoWorldsAtMost) {
+  JobStory story("2:3", Checking());
   story.Tell({
-      {1.6, PreparesAll({"a", "b"}, 2), "run g2"},
-      {4.0, BeatsAll({"a", "b", "c"}), ""},
-      {8.0, BeatsAll({"a", "b", "c"}), ""},
-      {12.0, BeatsAll({"a", "b", "c"}), ""},
-      {16.0, BeatsAll({"a", "b", "c"}), ""},
-      {20.0, BeatsAll({"a", "b", "c"}), ""},
-      {24.0, BeatsAll({"a", "b", "c"}), ""},
-      {28.0, BeatsAll({"a", "b", "c"}), ""},
-      {31.5, Ticks(), "c checks 0/1"},
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {1.0, Ticks(), "a checks 0/2"},
+      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Took("c", 10), "notice 1 GROW"},
+      {1.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
+      {1.6, Fails("c"), "form g2 a,b"},
   });
+  EXPECT_EQ(story.groups().at("c").addresses(1), AddressOf("a"));
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "c").reason(),
+            "found by --node-check: broken; it is checked again later");
+  story.Tell({{1.7, PreparesAll({"a", "b"}, 2), "run g2"}});
+  story.Tell(Beating({"a", "b", "c"}, 1.7, 31.6));
+  story.Tell({{31.6, Ticks(), "c checks 0/1"},
+              {31.7, Took("c", 10), "notice 2 GROW"},
+              {31.8, Exits("a", 2, 1), "abort g2 RANK_EXIT; c checks 0/2"},
+              {31.9, Fails("c"), "form g3 a,b"}});
+  EXPECT_EQ(story.groups().at("c").addresses(1), AddressOf("b"));
+  EXPECT_EQ(StateOfNode(story, "c"), v1::NODE_STATE_QUARANTINED);
+}
+
+// d is called in, although e, which came later, hangs.
+TEST(NodeCheckStory, ANewcomerThatHasPassedIsNotHeldByAnother) {
+  JobStory story("2:5", Checking());
+  story.Tell({
+      {0.0, Attends("a", 1, Checks()), ""},
+      {0.0, Attends("b", 1, Checks()), ""},
+      {1.0, Ticks(), "a checks 0/2"},
+      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
+      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Attends("d", 1, Checks()), ""},
+  });
+  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
+                                               Limits::node_check_answer);
+  story.Tell(Beating({"a", "b", "c", "d"}, 1.4, 1.3 + round_s));
+  story.Tell({{1.3 + round_s, Ticks(), "c checks 0/1"}});
+  story.Tell(Beating({"a", "b", "c", "d"}, 1.3 + round_s, 1.3 + 2 * round_s));
+  // c is quarantined, and d is checked; e comes meanwhile.
+  story.Tell({{1.3 + 2 * round_s, Ticks(), "d checks 0/1"},
+              {1.4 + 2 * round_s, Attends("e", 1, Checks()), ""},
+              {1.5 + 2 * round_s, Took("d", 10), "notice 1 GROW; e checks 0/1"}});
 }
 
 }  // namespace
