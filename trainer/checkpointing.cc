@@ -24,16 +24,37 @@ void Report(const std::string& text) {
   std::fprintf(stderr, "rollcall-train: %s\n", text.c_str());
 }
 
+// Whether --min-lr counts: it was given now, or in the training before, and a
+// schedule uses it.
+bool UsesMinLr(const TrainState& before, const TrainOptions& options) {
+  const bool default_before = absl::StrCat(before.fall->last) ==
+                              absl::StrCat(before.learning_rate / 10);
+  return (options.last_learning_rate.has_value() || !default_before) &&
+         options.schedule != Schedule::kConstant &&
+         before.fall->schedule != Schedule::kConstant;
+}
+
 }  // namespace
 
 std::string ChangedOptions(const TrainState& before,
                            const TrainOptions& options) {
   std::vector<std::string> changes;
-  const auto compare = [&](const char* flag, auto was, auto is) {
+  // By their texts, because a tenth of --lr can differ in the last bit from the
+  // same number given as --min-lr.
+  const auto compare = [&](const char* flag, auto before, auto now) {
+    const std::string was = absl::StrCat(before);
+    const std::string is = absl::StrCat(now);
     if (was == is) return;
     changes.push_back(absl::StrCat(flag, " ", was, " before, ", is, " now"));
   };
   compare("--lr", before.learning_rate, options.learning_rate);
+  if (before.fall.has_value()) {
+    compare("--schedule", NameOf(before.fall->schedule),
+            NameOf(options.schedule));
+    if (UsesMinLr(before, options)) {
+      compare("--min-lr", before.fall->last, options.learning_rates().last);
+    }
+  }
   compare("--warmup", before.warmup, options.warmup);
   compare("--steps", before.steps, options.steps);
   compare("--batch", before.batch, int64_t{options.batch});

@@ -26,7 +26,8 @@ namespace rollcall {
 
 // The flags of a run that differ from those with which the state that it
 // resumes from was trained: "--lr 0.003 before, 0.001 now; --steps ..."; empty:
-// none.
+// none. A default that follows from another flag is not a change of its own. A
+// checkpoint of version 1 does not tell whether --min-lr and --schedule differ.
 std::string ChangedOptions(const TrainState& before,
                            const TrainOptions& options);
 

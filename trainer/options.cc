@@ -163,9 +163,9 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
       ->check(Within(0, 10));
   AddChoice(app, "--schedule", &o->schedule,
             "How the learning rate falls from one to the other",
-            {{"cosine", Schedule::kCosine},
-             {"linear", Schedule::kLinear},
-             {"constant", Schedule::kConstant}});
+            {{NameOf(Schedule::kCosine), Schedule::kCosine},
+             {NameOf(Schedule::kLinear), Schedule::kLinear},
+             {NameOf(Schedule::kConstant), Schedule::kConstant}});
   app.add_option("--warmup", o->warmup, "Steps until the peak")
       ->type_name("N")
       ->check(Within(0, kStepsMax));

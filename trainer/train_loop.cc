@@ -317,7 +317,9 @@ TrainState TrainLoop::state() const {
   state.optimizer = options_.optimizer;
   state.seed = options_.seed;
   state.batch = options_.batch;
-  state.learning_rate = options_.learning_rate;
+  const LearningRates rates = options_.learning_rates();
+  state.learning_rate = rates.peak;
+  state.fall = RateFall{rates.last, rates.schedule};
   state.warmup = options_.warmup;
   state.steps = options_.steps;
   state.data_fingerprint = data_;

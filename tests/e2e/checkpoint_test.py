@@ -471,10 +471,12 @@ class Checkpoints(Saving):
         self.assertEqual(run.wait(), 1)
         self.assertRegex(run.text(), r"step-00000010 was trained on other data "
                          r"than this --data: .*--new-data")
-        run = self.alone(20, "--new-data", "--lr", "0.001", data=[other])
+        run = self.alone(20, "--new-data", "--lr", "0.001", "--schedule",
+                         "linear", data=[other])
         self.assert_code(run, 0)
         run.await_line("resumed with other options: --lr 0.003 before, 0.001 "
-                       "now; --steps 10 before, 20 now$", "err")
+                       "now; --schedule cosine before, linear now; --steps 10 "
+                       "before, 20 now$", "err")
         self.assertEqual(min(self.losses(run)), 11)
 
     def test_a_full_disk_costs_a_checkpoint_and_no_more(self):

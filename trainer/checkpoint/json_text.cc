@@ -108,13 +108,14 @@ const Json* JsonFields::Find(const char* field, const char* expected) {
   return &*found;
 }
 
-absl::Status JsonFields::TakeVersion(int known) {
+absl::StatusOr<int> JsonFields::TakeVersion(int newest) {
   int64_t version = 0;
   Take("version", 1, INT64_MAX, version);
-  if (!status_.ok() || version == known) return status_;
-  return absl::FailedPreconditionError(
-      absl::StrCat(prefix_, "version: expected ", known, ", found ", version,
-                   "; a newer rollcall wrote it: go on with that one"));
+  if (!status_.ok()) return status_;
+  if (version <= newest) return static_cast<int>(version);
+  return absl::FailedPreconditionError(absl::StrCat(
+      prefix_, "version: expected ", newest == 1 ? "" : "1 to ", newest,
+      ", found ", version, "; a newer rollcall wrote it: go on with that one"));
 }
 
 int64_t JsonFields::TakeInteger(const char* field, int64_t min, int64_t max) {

@@ -37,9 +37,9 @@ class JsonFields {
   // must outlive this.
   explicit JsonFields(const Json& json, std::string prefix = "");
 
-  // Reads "version"; must be the first call. FAILED_PRECONDITION: the version
-  // is not `known`.
-  absl::Status TakeVersion(int known);
+  // Reads "version", from 1 to `newest`; must be the first call.
+  // FAILED_PRECONDITION: the version is above `newest`.
+  absl::StatusOr<int> TakeVersion(int newest);
   template <typename Integer>
   void Take(const char* field, int64_t min, int64_t max, Integer& to) {
     static_assert(std::is_integral_v<Integer>);

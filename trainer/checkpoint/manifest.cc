@@ -72,9 +72,8 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
   if (!json.ok()) return json.status();
   Manifest manifest;
   JsonFields fields(*json);
-  if (absl::Status s = fields.TakeVersion(Manifest::kVersion); !s.ok()) {
-    return s;
-  }
+  const absl::StatusOr<int> version = fields.TakeVersion(Manifest::kVersion);
+  if (!version.ok()) return version.status();
   fields.Take("step", 0, INT64_MAX, manifest.step);
   const Json* files = fields.TakeArray("files", Manifest::kFilesMax);
   if (absl::Status s = fields.Finish(); !s.ok()) return s;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "trainer/checkpoint/json_text.h"
 
 namespace rollcall {
@@ -14,6 +15,7 @@ using OrderedJson = nlohmann::ordered_json;
 // overflow.
 constexpr int64_t kCountMax = int64_t{1} << 53;
 constexpr size_t kBackendBytesMax = 64;
+constexpr size_t kScheduleBytesMax = 64;
 
 // A float as a double, because it is then written with enough digits to read
 // the same bits back.
@@ -58,6 +60,29 @@ absl::Status Parse(const Json& json, AdamWConfig* optimizer) {
   return fields.Finish();
 }
 
+OrderedJson Format(const RateFall& fall) {
+  return {{"last", Exact(fall.last)}, {"schedule", NameOf(fall.schedule)}};
+}
+
+absl::Status Parse(const Json& json, RateFall* fall) {
+  JsonFields fields(json, "fall.");
+  fields.Take("last", fall->last);
+  std::string schedule;
+  fields.Take("schedule", kScheduleBytesMax, schedule);
+  if (absl::Status s = fields.Finish(); !s.ok()) return s;
+  for (const Schedule known : kSchedules) {
+    if (schedule != NameOf(known)) continue;
+    fall->schedule = known;
+    return absl::OkStatus();
+  }
+  return WrongField("fall.schedule",
+                    absl::StrJoin(kSchedules, ", ",
+                                  [](std::string* to, Schedule known) {
+                                    to->append(NameOf(known));
+                                  }),
+                    Excerpt(schedule));
+}
+
 absl::Status Parse(const Json& json, DataPosition* position) {
   JsonFields fields(json, "position.");
   fields.Take("epoch", 0, kCountMax, position->epoch);
@@ -81,8 +106,8 @@ void TakeWithin(JsonFields& fields, const char* field, T* to) {
 }  // namespace
 
 std::string FormatTrainState(const TrainState& s) {
-  const OrderedJson json = {
-      {"version", TrainState::kVersion},
+  OrderedJson json = {
+      {"version", s.fall.has_value() ? TrainState::kVersion : 1},
       {"step", s.step},
       {"loss", s.loss},
       {"position",
@@ -99,6 +124,7 @@ std::string FormatTrainState(const TrainState& s) {
       {"world_size", s.world_size},
       {"backend", s.backend},
   };
+  if (s.fall.has_value()) json["fall"] = Format(*s.fall);
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
@@ -107,8 +133,8 @@ absl::StatusOr<TrainState> ParseTrainState(absl::string_view text) {
   if (!json.ok()) return json.status();
   TrainState s;
   JsonFields fields(*json);
-  absl::Status status = fields.TakeVersion(TrainState::kVersion);
-  if (!status.ok()) return status;
+  const absl::StatusOr<int> version = fields.TakeVersion(TrainState::kVersion);
+  if (!version.ok()) return version.status();
   fields.Take("step", 0, kCountMax, s.step);
   fields.Take("loss", s.loss);
   TakeWithin(fields, "position", &s.position);
@@ -123,7 +149,8 @@ absl::StatusOr<TrainState> ParseTrainState(absl::string_view text) {
   fields.Take("data_fingerprint", s.data_fingerprint);
   fields.Take("world_size", 1, kCountMax, s.world_size);
   fields.Take("backend", kBackendBytesMax, s.backend);
-  if (status = fields.Finish(); !status.ok()) return status;
+  if (*version >= 2) TakeWithin(fields, "fall", &s.fall.emplace());
+  if (absl::Status status = fields.Finish(); !status.ok()) return status;
   return s;
 }
 

@@ -6,6 +6,7 @@
 #define ROLLCALL_TRAINER_CHECKPOINT_TRAIN_STATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,6 +17,12 @@
 #include "trainer/model/parameters.h"
 
 namespace rollcall {
+
+// How the learning rate falls; see LearningRates.
+struct RateFall {
+  float last = 0;
+  Schedule schedule = Schedule::kCosine;
+};
 
 struct TrainState {
   int64_t step = 0;  // Steps done.
@@ -30,6 +37,8 @@ struct TrainState {
   uint64_t seed = 0;
   int64_t batch = 1;
   float learning_rate = 0;
+  // nullopt: unknown, because version 1 does not have it.
+  std::optional<RateFall> fall;
   int64_t warmup = 0;
   int64_t steps = 1;  // Total.
   uint64_t data_fingerprint = 0;
@@ -38,10 +47,11 @@ struct TrainState {
   int64_t world_size = 1;
   std::string backend;  // The value of Backend::name().
 
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
   static constexpr size_t kTextBytesMax = 64 << 10;
 };
 
+// Writes version 1 if `fall` is unknown.
 std::string FormatTrainState(const TrainState& state);
 
 // FAILED_PRECONDITION: a newer version wrote it; the message names the version.

@@ -88,6 +88,18 @@ double AdamW::Step(absl::Span<float> weights, absl::Span<const float> gradients,
   return norm;
 }
 
+const char* NameOf(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::kCosine:
+      return "cosine";
+    case Schedule::kLinear:
+      return "linear";
+    case Schedule::kConstant:
+      return "constant";
+  }
+  return "";
+}
+
 float LearningRates::At(int64_t step) const {
   if (step <= warmup) return peak * static_cast<float>(step) / warmup;
   if (schedule == Schedule::kConstant) return peak;

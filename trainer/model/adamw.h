@@ -69,6 +69,10 @@ class AdamW {
 // How the learning rate falls from its peak: along half a cosine, along a line,
 // or not at all.
 enum class Schedule { kCosine, kLinear, kConstant };
+inline constexpr Schedule kSchedules[] = {Schedule::kCosine, Schedule::kLinear,
+                                          Schedule::kConstant};
+// As --schedule takes it.
+const char* NameOf(Schedule schedule);
 
 struct LearningRates {
   float peak = 0;

@@ -74,6 +74,9 @@ void Checkpoints(Corpus& corpus) {
   state.loss = 1.0 / 3;
   state.backend = "cpu";
   add("state", {4}, FormatTrainState(state));
+  state.fall = RateFall{1e-4f, Schedule::kLinear};
+  add("state_falls", {4}, FormatTrainState(state));
+  state.fall = std::nullopt;
   add("state_heads", {4},
       absl::StrReplaceAll(FormatTrainState(state),
                           {{"\"heads\": ", "\"heads\": 3"}}));

@@ -1,4 +1,5 @@
-// How the ranks of a world find and read a checkpoint: one rank reads it.
+// How the ranks of a world find and read a checkpoint: one rank reads it. And
+// which changed flags a resume names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -208,6 +209,79 @@ TEST_F(ResumeTest, NodesWithDifferentNewestOnes) {
   EXPECT_EQ(loads_, 1);
   Damage(Step(3, "b"));
   EXPECT_EQ(Resume(3, {"a", "b", "none"})[0].step, 2);
+}
+
+TEST(ChangedOptions, Table) {
+  // A training of --lr 0.01, with the default of --min-lr if `last` is 0.001.
+  const auto before = [](float last, Schedule schedule) {
+    TrainState state;
+    state.learning_rate = 0.01f;
+    state.fall = RateFall{last, schedule};
+    return state;
+  };
+  TrainState old = before(0, Schedule::kLinear);
+  old.fall = std::nullopt;
+  const auto cosine = Schedule::kCosine, linear = Schedule::kLinear,
+             constant = Schedule::kConstant;
+  const struct {
+    const char* what;
+    TrainState before;
+    float lr;
+    std::optional<float> min_lr;
+    Schedule schedule;
+    const char* expected;
+  } kRows[] = {
+      {"the same", before(0.001f, cosine), 0.01f, {}, cosine, ""},
+      {"the default, given", before(0.001f, cosine), 0.01f, 0.001f, cosine, ""},
+      {"the default follows --lr",
+       before(0.001f, cosine),
+       0.02f,
+       {},
+       cosine,
+       "--lr 0.01 before, 0.02 now"},
+      {"given now", before(0.001f, cosine), 0.01f, 0.0f, cosine,
+       "--min-lr 0.001 before, 0 now"},
+      {"given before",
+       before(0.002f, linear),
+       0.01f,
+       {},
+       linear,
+       "--min-lr 0.002 before, 0.001 now"},
+      {"another schedule",
+       before(0.001f, cosine),
+       0.01f,
+       {},
+       linear,
+       "--schedule cosine before, linear now"},
+      {"both", before(0, linear), 0.01f, 0.005f, cosine,
+       "--schedule linear before, cosine now; --min-lr 0 before, 0.005 now"},
+      {"a constant rate has no last one",
+       before(0.002f, constant),
+       0.01f,
+       {},
+       constant,
+       ""},
+      {"nor if it is constant from now on",
+       before(0.002f, cosine),
+       0.01f,
+       {},
+       constant,
+       "--schedule cosine before, constant now"},
+      {"version 1 does not tell", old, 0.01f, 0.003f, cosine, ""},
+      {"but the rest of it does", old, 0.02f, 0.003f, cosine,
+       "--lr 0.01 before, 0.02 now"},
+  };
+  for (const auto& row : kRows) {
+    TrainOptions options;
+    options.learning_rate = row.lr;
+    options.last_learning_rate = row.min_lr;
+    options.schedule = row.schedule;
+    TrainState state = row.before;
+    state.warmup = options.warmup;
+    state.steps = options.steps;
+    state.batch = options.batch;
+    EXPECT_EQ(ChangedOptions(state, options), row.expected) << row.what;
+  }
 }
 
 }  // namespace

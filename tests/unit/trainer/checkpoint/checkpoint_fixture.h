@@ -37,6 +37,7 @@ class CheckpointFixture : public Files {
     state.seed = ~uint64_t{0};
     state.batch = 16;
     state.learning_rate = 0.1f;
+    state.fall = RateFall{0.01f, Schedule::kLinear};
     state.warmup = 3;
     state.steps = 1000;
     state.data_fingerprint = 0x9e3779b97f4a7c15u;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -165,10 +166,26 @@ TEST_F(CheckpointText, TrainStatesReadBackTheSameBits) {
     EXPECT_EQ(parsed->position, state.position);
     EXPECT_EQ(parsed->seed, state.seed);
     EXPECT_EQ(parsed->learning_rate, state.learning_rate);
+    ASSERT_TRUE(parsed->fall.has_value());
+    EXPECT_EQ(parsed->fall->last, state.fall->last);
+    EXPECT_EQ(parsed->fall->schedule, state.fall->schedule);
     EXPECT_EQ(parsed->data_fingerprint, state.data_fingerprint);
     EXPECT_TRUE(SameModel(state.model, parsed->model).ok());
     EXPECT_EQ(FormatTrainState(*parsed), text);
   }
+}
+
+// Rollcall wrote version 1 before the fall of the learning rate was kept.
+TEST_F(CheckpointText, TrainStatesOfVersion1AreRead) {
+  TrainState state = StateOf(7);
+  state.fall = std::nullopt;
+  const std::string text = FormatTrainState(state);
+  ExpectSays(text, {"\"version\": 1"});
+  EXPECT_EQ(text.find("fall"), std::string::npos) << text;
+  const auto parsed = ParseTrainState(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_FALSE(parsed->fall.has_value());
+  EXPECT_EQ(FormatTrainState(*parsed), text);
 }
 
 TEST_F(CheckpointText, TrainStatesThatAreInvalid) {
@@ -178,12 +195,19 @@ TEST_F(CheckpointText, TrainStatesThatAreInvalid) {
     std::vector<std::string> says;
   };
   const Row kRows[] = {
-      {"\"version\": 1",
-       "\"version\": 2",
+      {"\"version\": 2",
+       "\"version\": 3",
        Code::kFailedPrecondition,
-       {"version", "expected 1, found 2", "newer rollcall"}},
-      {"\"version\": 1", "\"version\": \"1\"", Code::kDataLoss, {"version"}},
-      {"\"version\": 1,", "", Code::kDataLoss, {"version", "no such field"}},
+       {"version", "expected 1 to 2, found 3", "newer rollcall"}},
+      {"\"version\": 2", "\"version\": \"2\"", Code::kDataLoss, {"version"}},
+      {"\"version\": 2", "\"version\": 0", Code::kDataLoss, {"version"}},
+      {"\"version\": 2", "\"version\": 1", Code::kDataLoss, {"fields"}},
+      {"\"version\": 2,", "", Code::kDataLoss, {"version", "no such field"}},
+      {"\"fall\"", "\"rise\"", Code::kDataLoss, {"fall", "no such field"}},
+      {"\"linear\"",
+       "\"line\"",
+       Code::kDataLoss,
+       {"fall.schedule", "cosine, linear, constant", "line"}},
       {"\"step\": 7", "\"step\": -7", Code::kDataLoss, {"step", "found -7"}},
       {"\"step\": 7", "\"step\": 7.5", Code::kDataLoss, {"step", "7.5"}},
       {"\"step\": 7", "\"step\": 9007199254740993", Code::kDataLoss, {"step"}},
