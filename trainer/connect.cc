@@ -109,6 +109,23 @@ void TellOfTaken(const Rank& rank, const std::vector<DeviceChoice>& choices) {
   }
 }
 
+// Warns of GPUs of different models, which each rank alone cannot see.
+void TellOfDifferentModels(const Rank& rank,
+                           const std::vector<DeviceOffer>& offers,
+                           const std::vector<DeviceChoice>& choices) {
+  const std::string models = DifferentModels(
+      offers, choices,
+      [&rank](int which) { return RankName(rank.world().world(), which); });
+  if (models.empty()) return;
+  std::fprintf(
+      stderr,
+      "rollcall-train: warning: the ranks compute on GPUs of different "
+      "models: %s. A step takes as long as on the slowest of them, and "
+      "results are rounded differently than on GPUs of one model; to "
+      "avoid that, train on nodes with the same GPUs\n",
+      models.c_str());
+}
+
 absl::StatusOr<std::unique_ptr<Collective>> OverGloo(
     const TrainOptions& options, Rank* rank) {
   GlooOptions gloo;
@@ -169,6 +186,7 @@ absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
   if (absl::Status s = device.Take(choices[mine]); !s.ok()) return s;
   if (choices.size() == 1) return absl::OkStatus();
   if (mine == 0 && !choices[mine].gpu.has_value()) TellOfTaken(*rank, choices);
+  if (mine == 0) TellOfDifferentModels(*rank, *offers, choices);
   return CheckSameKind(*rank, choices, device, held);
 }
 

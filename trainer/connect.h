@@ -23,7 +23,8 @@ namespace rollcall {
 std::string RankName(const v1::World& world, int which);
 
 // Tells all ranks of the world which devices this one has, and takes the device
-// that ChooseDevices gives it. All ranks call it in each world, before Connect,
+// that ChooseDevices gives it. Rank 0 warns if ranks compute on GPUs of
+// different models. All ranks call it in each world, before Connect,
 // also those that have a device. FAILED_PRECONDITION: this rank demands a GPU
 // and all that it sees are taken; or some ranks have a GPU and others do not,
 // and the message names two of them. UNAVAILABLE: some have a GPU and others do

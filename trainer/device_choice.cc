@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -12,43 +13,108 @@ namespace rollcall {
 namespace {
 
 constexpr absl::string_view kKinds[] = {"auto", "cpu", "cuda"};
-constexpr size_t kTextMax = 128;  // The longest host name or UUID.
+constexpr size_t kTextMax = 128;  // The longest host name, UUID or model.
+// The lines of an encoded offer: kForm and the kind, the host, what is held,
+// the models; then one for each GPU, with the place of its model if it is
+// known. Fields within a line are separated by tabs.
+constexpr absl::string_view kForm = "2";
+constexpr size_t kLinesBeforeGpus = 4;
+constexpr size_t kRunsNamedMax = 8;  // For each model.
 
-// At most kTextMax bytes of the text, without line breaks, which a host's name
-// could have.
+// At most kTextMax bytes of the text, without line breaks and tabs, which a
+// host's name could have.
 std::string Plain(absl::string_view text) {
   std::string plain(text.substr(0, kTextMax));
   std::replace(plain.begin(), plain.end(), '\n', ' ');
+  std::replace(plain.begin(), plain.end(), '\t', ' ');
   return plain;
+}
+
+// Adds one GPU; false: the line is none.
+bool DecodeGpu(absl::string_view line, const std::vector<std::string>& models,
+               DeviceOffer& offer) {
+  const std::vector<std::string> fields = absl::StrSplit(line, '\t');
+  if (fields.size() > 2) return false;
+  offer.gpus.push_back(fields[0]);
+  if (fields.size() == 1) return true;
+  size_t model = 0;
+  if (!absl::SimpleAtoi(fields[1], &model) || model >= models.size()) {
+    return false;
+  }
+  offer.models[fields[0]] = models[model];
+  return true;
+}
+
+// Adjacent ranks, both included.
+struct Run {
+  int first = 0, last = 0;
+};
+
+std::string Named(const std::vector<Run>& runs,
+                  absl::FunctionRef<std::string(int)> name) {
+  std::vector<std::string> names;
+  int more = 0;
+  for (const Run& run : runs) {
+    if (names.size() == kRunsNamedMax) {
+      more += run.last - run.first + 1;
+    } else if (run.first == run.last) {
+      names.push_back(name(run.first));
+    } else {
+      names.push_back(absl::StrCat(name(run.first), " to ", name(run.last)));
+    }
+  }
+  if (more > 0) names.push_back(absl::StrCat(more, " more"));
+  return absl::StrJoin(names, ", ");
 }
 
 }  // namespace
 
 std::string DeviceOffer::Encode() const {
-  std::vector<std::string> lines = {
-      std::string(kKinds[static_cast<int>(wanted)]), Plain(host), Plain(held)};
+  std::vector<std::string> known;
+  std::vector<std::string> gpu_lines;
   for (size_t i = 0; i < std::min(gpus.size(), kGpusMax); ++i) {
-    lines.push_back(Plain(gpus[i]));
+    gpu_lines.push_back(Plain(gpus[i]));
+    const auto model = models.find(gpus[i]);
+    if (model == models.end()) continue;
+    const std::string text = Plain(model->second);
+    auto at = std::find(known.begin(), known.end(), text);
+    if (at == known.end()) {
+      if (known.size() == kModelsMax) continue;
+      at = known.insert(at, text);
+    }
+    absl::StrAppend(&gpu_lines.back(), "\t", at - known.begin());
   }
+  std::vector<std::string> lines = {
+      absl::StrCat(kForm, "\t", kKinds[static_cast<int>(wanted)]), Plain(host),
+      Plain(held), absl::StrJoin(known, "\t")};
+  lines.insert(lines.end(), gpu_lines.begin(), gpu_lines.end());
   return absl::StrJoin(lines, "\n");
 }
 
 absl::StatusOr<DeviceOffer> DeviceOffer::Decode(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const absl::Status not_one = absl::InvalidArgumentError(
+      absl::StrCat("expected the devices of a rollcall-train of this version, "
+                   "got ",
+                   lines.size(), " lines"));
+  if (lines.size() < kLinesBeforeGpus ||
+      lines.size() > kLinesBeforeGpus + kGpusMax) {
+    return not_one;
+  }
+  const std::vector<std::string> first = absl::StrSplit(lines[0], '\t');
   const auto kind =
-      std::find(std::begin(kKinds), std::end(kKinds), lines.front());
-  if (lines.size() < 3 || lines.size() > 3 + kGpusMax ||
-      kind == std::end(kKinds)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("expected the devices of a rollcall-train of this "
-                     "version, got ",
-                     lines.size(), " lines"));
+      std::find(std::begin(kKinds), std::end(kKinds), first.back());
+  if (first.size() != 2 || first[0] != kForm || kind == std::end(kKinds)) {
+    return not_one;
   }
   DeviceOffer offer;
   offer.wanted = static_cast<DeviceKind>(kind - std::begin(kKinds));
   offer.host = lines[1];
   offer.held = lines[2];
-  offer.gpus.assign(lines.begin() + 3, lines.end());
+  const std::vector<std::string> models = absl::StrSplit(lines[3], '\t');
+  for (size_t i = kLinesBeforeGpus; i < lines.size(); ++i) {
+    if (!DecodeGpu(lines[i], models, offer)) return not_one;
+  }
   return offer;
 }
 
@@ -82,6 +148,28 @@ std::vector<DeviceChoice> ChooseDevices(
     for (DeviceChoice& choice : choices) choice.gpu.reset();
   }
   return choices;
+}
+
+std::string DifferentModels(const std::vector<DeviceOffer>& offers,
+                            const std::vector<DeviceChoice>& choices,
+                            absl::FunctionRef<std::string(int)> name) {
+  std::map<std::string, std::vector<Run>> runs_by_model;
+  for (int rank = 0; rank < static_cast<int>(choices.size()); ++rank) {
+    if (!choices[rank].gpu.has_value()) continue;
+    const auto model = offers[rank].models.find(*choices[rank].gpu);
+    if (model == offers[rank].models.end()) continue;
+    std::vector<Run>& runs = runs_by_model[model->second];
+    if (!runs.empty() && runs.back().last == rank - 1) {
+      runs.back().last = rank;
+    } else {
+      runs.push_back({rank, rank});
+    }
+  }
+  if (runs_by_model.size() < 2) return "";
+  return absl::StrJoin(
+      runs_by_model, "; ", [&](std::string* to, const auto& entry) {
+        absl::StrAppend(to, entry.first, ": ", Named(entry.second, name));
+      });
 }
 
 }  // namespace rollcall

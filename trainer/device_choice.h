@@ -11,10 +11,12 @@
 #ifndef ROLLCALL_TRAINER_DEVICE_CHOICE_H_
 #define ROLLCALL_TRAINER_DEVICE_CHOICE_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "trainer/options.h"
@@ -32,9 +34,14 @@ struct DeviceOffer {
   std::vector<std::string> gpus;
   // The device on which it already trains: a UUID, or kHeldCpu; empty: none.
   std::string held;
+  // By UUID: "NVIDIA H100 80GB HBM3 (compute capability 9.0)". A GPU that is
+  // not in here is of an unknown model.
+  std::map<std::string, std::string> models = {};
 
   static constexpr char kHeldCpu[] = "cpu";
   static constexpr size_t kGpusMax = 64;
+  // Different models in one offer; GPUs of more are of an unknown one.
+  static constexpr size_t kModelsMax = 4;
 
   // The offer as the value of an exchange. Decode: INVALID_ARGUMENT says what
   // is wrong.
@@ -52,6 +59,14 @@ struct DeviceChoice {
 
 // Returns the choices by rank, one for each of `offers`.
 std::vector<DeviceChoice> ChooseDevices(const std::vector<DeviceOffer>& offers);
+
+// Which ranks compute on which model of GPU, for a person, with `name` for a
+// rank: "NVIDIA A100 (compute capability 8.0): rank 0 on a to rank 7 on a;
+// NVIDIA H100 (...): ...". Empty: no two ranks are known to differ. A rank on
+// the CPU is not named.
+std::string DifferentModels(const std::vector<DeviceOffer>& offers,
+                            const std::vector<DeviceChoice>& choices,
+                            absl::FunctionRef<std::string(int)> name);
 
 }  // namespace rollcall
 

@@ -77,6 +77,7 @@ absl::StatusOr<std::unique_ptr<RankDevice>> RankDevice::Find(DeviceKind kind,
   found->known_ = *std::move(gpus);
   for (const CudaDevice::Known& gpu : found->known_) {
     found->offer_.gpus.push_back(gpu.uuid);
+    found->offer_.models[gpu.uuid] = gpu.model;
   }
   const char* host = std::getenv("NCCL_HOSTID");
   if (host != nullptr) found->offer_.host = host;

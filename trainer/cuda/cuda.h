@@ -31,6 +31,7 @@ class CudaDevice : public Streams {
   struct Known {
     int number;  // In CUDA's order.
     std::string uuid;
+    std::string model;  // "NVIDIA H100 80GB HBM3 (compute capability 9.0)".
   };
   // The GPUs that this process sees and the kernels run on, at least one.
   // Errors: CudaAvailable's; FAILED_PRECONDITION if the kernels run on none.

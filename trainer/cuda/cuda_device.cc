@@ -295,8 +295,11 @@ absl::StatusOr<std::vector<CudaDevice::Known>> CudaDevice::List() {
       continue;
     }
     known.push_back(
-        {i, absl::BytesToHexString(
-                {properties.uuid.bytes, sizeof(properties.uuid.bytes)})});
+        {i,
+         absl::BytesToHexString(
+             {properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
+         absl::StrFormat("%s (compute capability %d.%d)", properties.name,
+                         properties.major, properties.minor)});
   }
   if (known.empty()) return too_old;
   return known;

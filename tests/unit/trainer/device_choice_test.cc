@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace rollcall {
@@ -78,23 +80,91 @@ TEST(DeviceChoice, OffersAreDecodedAsTheyWere) {
   EXPECT_EQ(decoded->host, "host 7");
   EXPECT_EQ(decoded->gpus, kTwo);
   EXPECT_EQ(decoded->held, "B");
+  EXPECT_TRUE(decoded->models.empty());
   const auto bare = DeviceOffer::Decode(DeviceOffer().Encode());
   ASSERT_TRUE(bare.ok()) << bare.status();
   EXPECT_TRUE(bare->gpus.empty());
   // The value of an exchange has at most 4 KiB.
-  const DeviceOffer large = {kAuto, std::string(500, 'h'),
-                             Gpus(100, std::string(40, 'u')),
-                             std::string(40, 'u')};
+  DeviceOffer large = {
+      kAuto, std::string(500, 'h'), {}, std::string(40, 'u'), {}};
+  for (int i = 0; i < 100; ++i) {
+    large.gpus.push_back(absl::StrFormat("%040d", i));
+    large.models[large.gpus[i]] =
+        absl::StrCat(i % 7, std::string(500, '\t'), i);
+  }
   EXPECT_LE(large.Encode().size(), 4096u);
-  EXPECT_EQ(DeviceOffer::Decode(large.Encode())->gpus.size(),
-            DeviceOffer::kGpusMax);
+  const auto less = DeviceOffer::Decode(large.Encode());
+  ASSERT_TRUE(less.ok()) << less.status();
+  EXPECT_EQ(less->gpus.size(), DeviceOffer::kGpusMax);
+  EXPECT_EQ(less->models.at(large.gpus[9]), "2" + std::string(127, ' '));
+  EXPECT_FALSE(less->models.contains(large.gpus[5]));
+}
+
+TEST(DeviceChoice, ModelsAreDecodedAsTheyWere) {
+  const DeviceOffer offer = {kAuto,
+                             "",
+                             {"A", "B", "C", "D"},
+                             "",
+                             {{"A", "x"}, {"B", "y (9.0)"}, {"D", "x"}}};
+  const auto decoded = DeviceOffer::Decode(offer.Encode());
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->gpus, offer.gpus);
+  EXPECT_EQ(decoded->models, offer.models);
 }
 
 TEST(DeviceChoice, WhatIsNoOfferIsRefused) {
   for (const std::string& text :
-       {std::string(), std::string("auto"), std::string("gpu\n\n"),
-        "auto\n\n" + std::string(70, '\n')}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(DeviceOffer::Decode(text).status()));
+       {std::string(), std::string("auto"), std::string("2\tauto\n\n"),
+        std::string("2\tgpu\n\n\n"), std::string("1\tauto\n\n\n"),
+        std::string("2\tauto\t\n\n\n"), std::string("auto\n\n\n"),
+        // The form before GPUs had models.
+        std::string("auto\n\n\nA\nB"), std::string("2\tauto\n\n\nx\nA\t1"),
+        std::string("2\tauto\n\n\nx\nA\t-1"),
+        std::string("2\tauto\n\n\nx\nA\t0\t0"),
+        std::string("2\tauto\n\n\nx\nA\tx"),
+        "2\tauto\n\n\n" + std::string(70, '\n')}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(DeviceOffer::Decode(text).status()))
+        << text;
+  }
+}
+
+TEST(DeviceChoice, DifferentModelsAreNamed) {
+  const struct {
+    const char* what;
+    // By rank: the model of its GPU; "?": unknown, "cpu": it takes no GPU.
+    std::vector<const char*> ranks;
+    const char* expected;
+  } kRows[] = {
+      {"no rank", {}, ""},
+      {"one rank", {"x"}, ""},
+      {"one model", {"x", "x", "x"}, ""},
+      {"two nodes", {"x", "x", "y", "y"}, "x: r0 to r1; y: r2 to r3"},
+      {"in turns", {"y", "x", "y", "x"}, "x: r1, r3; y: r0, r2"},
+      {"three", {"y", "x", "z"}, "x: r1; y: r0; z: r2"},
+      {"an unknown one is not named", {"x", "?", "x"}, ""},
+      {"and ends a run", {"x", "?", "x", "y"}, "x: r0, r2; y: r3"},
+      {"a CPU is not named", {"cpu", "x"}, ""},
+      {"only CPUs", {"cpu", "cpu"}, ""},
+      {"many runs",
+       {"x", "y", "x", "y", "x", "y", "x", "y", "x", "y",
+        "x", "y", "x", "y", "x", "y", "x", "x", "x", "y"},
+       "x: r0, r2, r4, r6, r8, r10, r12, r14, 3 more; "
+       "y: r1, r3, r5, r7, r9, r11, r13, r15, 1 more"},
+  };
+  for (const auto& row : kRows) {
+    std::vector<DeviceOffer> offers;
+    std::vector<DeviceChoice> choices;
+    for (const std::string model : row.ranks) {
+      DeviceOffer offer = {kAuto, "", kTwo, "", {{"A", "other"}}};
+      if (model != "?") offer.models["B"] = model;
+      offers.push_back(offer);
+      choices.emplace_back();
+      if (model != "cpu") choices.back().gpu = "B";
+    }
+    EXPECT_EQ(DifferentModels(offers, choices,
+                              [](int rank) { return absl::StrCat("r", rank); }),
+              row.expected)
+        << row.what;
   }
 }
 
