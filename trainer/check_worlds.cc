@@ -27,8 +27,8 @@ CheckedNode NodeFrom(const v1::Member& member) {
     node.gpus += static_cast<int>(gpus.count());
   }
   for (const v1::MemberPort& port : member.ports()) {
-    node.ports.push_back(absl::StrCat(port.device(), ":", port.port(),
-                                      port.active() ? "" : " (not active)"));
+    node.ports.push_back({absl::StrCat(port.device(), ":", port.port()),
+                          port.active(), port.rate_gbps()});
   }
   return node;
 }

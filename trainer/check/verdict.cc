@@ -20,6 +20,15 @@ constexpr size_t kNamedMax = 8;
 // differences can be scheduling noise.
 constexpr double kOutlierMinUs = 20;
 
+// The part of the slowest port's rate that the bus bandwidth of an all-reduce
+// is expected to reach. A ring through one port of each node comes close to the
+// whole rate, and one through several ports exceeds it. A quarter leaves room
+// for large worlds and for GPUs that are far from their port, so less is a
+// fault.
+constexpr double kPortRateMin = 0.25;
+// A smaller all-reduce measures latencies, mostly.
+constexpr size_t kPortRateBytesMin = 128 << 20;
+
 constexpr char kSocket[] = "Socket";
 // NcclLog returns this name as long as the log has named no transport.
 constexpr char kUnknownNet[] = "NCCL";
@@ -63,6 +72,7 @@ class Judgement {
     } else {
       JudgeNet();
       JudgeBandwidth();
+      JudgePortRate();
       JudgeLatency();
       JudgeOutliers();
     }
@@ -166,7 +176,11 @@ class Judgement {
     const size_t shown = std::min(node->ports.size(), kNamedMax);
     std::string text = absl::StrCat(
         "its InfiniBand ports: ",
-        absl::StrJoin(node->ports.begin(), node->ports.begin() + shown, ", "));
+        absl::StrJoin(node->ports.begin(), node->ports.begin() + shown, ", ",
+                      [](std::string* to, const CheckedPort& port) {
+                        absl::StrAppend(to, port.name,
+                                        port.active ? "" : " (not active)");
+                      }));
     if (shown < node->ports.size()) {
       absl::StrAppend(&text, " and ", node->ports.size() - shown, " more");
     }
@@ -189,8 +203,8 @@ class Judgement {
            "NCCL_IB_DISABLE and ulimit -l there";
   }
 
-  void JudgeBandwidth() {
-    if (!thresholds_.min_busbw_gbps) return;
+  // Null: there is none.
+  const Row* LargestAllReduce() const {
     const Row* largest = nullptr;
     for (const Row& row : findings_.rows) {
       if (row.kind != CollectiveKind::kAllReduce) continue;
@@ -198,6 +212,12 @@ class Judgement {
         largest = &row;
       }
     }
+    return largest;
+  }
+
+  void JudgeBandwidth() {
+    if (!thresholds_.min_busbw_gbps) return;
+    const Row* largest = LargestAllReduce();
     const double found =
         largest == nullptr ? 0 : largest->busbw_gbps(findings_.ranks);
     if (found >= *thresholds_.min_busbw_gbps) return;
@@ -208,6 +228,51 @@ class Judgement {
                         "card",
                         largest == nullptr ? size_t{0} : largest->size.bytes,
                         found, *thresholds_.min_busbw_gbps));
+  }
+
+  // Whether data moves between the nodes, and always over InfiniBand or RoCE.
+  bool OnlyInfiniband() const {
+    if (findings_.one_machine) return false;
+    bool used = false;
+    for (const std::string& transport : findings_.transports) {
+      for (const std::string& network : NetworksOf(transport)) {
+        if (!IsNet(network, "ib")) return false;
+        used = true;
+      }
+    }
+    return used;
+  }
+
+  // Without a required bandwidth, the network is held against its own rate.
+  void JudgePortRate() {
+    const Row* largest = LargestAllReduce();
+    if (thresholds_.min_busbw_gbps || !OnlyInfiniband() || largest == nullptr ||
+        largest->size.bytes < kPortRateBytesMin) {
+      return;
+    }
+    const CheckedNode* node = nullptr;
+    const CheckedPort* slowest = nullptr;
+    for (const CheckedNode& each : findings_.nodes) {
+      for (const CheckedPort& port : each.ports) {
+        if (!port.active || port.rate_gbps == 0) continue;
+        if (slowest == nullptr || port.rate_gbps < slowest->rate_gbps) {
+          node = &each;
+          slowest = &port;
+        }
+      }
+    }
+    if (slowest == nullptr) return;
+    const double rate = slowest->rate_gbps / 8.0;  // Gigabytes per second.
+    const double found = largest->busbw_gbps(findings_.ranks);
+    if (found >= kPortRateMin * rate) return;
+    Say(VerdictLevel::kWarning,
+        absl::StrFormat(
+            "the all-reduce of %u bytes has a bus bandwidth of %.4g GB/s, less "
+            "than a quarter of the %.4g GB/s of %s on %s, the slowest active "
+            "InfiniBand port; run it with NCCL_DEBUG=INFO to see which ports "
+            "NCCL uses and whether GPUs use them directly (GDRDMA), and look "
+            "at NCCL_IB_HCA; if this is what you expect, give --min-busbw",
+            largest->size.bytes, found, rate, slowest->name, node->name));
   }
 
   void JudgeLatency() {

@@ -5,6 +5,7 @@
 #ifndef ROLLCALL_TRAINER_CHECK_VERDICT_H_
 #define ROLLCALL_TRAINER_CHECK_VERDICT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,19 @@
 
 namespace rollcall {
 
+// An RDMA port of a node.
+struct CheckedPort {
+  std::string name;  // "mlx5_0:1"
+  bool active = false;
+  uint32_t rate_gbps = 0;  // Gigabits per second; 0: unknown.
+};
+
 // The part of a node's entry in the world that the verdict needs.
 struct CheckedNode {
   std::string name;
   int first_rank = 0;
   int ranks = 0;
-  std::vector<std::string> ports;  // "mlx5_0:1 (4: ACTIVE)"
+  std::vector<CheckedPort> ports;
   int gpus = 0;
 };
 

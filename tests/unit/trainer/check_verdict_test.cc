@@ -67,11 +67,11 @@ TEST(Verdict, RequiredNet) {
     if (gpu) {
       fell.nodes[1].gpus = 8;
     } else {
-      fell.nodes[1].ports = {"mlx5_0:1 (ACTIVE)", "mlx5_1:1 (DOWN)"};
+      fell.nodes[1].ports = {{"mlx5_0:1", true, 400}, {"mlx5_1:1", false, 0}};
     }
     ExpectVerdict(fell, none, kFatal,
                   {"rank 1 on b fell back to TCP",
-                   gpu ? "NCCL_DEBUG=INFO" : "mlx5_0:1 (ACTIVE), mlx5_1:1",
+                   gpu ? "NCCL_DEBUG=INFO" : "mlx5_0:1, mlx5_1:1 (not active)",
                    "--require-net socket"});
     ExpectVerdict(fell, any, kOk);
     ExpectVerdict(fell, socket, kOk);
@@ -151,6 +151,106 @@ TEST(Verdict, BandwidthAndLatency) {
   ExpectVerdict(unmeasured, {}, VerdictLevel::kOk);
   ExpectVerdict(unmeasured, {{}, {}, 20, {}}, VerdictLevel::kFatal,
                 {"no way back"});
+}
+
+// The bus bandwidth is 2 GB/s, a quarter of 64 Gb/s.
+TEST(Verdict, PortRates) {
+  constexpr auto kOk = VerdictLevel::kOk, kWarning = VerdictLevel::kWarning,
+                 kFatal = VerdictLevel::kFatal;
+  constexpr size_t kLarge = 128 << 20;
+  const Thresholds none, low{{}, 0.1, {}, {}}, high{{}, 10, {}, {}};
+  const struct {
+    const char* what;
+    const char* transport;
+    std::vector<CheckedPort> ports;  // Of the second node.
+    size_t bytes;
+    bool one_machine;
+    Thresholds thresholds;
+    VerdictLevel level;
+  } kRows[] = {
+      {"fast enough", "IB", {{"p", true, 64}}, kLarge, false, none, kOk},
+      {"slow", "IB", {{"p", true, 65}}, kLarge, false, none, kWarning},
+      {"slow by RoCE from GPUs",
+       "IB/GDRDMA+P2P",
+       {{"p", true, 400}},
+       kLarge,
+       false,
+       none,
+       kWarning},
+      {"by NVIDIA's plugin",
+       "IBext_v8",
+       {{"p", true, 400}},
+       kLarge,
+       false,
+       none,
+       kWarning},
+      {"the slowest port counts",
+       "IB",
+       {{"q", true, 400}, {"p", true, 50}},
+       kLarge,
+       false,
+       none,
+       kOk},
+      {"of those that are active",
+       "IB",
+       {{"q", false, 50}, {"p", true, 400}},
+       kLarge,
+       false,
+       none,
+       kWarning},
+      {"and have a known rate",
+       "IB",
+       {{"q", true, 0}, {"p", true, 400}},
+       kLarge,
+       false,
+       none,
+       kWarning},
+      {"no rate", "IB", {{"p", true, 0}}, kLarge, false, none, kOk},
+      {"no port", "IB", {}, kLarge, false, none, kOk},
+      {"latencies", "IB", {{"p", true, 400}}, kLarge - 4, false, none, kOk},
+      {"one machine", "IB", {{"p", true, 400}}, kLarge, true, none, kOk},
+      {"other network",
+       "Slingshot",
+       {{"p", true, 9}},
+       kLarge,
+       false,
+       none,
+       kOk},
+      {"a partial one",
+       "IB+Slingshot",
+       {{"p", true, 400}},
+       kLarge,
+       false,
+       none,
+       kOk},
+      {"no network", "P2P", {{"p", true, 400}}, kLarge, false, none, kOk},
+      {"required", "IB", {{"p", true, 400}}, kLarge, false, low, kOk},
+      {"and missed", "IB", {{"p", true, 65}}, kLarge, false, high, kFatal},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.what);
+    Findings found = Found(3, 1, row.transport);
+    found.one_machine = row.one_machine;
+    found.nodes[0].ports = {{"r", true, 800}};
+    if (row.ports.empty()) found.nodes[0].ports.clear();
+    if (row.ports.size() == 1 && row.ports[0].rate_gbps == 0) {
+      found.nodes[0].ports[0].active = false;
+    }
+    found.nodes[1].ports = row.ports;
+    Row& largest = found.rows.back();
+    largest.size = {row.bytes, row.bytes / 4};
+    largest.time_us = row.bytes / 2e3 * BusFactor(largest.kind, found.ranks);
+    ExpectVerdict(
+        found, row.thresholds, row.level,
+        row.level == kWarning
+            ? std::vector<std::string>{"2 GB/s", "of p on b", "--min-busbw"}
+            : std::vector<std::string>{});
+  }
+  // TCP is not held against an InfiniBand port; see RequiredNet.
+  Findings tcp = Found(3, 1, "Socket");
+  tcp.rows.back().size = {kLarge, kLarge / 4};
+  tcp.nodes[1].ports = {{"p", true, 400}};
+  ExpectVerdict(tcp, {"socket", {}, {}, {}}, kOk);
 }
 
 TEST(Verdict, OutlierLinks) {
