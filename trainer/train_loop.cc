@@ -123,11 +123,12 @@ absl::Status TrainLoop::Enter(Collective& collective,
       source);
 }
 
-// NCCL allocates its buffers on the GPU at the first sum. So sum before free
-// memory is read, with a size that the steps also sum. The values in the
-// gradients have no meaning here.
+// Sums before free memory is read, with a size that the steps also sum. The
+// values in the gradients have no meaning here.
 absl::Status TrainLoop::WarmUp() {
-  if (world_size_ == 1 || backend_->name() != "cuda") return absl::OkStatus();
+  if (world_size_ == 1 || !backend_->FirstSumTakesMemory()) {
+    return absl::OkStatus();
+  }
   const Bucket& bucket = backend_->buckets().front();
   absl::Status status = collective_->BeginSum(
       backend_->gradients().subspan(bucket.begin, bucket.end - bucket.begin));

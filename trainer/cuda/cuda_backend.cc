@@ -76,6 +76,7 @@ class CudaBackend final : public Backend {
   }
 
   absl::string_view name() const override { return "cuda"; }
+  bool FirstSumTakesMemory() const override { return true; }
   const GptConfig& config() const override { return config_; }
   const GptLayout& layout() const override { return layout_; }
 

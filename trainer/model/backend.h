@@ -62,6 +62,10 @@ class Backend {
   // `ranks_here` ranks share this machine's memory; a GPU is used by one rank.
   virtual absl::StatusOr<double> RoomForActivations(int ranks_here) = 0;
 
+  // Whether the first sum over ranks takes some of this memory, as NCCL's
+  // buffers on a GPU do.
+  virtual bool FirstSumTakesMemory() const = 0;
+
   // The most memory that this backend has used so far: on the CPU the most that
   // the whole process has had in memory, on a GPU what the backend itself has
   // allocated there.

@@ -44,6 +44,7 @@ class CpuBackend final : public Backend {
         optimizer_(optimizer, layout_) {}
 
   absl::string_view name() const override { return "cpu"; }
+  bool FirstSumTakesMemory() const override { return false; }
   const GptConfig& config() const override { return config_; }
   const GptLayout& layout() const override { return layout_; }
 

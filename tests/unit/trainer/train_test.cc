@@ -465,8 +465,8 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   }
 }
 
-// The CPU's backend under another name.
-class Renamed final : public WrappedBackend {
+// The CPU's backend, whose first sum takes memory as on a GPU.
+class LikeGpu final : public WrappedBackend {
  public:
   struct Noted {
     // How many sums the world had begun when memory was asked for.
@@ -474,13 +474,13 @@ class Renamed final : public WrappedBackend {
     int reserved = 0;
   };
 
-  Renamed(std::unique_ptr<Backend> cpu, const Collective& collective,
+  LikeGpu(std::unique_ptr<Backend> cpu, const Collective& collective,
           Noted* noted)
       : WrappedBackend(std::move(cpu)),
         collective_(collective),
         noted_(noted) {}
 
-  absl::string_view name() const override { return "cuda"; }
+  bool FirstSumTakesMemory() const override { return true; }
   absl::StatusOr<double> RoomForActivations(int ranks_here) override {
     noted_->begun = collective_.seen().entered;
     return WrappedBackend::RoomForActivations(ranks_here);
@@ -495,11 +495,11 @@ class Renamed final : public WrappedBackend {
   Noted* const noted_;
 };
 
-TrainLoop::MakeBackend MakeRenamed(const Collective& collective,
-                                   Renamed::Noted& noted) {
+TrainLoop::MakeBackend MakeLikeGpu(const Collective& collective,
+                                   LikeGpu::Noted& noted) {
   return [&](const GptConfig& model, const AdamWConfig& optimizer)
              -> absl::StatusOr<std::unique_ptr<Backend>> {
-    return std::make_unique<Renamed>(*MakeCpuBackend(model, optimizer),
+    return std::make_unique<LikeGpu>(*MakeCpuBackend(model, optimizer),
                                      collective, &noted);
   };
 }
@@ -508,8 +508,8 @@ TrainLoop::MakeBackend MakeRenamed(const Collective& collective,
 // have summed once. The plan is reported before the memory is taken.
 TEST_F(TrainTest, MemoryIsPlannedAfterAWarmUp) {
   ForEachRank(2, [&](int, Collective& collective) {
-    Renamed::Noted noted;
-    auto loop = TrainLoop::Create(options_, MakeRenamed(collective, noted));
+    LikeGpu::Noted noted;
+    auto loop = TrainLoop::Create(options_, MakeLikeGpu(collective, noted));
     ASSERT_TRUE(loop.ok()) << loop.status();
     std::vector<MemoryPlan> plans;
     (*loop)->WhenPlanned([&](const MemoryPlan& plan) {
@@ -549,8 +549,8 @@ TEST_F(TrainTest, MicroBatchesDoNotMatter) {
     EXPECT_EQ(parts.losses, whole.losses);
     EXPECT_EQ(parts.weights, whole.weights);
     // Memory for the whole share would not be there.
-    Renamed::Noted noted;
-    auto planned = TrainLoop::Create(options, MakeRenamed(single, noted));
+    LikeGpu::Noted noted;
+    auto planned = TrainLoop::Create(options, MakeLikeGpu(single, noted));
     ASSERT_TRUE(planned.ok()) << planned.status();
     ASSERT_TRUE((*planned)->Enter(single, {}).ok());
     EXPECT_EQ(noted.reserved, options.micro_batch == 0 ? 4 : 2);

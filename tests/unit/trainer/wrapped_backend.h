@@ -25,6 +25,9 @@ class WrappedBackend : public Backend {
   absl::StatusOr<double> RoomForActivations(int ranks_here) override {
     return inner_->RoomForActivations(ranks_here);
   }
+  bool FirstSumTakesMemory() const override {
+    return inner_->FirstSumTakesMemory();
+  }
   double PeakBytes() const override { return inner_->PeakBytes(); }
   absl::Status Reserve(int sequences) override {
     return inner_->Reserve(sequences);
