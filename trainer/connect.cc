@@ -67,20 +67,24 @@ absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
   return offers;
 }
 
-// If some ranks used NCCL and others Gloo, all would wait forever. If one rank
-// is the source of the state, only ranks whose device kind differs from the
-// source's fail for good. Without a source, those fail that had no device
-// before (`held` is false).
+// Whether this rank stays if some ranks are on GPUs and others on CPUs: the
+// kind of the rank that is the source of the state stays. Without a source,
+// those stay that had a device before (`held`).
+bool KindStays(const Rank& rank, const std::vector<DeviceChoice>& choices,
+               bool held) {
+  const v1::WorldCommit& commit = rank.world().world_commit();
+  if (!commit.has_state_source()) return held;
+  const size_t source = commit.state_source().rank();
+  return source < choices.size() && choices[source].gpu.has_value() ==
+                                        choices[rank.rank()].gpu.has_value();
+}
+
+// If some ranks used NCCL and others Gloo, all would wait forever. So ranks of
+// one of the two kinds fail for good; see KindStays.
 absl::Status CheckSameKind(const Rank& rank,
                            const std::vector<DeviceChoice>& choices,
                            const RankDevice& device, bool held) {
   const std::string mine = NameOf(choices[rank.rank()]);
-  const v1::WorldCommit& world_commit = rank.world().world_commit();
-  const bool like_source =
-      world_commit.has_state_source()
-          ? world_commit.state_source().rank() < choices.size() &&
-                NameOf(choices[world_commit.state_source().rank()]) == mine
-          : held;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (NameOf(choices[i]) == mine) continue;
     const std::string what = absl::StrCat(
@@ -90,8 +94,8 @@ absl::Status CheckSameKind(const Rank& rank,
         NameOf(choices[i]),
         device.reason().empty() ? "" : "; here: ", device.reason(),
         "; fix that, or give every node --device cpu");
-    return like_source ? absl::UnavailableError(what)
-                       : absl::FailedPreconditionError(what);
+    return KindStays(rank, choices, held) ? absl::UnavailableError(what)
+                                          : absl::FailedPreconditionError(what);
   }
   return absl::OkStatus();
 }

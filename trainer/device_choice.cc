@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -121,20 +122,16 @@ absl::StatusOr<DeviceOffer> DeviceOffer::Decode(absl::string_view text) {
 std::vector<DeviceChoice> ChooseDevices(
     const std::vector<DeviceOffer>& offers) {
   std::vector<DeviceChoice> choices(offers.size());
-  std::set<std::pair<std::string, std::string>> taken;
+  std::set<std::pair<std::string, std::string>> taken;  // Hosts and GPUs.
   for (size_t i = 0; i < offers.size(); ++i) {
     const DeviceOffer& offer = offers[i];
     if (offer.held.empty() || offer.held == DeviceOffer::kHeldCpu) continue;
     taken.emplace(offer.host, offer.held);
     choices[i].gpu = offer.held;
   }
-  bool someone_has_none = false;
-  bool gpus_only = !taken.empty();
-  bool someone_holds_cpu = false;
+  const bool gpu_held = !taken.empty();
   for (size_t i = 0; i < offers.size(); ++i) {
     const DeviceOffer& offer = offers[i];
-    if (offer.wanted == DeviceKind::kCuda) gpus_only = true;
-    if (offer.held == DeviceOffer::kHeldCpu) someone_holds_cpu = true;
     if (!offer.held.empty() || offer.wanted == DeviceKind::kCpu) continue;
     for (const std::string& gpu : offer.gpus) {
       if (!taken.emplace(offer.host, gpu).second) continue;
@@ -142,9 +139,17 @@ std::vector<DeviceChoice> ChooseDevices(
       break;
     }
     choices[i].all_taken = !offer.gpus.empty() && !choices[i].gpu.has_value();
-    someone_has_none = someone_has_none || choices[i].all_taken;
   }
-  if ((someone_has_none || someone_holds_cpu) && !gpus_only) {
+  const bool gpu_demanded =
+      absl::c_any_of(offers, [](const DeviceOffer& offer) {
+        return offer.wanted == DeviceKind::kCuda;
+      });
+  const bool cpu_held = absl::c_any_of(offers, [](const DeviceOffer& offer) {
+    return offer.held == DeviceOffer::kHeldCpu;
+  });
+  const bool too_few = absl::c_any_of(
+      choices, [](const DeviceChoice& choice) { return choice.all_taken; });
+  if ((too_few || cpu_held) && !gpu_held && !gpu_demanded) {
     for (DeviceChoice& choice : choices) choice.gpu.reset();
   }
   return choices;

@@ -92,7 +92,7 @@ class NcclCollective final : public Collective {
       return AllReduce(values, Reduction::kSum);
     }
     sums_begun_ = true;
-    return Start("a sum", [&] {
+    return PutInStream("a sum", [&] {
       return library_.all_reduce(values.data(), values.data(), values.size(),
                                  nccl::kFloat, nccl::kSum, communicator_,
                                  streams_.communication());
@@ -214,42 +214,43 @@ class NcclCollective final : public Collective {
   }
 
   // Puts a collective into the communication stream, after the work that it
-  // needs. `put` calls NCCL.
-  template <typename Put>
-  absl::Status Start(const char* what, const Put& put) {
+  // needs. `call` calls NCCL and returns its code.
+  template <typename Call>
+  absl::Status PutInStream(const char* what, const Call& call) {
     absl::Status status = streams_.CommunicationAfterCompute();
     if (status.ok()) status = streams_.Count(Counter::kEntered);
     if (!status.ok()) return Fail(status);
-    if (status = AwaitNccl(put(), what); !status.ok()) return status;
+    if (status = AwaitNccl(call(), what); !status.ok()) return status;
     status = streams_.Count(Counter::kLeft);
     return status.ok() ? status : Fail(status);
   }
 
   // Runs one collective to its end, after all collectives that were begun.
-  // `start` puts it into the stream and returns NCCL's code.
-  template <typename Start>
-  absl::Status Run(const char* what, const Pieces& pieces, const Start& start) {
+  // `call` calls NCCL with the buffers to read and to write, on the device, and
+  // returns its code.
+  template <typename Call>
+  absl::Status Run(const char* what, const Pieces& pieces, const Call& call) {
     if (absl::Status s = Wait(); !s.ok()) return s;
     const void* const known =
         pieces.to.empty() ? pieces.from.data() : pieces.to.data();
     const bool host = !streams_.IsOnDevice(known);
-    return host ? ThroughRoom(what, pieces, start)
-                : OnDevice(what, pieces.from.data(), pieces.to.data(), start);
+    return host ? ThroughRoom(what, pieces, call)
+                : OnDevice(what, pieces.from.data(), pieces.to.data(), call);
   }
 
-  template <typename Put>
+  template <typename Call>
   absl::Status OnDevice(const char* what, const char* from, char* to,
-                        const Put& put) {
-    absl::Status status = Start(what, [&] { return put(from, to); });
+                        const Call& call) {
+    absl::Status status = PutInStream(what, [&] { return call(from, to); });
     if (!status.ok()) return status;
     status = streams_.ComputeAfterCommunication();
     if (!status.ok()) return Fail(status);
     return AwaitDevice(what);
   }
 
-  template <typename Start>
+  template <typename Call>
   absl::Status ThroughRoom(const char* what, const Pieces& pieces,
-                           const Start& start) {
+                           const Call& call) {
     // The second buffer is aligned for every data type of NCCL.
     constexpr size_t kAlign = 256;
     const size_t skip = (pieces.from.size() + kAlign - 1) / kAlign * kAlign;
@@ -261,7 +262,7 @@ class NcclCollective final : public Collective {
                               ? streams_.CopyIn(to, pieces.to)
                               : streams_.CopyIn(*room, pieces.from);
     if (!status.ok()) return Fail(status);
-    status = OnDevice(what, *room, to, start);
+    status = OnDevice(what, *room, to, call);
     if (!status.ok()) return status;
     status = streams_.CopyOut(pieces.to, to);
     return status.ok() ? status : Fail(status);
