@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -255,10 +256,10 @@ TEST_F(SpikesTest, AResumedRunJudgesFromNewNorms) {
   const std::unique_ptr<TrainLoop> loop = Loop(&factor);
   ASSERT_TRUE(loop->Enter(single, {}).ok());
   Train(*loop, SpikeGuard::kJudgedFrom);
-  StoredState stored{loop->state(), [&](StateTensors* tensors) {
-                       return loop->CopyOut(tensors);
-                     }};
-  ASSERT_TRUE(loop->Enter(single, {}, stored).ok());
+  std::optional<StoredState> stored;
+  stored.emplace().state = loop->state();
+  stored->load = [&](StateTensors* tensors) { return loop->CopyOut(tensors); };
+  ASSERT_TRUE(loop->Enter(single, {}, &stored).ok());
   EXPECT_EQ(loop->steps_done(), SpikeGuard::kJudgedFrom);
   factor = 1000;
   Train(*loop, 1);
