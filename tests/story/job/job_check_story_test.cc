@@ -373,7 +373,7 @@ TEST(NodeCheckStory, ANewcomerInItsCheckWaitsForALaterWorld) {
   story.Tell({{1.6, PreparesAll({"a", "b"}, 2), "run g2"}});
   story.Tell(Beating({"a", "b", "c"}, 1.6, 31.4));
   story.Tell({{31.4, Ticks(), "c checks 0/1"},
-              {31.5, Took("c", 10), "notice 2 GROW"}});
+              {31.5, Took("c", 10), "notice 1 GROW"}});
 }
 
 // While the ranks of the last world wait, a newcomer gets one round. Found a
@@ -398,7 +398,7 @@ TEST(NodeCheckStory, ANewcomerThatFailsInItsPairsStopsTwoWorldsAtMost) {
   story.Tell(Beating({"a", "b", "c"}, 1.7, 31.6));
   story.Tell({{31.6, Ticks(), "c checks 0/1"},
               {31.7, Took("c", 10), "notice 2 GROW"},
-              {31.8, Exits("a", 2, 1), "abort g2 RANK_EXIT; c checks 0/2"},
+              {31.8, Exits("b", 2, 1), "abort g2 RANK_EXIT; c checks 0/2"},
               {31.9, Fails("c"), "form g3 a,b"}});
   EXPECT_EQ(story.groups().at("c").addresses(1), AddressOf("b"));
   EXPECT_EQ(StateOfNode(story, "c"), v1::NODE_STATE_QUARANTINED);
@@ -422,9 +422,10 @@ TEST(NodeCheckStory, ANewcomerThatHasPassedIsNotHeldByAnother) {
   story.Tell({{1.3 + round_s, Ticks(), "c checks 0/1"}});
   story.Tell(Beating({"a", "b", "c", "d"}, 1.3 + round_s, 1.3 + 2 * round_s));
   // c is quarantined, and d is checked; e comes meanwhile.
-  story.Tell({{1.3 + 2 * round_s, Ticks(), "d checks 0/1"},
-              {1.4 + 2 * round_s, Attends("e", 1, Checks()), ""},
-              {1.5 + 2 * round_s, Took("d", 10), "notice 1 GROW; e checks 0/1"}});
+  story.Tell(
+      {{1.3 + 2 * round_s, Ticks(), "d checks 0/1"},
+       {1.4 + 2 * round_s, Attends("e", 1, Checks()), ""},
+       {1.5 + 2 * round_s, Took("d", 10), "notice 1 GROW; e checks 0/1"}});
 }
 
 }  // namespace
