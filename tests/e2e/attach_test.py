@@ -194,7 +194,7 @@ class Attach(E2E):
                          (second.pid, first.pid))
         # The rank handles signals while it waits.
         second.signal(signal.SIGTERM)
-        self.assert_code(second, 1)
+        self.assert_code(second, 75)
         self.lives_on(0.5, first, launcher)
         self.end_job()
 

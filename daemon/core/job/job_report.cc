@@ -42,8 +42,8 @@ std::string JobReport::MissingText() const {
         absl::StrCat(name, " (", job_.membership_.At(name).reason, ")"));
   }
   const std::set<std::string>& setting_up = job_.membership_.setting_up();
-  const size_t here = job_.membership_.present() + setting_up.size() +
-                      without_seat.size();
+  const size_t here =
+      job_.membership_.present() + setting_up.size() + without_seat.size();
   const size_t missing = job_.settings_.nodes_min() > here
                              ? job_.settings_.nodes_min() - here
                              : size_t{0};
