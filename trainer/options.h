@@ -11,6 +11,7 @@
 #include "trainer/check/check_options.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/parameters.h"
+#include "trainer/model/schedule.h"
 
 namespace rollcall {
 

@@ -23,6 +23,7 @@
 #include "trainer/model/backend.h"
 #include "trainer/model/openblas.h"
 #include "trainer/model/random.h"
+#include "trainer/model/schedule.h"
 
 namespace rollcall {
 namespace {

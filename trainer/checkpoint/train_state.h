@@ -15,6 +15,7 @@
 #include "trainer/data/sampler.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/parameters.h"
+#include "trainer/model/schedule.h"
 
 namespace rollcall {
 

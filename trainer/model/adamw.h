@@ -1,4 +1,4 @@
-// AdamW: Adam with decoupled weight decay, and the learning rate's schedule.
+// AdamW: Adam with decoupled weight decay.
 //
 // Pure arithmetic that rounds the same way on every machine (no fused
 // operations, only correctly rounded ones). So ranks with bitwise equal
@@ -64,26 +64,6 @@ class AdamW {
   const AdamWConfig config_;
   const std::vector<Tensor> tensors_;
   AdamWState state_;
-};
-
-// How the learning rate falls from its peak: along half a cosine, along a line,
-// or not at all.
-enum class Schedule { kCosine, kLinear, kConstant };
-inline constexpr Schedule kSchedules[] = {Schedule::kCosine, Schedule::kLinear,
-                                          Schedule::kConstant};
-// As --schedule takes it.
-const char* NameOf(Schedule schedule);
-
-struct LearningRates {
-  float peak = 0;
-  float last = 0;  // At `steps`; kConstant does not use it.
-  int64_t warmup = 0;
-  int64_t steps = 1;
-  Schedule schedule = Schedule::kCosine;
-
-  // Of `step` (1, 2, ...): grows linearly to `peak` over `warmup` steps, then
-  // falls to `last`.
-  float At(int64_t step) const;
 };
 
 }  // namespace rollcall

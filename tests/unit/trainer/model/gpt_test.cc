@@ -11,6 +11,7 @@
 #include "trainer/model/adamw.h"
 #include "trainer/model/layers.h"
 #include "trainer/model/random.h"
+#include "trainer/model/schedule.h"
 
 namespace rollcall {
 namespace {
