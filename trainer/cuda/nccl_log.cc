@@ -72,7 +72,9 @@ size_t NcclTransports::Read(absl::string_view text) {
     }
     std::string way;
     const size_t via = line.find(kVia);
-    if (via != line.npos && absl::StrContains(line.substr(0, via), " -> ")) {
+    // A channel between two ranks, or one to a switch that sums (CollNet).
+    if (via != line.npos && (absl::StrContains(line.substr(0, via), " -> ") ||
+                             absl::StartsWith(line, "Coll"))) {
       way = WayOf(line.substr(via + kVia.size()));
     } else if (absl::StartsWith(line, "Connected NVLS")) {
       way = "NVLS";

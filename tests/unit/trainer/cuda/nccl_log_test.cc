@@ -62,6 +62,29 @@ const Row kRows[] = {
      "h:1:2 [0] NCCL INFO Using network Socket\n"
      "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/I",
      "Socket"},
+    // The forms of CollNet's lines are those of NCCL's
+    // src/transport/coll_net.cc, that of the mixed node is the log in
+    // NVIDIA/nccl-tests issue 133.
+    {"sums in the switches",
+     "h:1:2 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
+     "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+     "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via "
+     "NET/IB/0/GDRDMA\n",
+     "CollNet+IB/GDRDMA+P2P"},
+    {"sums in the switches, older",
+     "h:1:2 [0] NCCL INFO Coll 00 : 0 [receive] via COLLNET/SHARP/0\n",
+     "CollNet"},
+    {"a node of eight GPUs among several",
+     "h:1:2 [4] NCCL INFO Channel 00 : 5[8e000] -> 4[89000] via P2P/direct "
+     "pointer/read\n"
+     "h:1:2 [4] NCCL INFO Channel 01 : 12[8d000] -> 4[89000] [receive] via "
+     "NET/IB/0/GDRDMA\n"
+     "h:1:2 [4] NCCL INFO Channel 01 : 4[89000] -> 12[8d000] [send] via "
+     "NET/IB/0/GDRDMA\n"
+     "h:1:2 [4] NCCL INFO Connected all rings\n",
+     "IB/GDRDMA+P2P"},
+    {"a sentence about CollNet is no channel",
+     "h:1:2 [0] NCCL INFO Collecting values via environment\n", "NCCL"},
     {"words alone are no channel",
      "h:1:2 [0] NCCL INFO NCCL_IB_HCA set via environment\n"
      "h:1:2 [0] NCCL WARN connection via NET/IB broke\n"
