@@ -104,6 +104,26 @@ class Page(E2E):
                              [*notes, "asked /status.json"],
                              self.stage.transcript())
 
+    def test_the_page_shows_what_a_training_reports(self):
+        status = {
+            "job": "j", "run": "r", "state": "running", "generation": 2,
+            "world_size": 3, "nodes_min": 3, "nodes_max": 3, "missing": [],
+            "differences": [], "root_cause": None, "waited_s": 1.0,
+            "step": 40, "steps": 100, "loss": 3.25, "tokens_per_second": 1e6,
+            "nodes": []}
+
+        def shown(**more):
+            ran = self.stage.run([self.node, "-e", PARTS, SCRIPT,
+                                  json.dumps(dict(status, **more)),
+                                  '{"last":null}', "facts"])
+            self.assert_code(ran, 0)
+            return " ".join(ran.out())
+        self.assertNotIn("norm", shown())
+        self.assertNotIn("norm", shown(gradient_norm=None))
+        text = shown(gradient_norm=0.5, validation_loss=3.5)
+        self.assertIn("gradient norm|0.500", text)
+        self.assertIn("validation loss|3.5000", text)
+
     def test_the_page_draws_the_events(self):
         with open(SCRIPT, encoding="utf-8") as f:
             self.assertNotIn("innerHTML", f.read())

@@ -107,6 +107,13 @@ function facts(s) {
                    s.steps && "of " + s.steps.toLocaleString()));
   }
   if (s.loss !== null) list.push(fact("loss", s.loss.toPrecision(5)));
+  // Unknown to an older daemon.
+  if (typeof s.validation_loss === "number") {
+    list.push(fact("validation loss", s.validation_loss.toPrecision(5)));
+  }
+  if (typeof s.gradient_norm === "number") {
+    list.push(fact("gradient norm", s.gradient_norm.toPrecision(3)));
+  }
   if (s.tokens_per_second !== null) {
     list.push(fact("tokens/s",
       Math.round(s.tokens_per_second).toLocaleString()));
