@@ -67,7 +67,7 @@ struct RankStep {
   double tokens_per_second = 0;         // Of the whole world.
   std::optional<double> gradient_norm;  // Before clipping.
   // Floating-point operations of the model a second, as a share of what the
-  // device is built for (MFU); 0 to 1.
+  // device can do at most (MFU); 0 to 1.
   std::optional<double> flops_utilization;
   std::optional<double> validation_loss;  // Of the latest validation.
   // The most memory used so far: on this rank's device, or by its process on a

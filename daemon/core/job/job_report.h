@@ -25,7 +25,7 @@ class JobReport {
   v1::JobStatus Status(absl::Time now) const;
   // For the nodes of a gathering job: which nodes it waits for, and why.
   v1::Waiting Waiting() const;
-  // For which answers a gathering job waits; empty: for none.
+  // Which answers a gathering job waits for; empty: none.
   std::string Awaits() const;
   // Which nodes a gathering job still lacks.
   std::string MissingText() const;

@@ -114,7 +114,7 @@ std::string BytesText(uint64_t bytes) {
                            : absl::StrCat(bytes >> 20, " MiB");
 }
 
-// ComparedFact only if the node has RDMA ports, because RDMA locks its buffers'
+// Compared only if the node has RDMA ports, because RDMA locks its buffers'
 // memory.
 std::string Memlock(const ComparedNode& node) {
   if (node.facts->infiniband().empty() || !node.facts->has_limits()) return "";

@@ -290,60 +290,6 @@ TEST(NodeCheckStory, TheEndOfTheJobEndsTheCheck) {
   });
 }
 
-// A newcomer that passes alone is checked with a node that has passed, before
-// the next world.
-TEST(NodeCheckStory, ANewcomerIsCheckedAloneAndThenWithANode) {
-  JobStory story("2:3", Checking());
-  story.Tell({
-      {0.0, Attends("a", 1, Checks()), ""},
-      {0.0, Attends("b", 1, Checks()), ""},
-      {1.0, Ticks(), "a checks 0/2"},
-      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
-      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
-      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
-      {1.4, Took("c", 10), "notice 1 GROW"},
-      {1.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
-      {1.6, Answer("c", {"a"}), "a checks 1/2; form g2 a,b,c"},
-  });
-}
-
-// The world of a and b runs on.
-TEST(NodeCheckStory, ANewcomerWhoseCheckHangsStopsNoWorld) {
-  JobStory story("2:4", Checking());
-  double at = 2;
-  const auto until = [&](double end, const std::string& expect) {
-    std::vector<JobStory::Row> rows;
-    for (; at < end; at += 4) {
-      rows.push_back({at, BeatsAll({"a", "b", "c", "d"}), ""});
-    }
-    rows.push_back({end, Ticks(), expect});
-    story.Tell(rows);
-    at = end + 1;
-  };
-  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
-                                               Limits::node_check_answer);
-  story.Tell({
-      {0.0, Attends("a", 1, Checks()), ""},
-      {0.0, Attends("b", 1, Checks()), ""},
-      {1.0, Ticks(), "a checks 0/2"},
-      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
-      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
-      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
-      {1.4, Attends("d", 1, Checks()), ""},
-  });
-  until(1.3 + round_s, "c checks 0/1");
-  until(1.3 + 2 * round_s, "d checks 0/1");
-  const auto row = RowOf(story.job().Status(story.now()), "c");
-  EXPECT_EQ(row.state(), v1::NODE_STATE_QUARANTINED);
-  EXPECT_EQ(row.reason(),
-            "found by --node-check: it did not answer in time; then it did not "
-            "answer in time");
-  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(),
-            "--node-check checks it before it is called in");
-  story.Tell({{at, Took("d", 10), "notice 1 GROW"}});
-  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(), "");
-}
-
 // Rows in which these nodes send heartbeats, every 4 s, between two times.
 std::vector<JobStory::Row> Beating(const std::vector<std::string>& nodes,
                                    double after, double before) {
@@ -354,16 +300,66 @@ std::vector<JobStory::Row> Beating(const std::vector<std::string>& nodes,
   return rows;
 }
 
-// c hangs when the world ends, so no rank waits for its check with another
-// node.
-TEST(NodeCheckStory, ANewcomerInItsCheckWaitsForALaterWorld) {
-  JobStory story("2:3", Checking());
+// At 1.2 s, in generation 1. The job takes more nodes.
+void AAndBRun(JobStory& story) {
   story.Tell({
       {0.0, Attends("a", 1, Checks()), ""},
       {0.0, Attends("b", 1, Checks()), ""},
       {1.0, Ticks(), "a checks 0/2"},
       {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
       {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
+  });
+}
+
+// A newcomer that passes alone is checked with a node that has passed, before
+// the next world.
+TEST(NodeCheckStory, ANewcomerIsCheckedAloneAndThenWithANode) {
+  JobStory story("2:3", Checking());
+  AAndBRun(story);
+  story.Tell({
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Took("c", 10), "notice 1 GROW"},
+      {1.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
+      {1.6, Answer("c", {"a"}), "a checks 1/2; form g2 a,b,c"},
+  });
+}
+
+// The world of a and b runs on.
+TEST(NodeCheckStory, ANewcomerWhoseCheckHangsStopsNoWorld) {
+  JobStory story("2:5", Checking());
+  const std::vector<std::string> all = {"a", "b", "c", "d"};
+  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
+                                               Limits::node_check_answer);
+  const double second = 1.3 + round_s;
+  const double end = second + round_s;
+  AAndBRun(story);
+  story.Tell({
+      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
+      {1.4, Attends("d", 1, Checks()), ""},
+  });
+  story.Tell(Beating(all, 1.4, second));
+  story.Tell({{second, Ticks(), "c checks 0/1"}});
+  story.Tell(Beating(all, second, end));
+  story.Tell({{end, Ticks(), "d checks 0/1"}});
+  const auto row = RowOf(story.job().Status(story.now()), "c");
+  EXPECT_EQ(row.state(), v1::NODE_STATE_QUARANTINED);
+  EXPECT_EQ(row.reason(),
+            "found by --node-check: it did not answer in time; then it did not "
+            "answer in time");
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(),
+            "--node-check checks it before it is called in");
+  // d is called in, although e, which comes later, is not checked yet.
+  story.Tell({{end + 0.1, Attends("e", 1, Checks()), ""},
+              {end + 0.2, Took("d", 10), "notice 1 GROW; e checks 0/1"}});
+  EXPECT_EQ(RowOf(story.job().Status(story.now()), "d").reason(), "");
+}
+
+// c hangs when the world ends, so no rank waits for its check with another
+// node.
+TEST(NodeCheckStory, ANewcomerInItsCheckWaitsForALaterWorld) {
+  JobStory story("2:3", Checking());
+  AAndBRun(story);
+  story.Tell({
       {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
       {1.4, Exits("a", 1, 1), "abort g1 RANK_EXIT; form g2 a,b"},
   });
@@ -380,12 +376,8 @@ TEST(NodeCheckStory, ANewcomerInItsCheckWaitsForALaterWorld) {
 // second time, with another partner, it is quarantined.
 TEST(NodeCheckStory, ANewcomerThatFailsInItsPairsStopsTwoWorldsAtMost) {
   JobStory story("2:3", Checking());
+  AAndBRun(story);
   story.Tell({
-      {0.0, Attends("a", 1, Checks()), ""},
-      {0.0, Attends("b", 1, Checks()), ""},
-      {1.0, Ticks(), "a checks 0/2"},
-      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
-      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
       {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
       {1.4, Took("c", 10), "notice 1 GROW"},
       {1.5, Exits("a", 1, 1), "abort g1 RANK_EXIT; c checks 0/2"},
@@ -402,30 +394,6 @@ TEST(NodeCheckStory, ANewcomerThatFailsInItsPairsStopsTwoWorldsAtMost) {
               {31.9, Fails("c"), "form g3 a,b"}});
   EXPECT_EQ(story.groups().at("c").addresses(1), AddressOf("b"));
   EXPECT_EQ(StateOfNode(story, "c"), v1::NODE_STATE_QUARANTINED);
-}
-
-// d is called in, although e, which came later, hangs.
-TEST(NodeCheckStory, ANewcomerThatHasPassedIsNotHeldByAnother) {
-  JobStory story("2:5", Checking());
-  story.Tell({
-      {0.0, Attends("a", 1, Checks()), ""},
-      {0.0, Attends("b", 1, Checks()), ""},
-      {1.0, Ticks(), "a checks 0/2"},
-      {1.1, Answer("a", {"b"}), "b checks 1/2; form g1 a,b"},
-      {1.2, PreparesAll({"a", "b"}, 1), "run g1"},
-      {1.3, Attends("c", 1, Checks()), "c checks 0/1"},
-      {1.4, Attends("d", 1, Checks()), ""},
-  });
-  const double round_s = absl::ToDoubleSeconds(Limits::node_check_round +
-                                               Limits::node_check_answer);
-  story.Tell(Beating({"a", "b", "c", "d"}, 1.4, 1.3 + round_s));
-  story.Tell({{1.3 + round_s, Ticks(), "c checks 0/1"}});
-  story.Tell(Beating({"a", "b", "c", "d"}, 1.3 + round_s, 1.3 + 2 * round_s));
-  // c is quarantined, and d is checked; e comes meanwhile.
-  story.Tell(
-      {{1.3 + 2 * round_s, Ticks(), "d checks 0/1"},
-       {1.4 + 2 * round_s, Attends("e", 1, Checks()), ""},
-       {1.5 + 2 * round_s, Took("d", 10), "notice 1 GROW; e checks 0/1"}});
 }
 
 }  // namespace
