@@ -11,7 +11,8 @@ import unittest
 
 from lab import Lab
 from paths import BIN, LAB, PROJECT, ROLLCALL, TORCH_VENV
-from proc import command_line, descendants, resident_bytes, start_ticks
+from proc import (command_line, descendants, resident_bytes, start_ticks,
+                  subcommands)
 from stage import DEADLINE_S, Gate, Stage
 
 # A test's time limit; below ctest's, so that the clean-up always runs.

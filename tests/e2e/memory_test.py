@@ -91,8 +91,7 @@ def holds(pid, words):
 class Memory(Guarded):
     def processes(self, word):
         """Returns the pids of `rollcall WORD`."""
-        return [pid for pid in harness.descendants(os.getpid())
-                if harness.command_line(pid)[1:2] == [word]]
+        return harness.subcommands(harness.descendants(os.getpid()), word)
 
     def test_an_agent_keeps_no_shared_secret(self):
         secret = self.new_secret()

@@ -38,6 +38,20 @@ def command_line(pid):
         return []
 
 
+def subcommands(pids, *words):
+    """Returns those of `pids` that run `rollcall WORD...`.
+
+    A child that was forked but has not executed its program yet still shows
+    its parent's command line, and is left out.
+    """
+    parent_of = parents()
+    found = {pid for pid in pids
+             for line in [command_line(pid)]
+             if line[1:2] == [words[0]] and set(words) <= set(line)}
+    return [pid for pid in found
+            if parent_of.get(pid, (0, b""))[0] not in found]
+
+
 def start_ticks(pid):
     """Returns when a process started, in ticks since boot."""
     with open(f"/proc/{pid}/stat", "rb") as stat:

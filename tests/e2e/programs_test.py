@@ -91,8 +91,7 @@ class OpenMpi(E2E):
         launcher = self.begin(3, ["--nodes", "2:3", "--job", "mpi"], "0",
                               gate.path)
         self.await_ranks(launcher, 3, 3)
-        (agent,) = [pid for pid in self.lab.processes(1)
-                    if proc.command_line(pid)[1:2] == ["agent"]]
+        (agent,) = proc.subcommands(self.lab.processes(1), "agent")
         os.kill(agent, signal.SIGKILL)
 
         def of_mpi():
@@ -262,8 +261,7 @@ class Contained(E2E):
 
     def test_a_killed_agent_leaves_no_process(self):
         launcher = self.begin(["--bind", "/run/mine"])
-        (agent,) = [pid for pid in self.lab.processes(1)
-                    if proc.command_line(pid)[1:2] == ["agent"]]
+        (agent,) = proc.subcommands(self.lab.processes(1), "agent")
         os.kill(agent, signal.SIGKILL)
 
         def left():

@@ -361,8 +361,8 @@ class Elastic(ElasticTest):
             failed = name if what == "rank" else ""
             tree = harness.descendants(workers[name].pid)
             if what == "daemon":
-                pids = [pid for pid in harness.descendants(launcher.pid)
-                        if harness.command_line(pid)[1:2] == ["daemon"]]
+                pids = harness.subcommands(harness.descendants(launcher.pid),
+                                           "daemon")
             elif what == "rank":
                 pids = [pid for pid in tree
                         if harness.command_line(pid)[:1] == [self.python]]

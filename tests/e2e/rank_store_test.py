@@ -190,8 +190,8 @@ class Store(E2E):
                                           flags=["--max-restarts", "0"])
         self.goes_on(launcher, worker)
         for _ in range(3):
-            daemon = [p for p in harness.descendants(launcher.pid)
-                      if harness.command_line(p)[1:2] == ["daemon"]]
+            daemon = harness.subcommands(harness.descendants(launcher.pid),
+                                         "daemon")
             self.assertEqual(len(daemon), 1)
             os.kill(daemon[0], signal.SIGKILL)
             self.stage.await_gone(daemon, "the daemon")

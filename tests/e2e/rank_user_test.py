@@ -13,7 +13,7 @@ import unittest
 
 import harness
 from hang_test import FRAME, MODEL, TEXT, TRAINER
-from harness import E2E, Gate, command_line, descendants
+from harness import E2E, Gate, command_line, descendants, subcommands
 
 NOBODY = 65534
 # A uid and a gid that nothing else on the machine uses.
@@ -109,8 +109,7 @@ class RankUser(E2E):
              "--nccl-lib", self.reachable("libfake_nccl.so")],
             [PYTHON, "-c", LOOK, gate.path, state])
         launcher.await_line(r"\] up$")
-        minters = [p for p in descendants(launcher.pid)
-                   if command_line(p)[1:2] == ["mint-nccl-id"]]
+        minters = subcommands(descendants(launcher.pid), "mint-nccl-id")
         self.assertEqual(len(minters), 1)
         with open(f"/proc/{minters[0]}/status", encoding="ascii") as f:
             uids = re.search(r"^Uid:\s+(.*)$", f.read(), re.M)[1].split()
@@ -238,8 +237,7 @@ class RankUser(E2E):
         gate = Gate(self.stage)
         launcher, join, dead = self.gather(gate)
         ranks = self.pids(dead)
-        [guard] = [p for p in descendants(dead.pid)
-                   if command_line(p)[1:2] == ["guard"]]
+        [guard] = subcommands(descendants(dead.pid), "guard")
         # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (dead.pid, guard):

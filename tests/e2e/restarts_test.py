@@ -15,8 +15,7 @@ SEED = int(os.environ.get("ROLLCALL_TEST_SEED", "4"))
 
 class Restarts(Training):
     def daemon(self):
-        found = [p for p in self.lab.processes(1)
-                 if harness.command_line(p)[1:2] == ["daemon"]]
+        found = harness.subcommands(self.lab.processes(1), "daemon")
         self.assertEqual(len(found), 1)
         return found[0]
 

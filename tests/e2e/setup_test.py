@@ -30,8 +30,7 @@ class Setup(E2E):
         self.assertEqual(self.read("hosts"), "127.0.0.1 localhost\n# mine\n")
 
     def daemon(self, launcher):
-        pid, = [pid for pid in harness.descendants(launcher.pid)
-                if harness.command_line(pid)[1:2] == ["daemon"]]
+        pid, = harness.subcommands(harness.descendants(launcher.pid), "daemon")
         return pid
 
     # --- Failure and success --------------------------------------------------
@@ -233,8 +232,7 @@ class Setup(E2E):
         shown = self.stage.run(status)
         self.assertTrue(shown.find(r"all agents are kept for another \d+ min"),
                         shown.text())
-        agents = [pid for pid in harness.descendants(launcher.pid)
-                  if harness.command_line(pid)[1:2] == ["agent"]]
+        agents = harness.subcommands(harness.descendants(launcher.pid), "agent")
         self.assertEqual(len(agents), 2)
         stop = self.stage.run([harness.ROLLCALL, "stop", "--job", "kept"])
         self.assert_code(stop, 0)

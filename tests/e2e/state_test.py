@@ -46,8 +46,7 @@ class FullDisk(Training):
         self.begin([1, 2], ["--nodes", "2"], hosts=2)
         fill = os.path.join(state, "fill")
         self.lab.run(1, ["dd", "if=/dev/zero", "of=" + fill, "bs=4k"])
-        (daemon,) = [p for p in self.lab.processes(1)
-                     if harness.command_line(p)[1:2] == ["daemon"]]
+        (daemon,) = harness.subcommands(self.lab.processes(1), "daemon")
         os.kill(daemon, signal.SIGKILL)
         # The launcher prints the reason, and that it keeps trying.
         self.launcher.await_line("No space left on device", "err")
@@ -321,8 +320,8 @@ class Spans(E2E):
             ["sh", "-c", f"echo $WORLD_SIZE ranks; cat {gate.path}"])
         for node in ("main", "local-1"):
             launcher.await_line(rf"\[{node}/\d\] 2 ranks")
-        agent, = [pid for pid in harness.descendants(launcher.pid)
-                  if {"agent", "local-1"} <= set(harness.command_line(pid))]
+        agent, = harness.subcommands(harness.descendants(launcher.pid),
+                                     "agent", "local-1")
         os.kill(agent, signal.SIGKILL)
         launcher.await_line(r"\[main/0\] 1 ranks")
         launcher.signal(signal.SIGUSR1)
@@ -421,8 +420,8 @@ class Events(E2E):
             ["sh", "-c", f"cat {gate.path}"])
         runs = r'("state":"running".*){3}'  # The job and both nodes.
         launcher.await_line(runs)
-        (daemon,) = [p for p in harness.descendants(launcher.pid)
-                     if harness.command_line(p)[1:2] == ["daemon"]]
+        (daemon,) = harness.subcommands(harness.descendants(launcher.pid),
+                                        "daemon")
         os.kill(daemon, signal.SIGKILL)
         where = ["--state", state]
         launcher.await_line("the daemon was killed by signal 9", "err")

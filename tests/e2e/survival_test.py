@@ -248,8 +248,7 @@ class Survival(E2E):
             ["--nodes", "2:3"], ["w1", "w2"], gate)
         dead = workers.pop("w1")
         ranks = self.pids(dead)
-        guard = [p for p in harness.descendants(dead.pid)
-                 if harness.command_line(p)[1:2] == ["guard"]]
+        guard = harness.subcommands(harness.descendants(dead.pid), "guard")
         self.assertEqual(len(guard), 1)
         # Both are stopped first, so that neither notices the other's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -312,8 +311,7 @@ class Survival(E2E):
         self.assert_code(launcher, 75)
 
     def daemon_of(self, launcher):
-        found = [p for p in harness.descendants(launcher.pid)
-                 if harness.command_line(p)[1:2] == ["daemon"]]
+        found = harness.subcommands(harness.descendants(launcher.pid), "daemon")
         self.assertEqual(len(found), 1)
         return found[0]
 

@@ -90,8 +90,8 @@ class LiveLine(E2E):
         step = int(terminal.await_text(r" (\d+)/100000000 .*\Z")[1])
         said = [line for line in terminal.all_lines() if " step " in line]
         self.assertLess(len(said), max(10, step / 2))
-        agent, = [pid for pid in harness.descendants(launcher.pid)
-                  if {"agent", "local-2"} <= set(harness.command_line(pid))]
+        agent, = harness.subcommands(harness.descendants(launcher.pid),
+                                     "agent", "local-2")
         os.kill(agent, signal.SIGKILL)
         terminal.await_text(r"local-2 is missing")
         # A narrower terminal still shows what is wrong.
@@ -125,8 +125,8 @@ class LiveLine(E2E):
         launcher = self.begin(terminal, ["--nodes", "1:2", "--local-workers",
                                          "1"], ["sleep", "infinity"])
         terminal.await_text(r"2 ranks on 2 nodes")
-        agent, = [pid for pid in harness.descendants(launcher.pid)
-                  if {"agent", "local-1"} <= set(harness.command_line(pid))]
+        agent, = harness.subcommands(harness.descendants(launcher.pid),
+                                     "agent", "local-1")
         os.kill(agent, signal.SIGKILL)
         terminal.await_text(
             r"(?s)rollcall: the agent of local-1 was killed by signal 9\n"
@@ -195,8 +195,8 @@ class Watch(E2E):
                             r"local-1 +running +7\Z")
         terminal.resize(100, 24)
         terminal.await_text(r"ADDRESS")
-        agent, = [pid for pid in harness.descendants(self.launcher.pid)
-                  if {"agent", "local-1"} <= set(harness.command_line(pid))]
+        agent, = harness.subcommands(harness.descendants(self.launcher.pid),
+                                     "agent", "local-1")
         os.kill(agent, signal.SIGKILL)
         terminal.await_text(r"(?s)generation 2  1 rank on 1 of 2 nodes.*"
                             r"local-1 is missing.*\n +2  \d+ s +\S.*local-1"

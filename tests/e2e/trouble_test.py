@@ -9,8 +9,7 @@ from harness import E2E, Gate
 
 class Trouble(E2E):
     def child(self, launcher, command):
-        pid, = [pid for pid in harness.descendants(launcher.pid)
-                if harness.command_line(pid)[1:2] == [command]]
+        pid, = harness.subcommands(harness.descendants(launcher.pid), command)
         return pid
 
     def test_limits_that_leave_too_little_to_start(self):

@@ -319,8 +319,7 @@ for path in ("/", "/healthz", "/readyz", "/status.json", "/events.json",
             ["sh", "-c", f"echo up; cat {gate.path}"])
         url = launcher.await_line(PAGE)[1]
         launcher.await_line(r"\bup$")
-        daemon = [pid for pid in self.stage.orphans()
-                  if harness.command_line(pid)[1:2] == ["daemon"]]
+        daemon = harness.subcommands(self.stage.orphans(), "daemon")
         os.kill(daemon[0], signal.SIGKILL)
 
         shown = self.await_shown(url, lambda s: s["state"] == "running")
