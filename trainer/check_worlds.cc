@@ -1,10 +1,7 @@
 #include "trainer/check_worlds.h"
 
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
@@ -106,31 +103,18 @@ Verdict CheckUntilDone(const TrainOptions& options, Rank* rank) {
   }
 }
 
-// Tells the agent the reason, and that the same ranks on the same nodes would
-// get the same result, so that it does not restart them. If the file cannot be
-// written, the reason is still on stderr, but the job restarts without need.
-void WriteErrorFile(const Verdict& verdict) {
-  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
-  if (path == nullptr || *path == '\0') return;
-  const nlohmann::json said = {
-      {"message", absl::StrJoin(verdict.reasons, "\n")}, {"permanent", true}};
-  std::ofstream(path) << said.dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
-}
-
 }  // namespace
 
-int CheckInWorlds(const TrainOptions& options, Rank* rank) {
+RankEnd CheckInWorlds(const TrainOptions& options, Rank* rank) {
   const Verdict verdict = CheckUntilDone(options, rank);
   for (const std::string& reason : verdict.reasons) {
     std::fprintf(stderr, "rollcall-train: check: %s: %s\n",
                  NameOf(verdict.level), reason.c_str());
   }
-  if (verdict.level == VerdictLevel::kWarning ||
-      verdict.level == VerdictLevel::kFatal) {
-    WriteErrorFile(verdict);
-  }
-  return static_cast<int>(verdict.level);
+  const bool permanent = verdict.level == VerdictLevel::kWarning ||
+                         verdict.level == VerdictLevel::kFatal;
+  return {static_cast<int>(verdict.level),
+          permanent ? absl::StrJoin(verdict.reasons, "\n") : ""};
 }
 
 }  // namespace rollcall

@@ -7,14 +7,15 @@
 
 #include "client/rank/rank.h"
 #include "trainer/options.h"
+#include "trainer/rank_end.h"
 
 namespace rollcall {
 
 // Checks the rank's current world; `rank` null: a world of one rank. If that
 // world ends during the check, checks the next one, from the start. Prints the
-// reasons and returns the exit code: 0, 10 (a warning), 20 (worth another try),
-// 30 (a person must fix something).
-int CheckInWorlds(const TrainOptions& options, Rank* rank);
+// reasons. Exit codes: 0, 10 (a warning), 20 (worth another try), 30 (a person
+// must fix something).
+RankEnd CheckInWorlds(const TrainOptions& options, Rank* rank);
 
 }  // namespace rollcall
 

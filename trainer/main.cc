@@ -4,8 +4,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -15,6 +18,7 @@
 #include "trainer/leave_signals.h"
 #include "trainer/model/openblas.h"
 #include "trainer/options.h"
+#include "trainer/rank_end.h"
 #include "trainer/sample.h"
 #include "trainer/training.h"
 
@@ -50,6 +54,17 @@ void SetNetwork(const v1::RankWorld& world) {
   }
 }
 
+// Tells an agent that started this process why it must not be started again. If
+// the file cannot be written, the reason is still on stderr, but the job
+// restarts without need.
+void WriteErrorFile(const std::string& reason) {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path == nullptr || *path == '\0') return;
+  const nlohmann::json said = {{"message", reason}, {"permanent", true}};
+  std::ofstream(path) << said.dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
 absl::StatusOr<int> Run(const TrainOptions& options) {
   // Installed before this rank attaches to its agent: a signal must not end it
   // after its peers have started to wait for it. A check has no steps, so it
@@ -65,14 +80,17 @@ absl::StatusOr<int> Run(const TrainOptions& options) {
   }
   if (!rank.ok()) return rank.status();
   if (*rank != nullptr) SetNetwork((*rank)->world());
-  const absl::StatusOr<int> code = signals.has_value()
-                                       ? Train(options, rank->get(), *signals)
-                                       : CheckInWorlds(options, rank->get());
+  const RankEnd end = signals.has_value()
+                          ? Train(options, rank->get(), *signals)
+                          : CheckInWorlds(options, rank->get());
+  const bool permanent = !end.permanent.empty();
+  if (permanent) WriteErrorFile(end.permanent);
   if (*rank != nullptr) {
-    (*rank)->Finished(code.ok() ? *code : kExitFailed,
-                      code.status().ToString());
+    (*rank)->Finished(end.code.ok() ? *end.code : kExitFailed,
+                      permanent ? end.permanent : end.code.status().ToString(),
+                      permanent);
   }
-  return code;
+  return end.code;
 }
 
 absl::StatusOr<int> ExitCodeOf(const absl::Status& status) {

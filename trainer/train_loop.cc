@@ -2,45 +2,36 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/check.h"
-#include "trainer/model/random.h"
+#include "trainer/agreement.h"
 
 namespace rollcall {
 namespace {
 
-uint64_t HashBytes(const void* bytes, size_t size) {
-  const auto* at = static_cast<const unsigned char*>(bytes);
-  uint64_t hash = size;
-  for (; size >= 8; size -= 8, at += 8) {
-    uint64_t word;
-    std::memcpy(&word, at, sizeof(word));
-    hash = Mix(hash + word);
-  }
-  for (; size > 0; --size, ++at) hash = Mix(hash + *at);
-  return hash;
-}
-
-// All settings that must be equal on every rank. File names may differ.
-std::string Settings(const TrainOptions& o) {
-  return absl::StrFormat(
-      "%d %d %d %d %d %d %a %a %d %d %d %a %a %a %a %a %d %d %a %d",
-      o.model.layers, o.model.heads, o.model.width, o.model.context, o.steps,
-      o.batch, o.learning_rate, o.learning_rates().last,
-      static_cast<int>(o.schedule), o.warmup, o.seed, o.optimizer.beta1,
-      o.optimizer.beta2, o.optimizer.epsilon, o.optimizer.weight_decay,
-      o.optimizer.clip, o.validate_every, o.validation_batches, o.skip_spikes,
-      o.init_from.empty() ? 0 : 1);
-}
+// What a rank with a state tells the others about it, besides its tensors.
+struct Small {
+  int64_t step;
+  DataPosition position;
+  double loss;
+  AdamWPowers powers;
+  SpikeGuard::State spikes;
+};
+static_assert(std::is_trivially_copyable_v<Small>, "it is sent as bytes");
 
 template <typename T>
 absl::Span<char> Bytes(T* values, size_t count) {
   return {reinterpret_cast<char*>(values), count * sizeof(T)};
+}
+
+std::optional<int> RankOf(const std::optional<TrainSource>& source) {
+  if (!source.has_value()) return std::nullopt;
+  return source->rank;
 }
 
 }  // namespace
@@ -98,29 +89,24 @@ absl::Status TrainLoop::Enter(Collective& collective,
                               std::optional<StoredState>* stored) {
   collective_ = &collective;
   world_size_ = collective.size();
-  const std::string settings = Settings(options_);
-  absl::Status status =
-      Agree({{"the flags differ; give every node the same",
-              HashBytes(settings.data(), settings.size())},
-             {"the files of --data differ; give every node the same", data_},
-             {"the files of --val-data differ; give every node the same",
-              validation_.has_value() ? validation_->data() : 0}},
-            source);
+  absl::Status status = AgreeOnSettings(
+      collective, options_, data_,
+      validation_.has_value() ? validation_->data() : 0, RankOf(source));
   if (status.ok()) status = WarmUp();
   if (status.ok()) status = ReserveMemory();
   if (!status.ok()) return status;
   std::optional<StoredState> none;
-  status = source.has_value()
-               ? TakeOver(*source)
-               : TakeStoredOrBegin(stored != nullptr ? stored : &none);
-  if (!status.ok()) return status;
-  const absl::StatusOr<uint64_t> weights = WeightsFingerprint();
-  if (!weights.ok()) return weights.status();
-  return Agree(
-      {{"they are at different steps", static_cast<uint64_t>(steps_done_)},
-       {"the weights differ; run the same rollcall-train on every node",
-        *weights}},
-      source);
+  const absl::StatusOr<uint64_t> fingerprint =
+      source.has_value()
+          ? TakeOver(*source)
+          : TakeStoredOrBegin(stored != nullptr ? stored : &none);
+  if (!fingerprint.ok()) return fingerprint.status();
+  return Agree(collective,
+               {{"they are at different steps", uint64_t(steps_done_)},
+                {"their weights or moments differ; run the same rollcall-train "
+                 "on every node",
+                 *fingerprint}},
+               RankOf(source));
 }
 
 // Sums before free memory is read, with a size that the steps also sum. The
@@ -158,22 +144,20 @@ absl::Status TrainLoop::ReserveMemory() {
   return backend_->Reserve(plan->micro_batch);
 }
 
-absl::StatusOr<uint64_t> TrainLoop::WeightsFingerprint() {
-  std::vector<float> weights(parameters());
-  absl::Status status =
-      backend_->CopyOut(StatePart::kWeights, absl::MakeSpan(weights));
-  if (!status.ok()) return status;
-  return HashBytes(weights.data(), weights.size() * sizeof(float));
+// A rank alone has nobody to compare with.
+absl::StatusOr<uint64_t> TrainLoop::Fingerprint() {
+  if (world_size_ == 1) return 0;
+  return backend_->Fingerprint();
 }
 
 // The state before step 1. First weights that were read are sent, because the
 // other ranks need not have the file.
-absl::Status TrainLoop::Begin() {
+absl::StatusOr<uint64_t> TrainLoop::Begin() {
   const bool begun = whole_ && steps_done_ == 0;
   if (!begun) {
     if (absl::Status s = Reset(); !s.ok()) return s;
   }
-  if (read_first_ == nullptr) return absl::OkStatus();
+  if (read_first_ == nullptr) return Fingerprint();
   const TrainSource first{0, 0};
   if (!begun) {
     whole_ = false;
@@ -200,41 +184,63 @@ absl::Status TrainLoop::Reset() {
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::TakeOver(const TrainSource& source) {
+absl::StatusOr<uint64_t> TrainLoop::TakeOver(const TrainSource& source) {
   const bool mine = collective_->rank() == source.rank;
   if (mine && (!whole_ || steps_done_ != source.step)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "this rank was to send all others its state of step ", source.step,
         " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
   }
-  int64_t step = steps_done_;
-  DataPosition position = position_;
-  double loss = loss_;
-  AdamWPowers powers = backend_->powers();
-  SpikeGuard::State spikes = guard_.state();
-  for (const absl::Span<char> part :
-       {Bytes(&step, 1), Bytes(&position, 1), Bytes(&loss, 1),
-        Bytes(&powers, 1), Bytes(&spikes, 1)}) {
-    absl::Status status = collective_->Broadcast(part, source.rank);
-    if (!status.ok()) return status;
+  Small small{steps_done_, position_, loss_, backend_->powers(),
+              guard_.state()};
+  absl::Status status = collective_->Broadcast(Bytes(&small, 1), source.rank);
+  if (!status.ok()) return status;
+  const absl::StatusOr<uint64_t> fingerprint = SendTensors(source);
+  if (!fingerprint.ok()) return fingerprint.status();
+  backend_->powers() = small.powers;
+  steps_done_ = small.step;
+  position_ = small.position;
+  loss_ = small.loss;
+  guard_.set_state(small.spikes);
+  whole_ = true;
+  return fingerprint;
+}
+
+// Most often all ranks that go on have done the same steps in the same world,
+// and nothing has to be sent. Steps alone do not show that: two ranks may have
+// done the same step in different worlds, which rounds differently.
+absl::StatusOr<uint64_t> TrainLoop::SendTensors(const TrainSource& source) {
+  struct Held {
+    uint64_t whole, fingerprint;
+    bool operator==(const Held&) const = default;
+  };
+  Held held{};
+  if (whole_ && steps_done_ == source.step) {
+    const absl::StatusOr<uint64_t> fingerprint = Fingerprint();
+    if (!fingerprint.ok()) return fingerprint.status();
+    held = {1, *fingerprint};
   }
-  // A rank at the same step receives the bytes that it already has, so its
-  // state stays whole even if this broadcast is interrupted.
-  whole_ = whole_ && steps_done_ == source.step;
+  std::vector<Held> all(world_size_);
+  absl::Status status =
+      collective_->AllGather(Bytes(&held, 1), Bytes(all.data(), all.size()));
+  if (!status.ok()) return status;
+  const Held& right = all[source.rank];
+  if (std::count(all.begin(), all.end(), right) == world_size_) {
+    return held.fingerprint;
+  }
+  // A rank that has the state receives the bytes that it has already, and
+  // passes them on. So its state stays whole even if this is interrupted.
+  const bool lacks = held != right;
+  if (lacks) whole_ = false;
   for (const StatePart part : kStateParts) {
     const absl::Span<float> values = backend_->state(part);
-    absl::Status status = collective_->Broadcast(
-        Bytes(values.data(), values.size()), source.rank);
+    status = collective_->Broadcast(Bytes(values.data(), values.size()),
+                                    source.rank);
     if (!status.ok()) return status;
   }
-  if (absl::Status s = backend_->WeightsChanged(); !s.ok()) return s;
-  backend_->powers() = powers;
-  steps_done_ = step;
-  position_ = position;
-  loss_ = loss;
-  guard_.set_state(spikes);
-  whole_ = true;
-  return absl::OkStatus();
+  if (!lacks) return held.fingerprint;
+  if (status = backend_->WeightsChanged(); !status.ok()) return status;
+  return Fingerprint();
 }
 
 // Finds the highest step that any rank has stored, and the lowest of the ranks
@@ -253,7 +259,8 @@ absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
 
 // Only one rank reads a stored state, however many have it: a checkpoint of
 // hundreds of GB would otherwise be read by all ranks at once.
-absl::Status TrainLoop::TakeStoredOrBegin(std::optional<StoredState>* stored) {
+absl::StatusOr<uint64_t> TrainLoop::TakeStoredOrBegin(
+    std::optional<StoredState>* stored) {
   for (;;) {
     const absl::StatusOr<std::optional<TrainSource>> found =
         FindStored(*stored);
@@ -332,46 +339,19 @@ TrainState TrainLoop::state() const {
 absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
   std::vector<float>* const parts[] = {&tensors->weights, &tensors->first,
                                        &tensors->second};
-  if (absl::Status s = tensors->Resize(parameters()); !s.ok()) return s;
+  if (tensors->weights.size() != parameters()) {
+    tensors->pins.clear();
+    if (absl::Status s = tensors->Resize(parameters()); !s.ok()) return s;
+    for (std::vector<float>* part : parts) {
+      tensors->pins.push_back(backend_->Pin(absl::MakeSpan(*part)));
+    }
+  }
   for (size_t i = 0; i < std::size(parts); ++i) {
     absl::Status status =
         backend_->CopyOut(kStateParts[i], absl::MakeSpan(*parts[i]));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
-}
-
-// Every rank gets all fingerprints, so all ranks find the same differences.
-absl::Status TrainLoop::Agree(const std::vector<Fingerprint>& fingerprints,
-                              const std::optional<TrainSource>& source) {
-  const size_t count = fingerprints.size();
-  const int size = collective_->size();
-  std::vector<uint64_t> mine;
-  for (const Fingerprint& f : fingerprints) mine.push_back(f.value);
-  std::vector<uint64_t> all(count * size);
-  absl::Status status = collective_->AllGather(Bytes(mine.data(), mine.size()),
-                                               Bytes(all.data(), all.size()));
-  if (!status.ok()) return status;
-  const int right = source.has_value() ? source->rank : 0;
-  // The index of the first fingerprint in which `rank` differs from the right
-  // rank; `count` if none does.
-  const auto differs = [&](int rank) {
-    size_t i = 0;
-    while (i < count && all[rank * count + i] == all[right * count + i]) ++i;
-    return i;
-  };
-  // Name this rank if it differs, otherwise the first rank that does.
-  int wrong = collective_->rank();
-  if (differs(wrong) == count) wrong = 0;
-  while (wrong < size && differs(wrong) == count) ++wrong;
-  if (wrong == size) return absl::OkStatus();
-  const std::string what =
-      absl::StrCat("the ranks do not agree, ", wrong, " and ", right, ": ",
-                   fingerprints[differs(wrong)].otherwise);
-  if (source.has_value() && wrong != collective_->rank()) {
-    return absl::UnavailableError(what);
-  }
-  return absl::FailedPreconditionError(what);
 }
 
 // --- A step ------------------------------------------------------------------
@@ -391,11 +371,22 @@ absl::Status TrainLoop::LoadShare() {
   return absl::OkStatus();
 }
 
+// Asks for the samples of the step at `position`, so that its LoadShare finds
+// them in memory.
+void TrainLoop::PrefetchShare(const DataPosition& position) const {
+  const size_t context = options_.model.context;
+  for (uint64_t i :
+       sampler_.Share(position, collective_->rank(), collective_->size())) {
+    dataset_.Prefetch(i * context, context + 1);
+  }
+}
+
 absl::StatusOr<StepResult> TrainLoop::Step(bool stop) {
   StepResult result;
   result.step = steps_done_ + 1;
   absl::Status status = LoadShare();
   if (!status.ok()) return status;
+  if (result.step < options_.steps) PrefetchShare(sampler_.After(position_));
 
   // Gradients are those of the mean over the whole batch. So a plain sum over
   // the ranks is exact, also if the shares differ in size.

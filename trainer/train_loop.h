@@ -80,7 +80,8 @@ class TrainLoop {
   void set_ranks_here(int ranks) { ranks_here_ = ranks; }
 
   // Enters a world. Checks that all ranks agree on settings and data. Then
-  // takes over the state of `source`; without a source, the newest state that
+  // takes over the state of `source`; its tensors are sent only if a rank has
+  // others. Without a source, the newest state that
   // any rank has `stored`, which one rank reads. If it is damaged, every rank
   // with this copy of it gets its next older state in `stored`. Without any,
   // starts at step 0, with the seed's weights or those of BeginsWith. Finally
@@ -128,29 +129,25 @@ class TrainLoop {
   absl::Status CopyOut(StateTensors* tensors);
 
  private:
-  // A value that must be equal on all ranks.
-  struct Fingerprint {
-    const char* otherwise;  // The message if it differs.
-    uint64_t value;
-  };
-
   TrainLoop(const TrainOptions& options, Dataset dataset, uint64_t data,
             std::optional<Validation> validation,
             std::unique_ptr<Backend> backend);
 
   absl::Status WarmUp();
   absl::Status ReserveMemory();
-  absl::Status Begin();
+  // These four return a fingerprint of the state that the rank then has.
+  absl::StatusOr<uint64_t> Begin();
+  absl::StatusOr<uint64_t> TakeOver(const TrainSource& source);
+  absl::StatusOr<uint64_t> SendTensors(const TrainSource& source);
+  absl::StatusOr<uint64_t> TakeStoredOrBegin(
+      std::optional<StoredState>* stored);
+  absl::StatusOr<uint64_t> Fingerprint();
   absl::Status Reset();
-  absl::Status TakeOver(const TrainSource& source);
-  absl::Status TakeStoredOrBegin(std::optional<StoredState>* stored);
   absl::StatusOr<std::optional<TrainSource>> FindStored(
       const std::optional<StoredState>& stored);
   absl::StatusOr<bool> Load(const StoredState& stored);
-  absl::Status Agree(const std::vector<Fingerprint>& fingerprints,
-                     const std::optional<TrainSource>& source);
-  absl::StatusOr<uint64_t> WeightsFingerprint();
   absl::Status LoadShare();
+  void PrefetchShare(const DataPosition& position) const;
   absl::Status Apply(StepResult* result);
 
   const TrainOptions options_;

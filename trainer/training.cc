@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,13 +94,16 @@ class Training {
   Training(const TrainOptions& options, Rank* rank, LeaveSignals& signals)
       : options_(options), rank_(rank), signals_(signals) {}
 
-  absl::StatusOr<int> Run();
+  RankEnd Run();
 
  private:
+  absl::StatusOr<int> TrainInWorlds();
   absl::Status Prepare();
   absl::Status MakeLoop();
   absl::Status TrainInWorld();
   absl::Status Enter(Collective& collective);
+  absl::Status EnterFrom(const std::optional<TrainSource>& source,
+                         Collective& collective);
   void TellOfValidation(const Validation& validation) const;
   absl::Status RunSteps(Collective& collective);
   absl::Status StopAtBoundary();
@@ -117,11 +121,22 @@ class Training {
   std::unique_ptr<Checkpointing> checkpointing_;
   bool told_ = false;  // The agent knows of a signal.
   bool stopped_ = false;
+  // No rank has a state, and flags, data or a checkpoint do not fit together.
+  // With a state, only the newcomer that does not fit fails.
+  bool mismatch_ = false;
   std::optional<double> validation_loss_;  // Of the latest validation.
   absl::Duration held_up_;  // The time that checkpoints took, in this world.
 };
 
-absl::StatusOr<int> Training::Run() {
+RankEnd Training::Run() {
+  RankEnd end{TrainInWorlds(), ""};
+  if (mismatch_ && !end.code.ok()) {
+    end.permanent = std::string(end.code.status().message());
+  }
+  return end;
+}
+
+absl::StatusOr<int> Training::TrainInWorlds() {
   if (absl::Status s = Prepare(); !s.ok()) return s;
   for (;;) {
     const absl::Status status = TrainInWorld();
@@ -192,6 +207,13 @@ absl::Status Training::TrainInWorld() {
 
 absl::Status Training::Enter(Collective& collective) {
   const std::optional<TrainSource> source = SourceOf(rank_);
+  const absl::Status status = EnterFrom(source, collective);
+  mismatch_ = !source.has_value() && absl::IsFailedPrecondition(status);
+  return status;
+}
+
+absl::Status Training::EnterFrom(const std::optional<TrainSource>& source,
+                                 Collective& collective) {
   std::optional<StoredState> stored;
   if (!source.has_value() && checkpointing_ != nullptr) {
     absl::StatusOr<std::optional<StoredState>> newest =
@@ -379,8 +401,7 @@ Progress Training::Known(const Collective& collective) const {
 
 }  // namespace
 
-absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
-                          LeaveSignals& signals) {
+RankEnd Train(const TrainOptions& options, Rank* rank, LeaveSignals& signals) {
   return Training(options, rank, signals).Run();
 }
 

@@ -8,10 +8,10 @@
 #ifndef ROLLCALL_TRAINER_TRAINING_H_
 #define ROLLCALL_TRAINER_TRAINING_H_
 
-#include "absl/status/statusor.h"
 #include "client/rank/rank.h"
 #include "trainer/leave_signals.h"
 #include "trainer/options.h"
+#include "trainer/rank_end.h"
 
 namespace rollcall {
 
@@ -22,10 +22,10 @@ inline constexpr int kExitAskedToStop = 75;
 
 // Trains up to the last step. `rank` is null if no agent started this process,
 // which is then a world of one rank. `signals` make the rank's node leave, or
-// without an agent end the run at its next step. Returns the exit code: 0 or
-// kExitAskedToStop. Errors name what a person must fix.
-absl::StatusOr<int> Train(const TrainOptions& options, Rank* rank,
-                          LeaveSignals& signals);
+// without an agent end the run at its next step. Exit codes: 0 or
+// kExitAskedToStop. The end is permanent if the ranks of a training that begins
+// or resumes do not agree, or the checkpoint is not of this training.
+RankEnd Train(const TrainOptions& options, Rank* rank, LeaveSignals& signals);
 
 }  // namespace rollcall
 

@@ -172,6 +172,19 @@ class Elastic(E2E):
         self.assert_lived_on(old, before)
         self.end(launcher)
 
+    def test_flags_that_differ_at_the_start_end_the_job_at_once(self):
+        command = [TRAIN, "--data", *TEXT, *MODEL]
+        launcher = self.launch(["--nodes", "2"], command)
+        worker = self.join(self.join_string(launcher), ["--name", "w1"],
+                           [*command, "--lr", "0.5"])
+        for agent in (launcher, worker):
+            self.assert_code(agent, 1)
+            self.assertTrue(agent.find(
+                r"the ranks do not agree, [01] and [01]: --lr 0\.\d+ and "
+                r"0\.\d+; give every node the same"), agent.text())
+            # No restart is spent on it.
+            self.assertFalse(agent.find("generation 2"), agent.text())
+
     def test_a_newcomer_may_be_told_its_device(self):
         launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
                                ["w1"])

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ inline constexpr const char* kCheckpointFiles[] = {
 struct StateTensors {
   std::vector<float> weights;
   std::vector<float> first, second;  // The optimizer's moments.
+  // What keeps the vectors' memory pinned; see Backend::Pin. Declared last, so
+  // that it ends before them.
+  std::vector<std::shared_ptr<void>> pins;
 
   // RESOURCE_EXHAUSTED: not enough memory. After an error the contents are
   // unchanged.

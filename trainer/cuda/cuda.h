@@ -52,6 +52,10 @@ class CudaDevice : public Streams {
   // When it returns, `host` has been written and all earlier work is done.
   virtual absl::Status Download(void* host, const void* device, size_t bytes,
                                 absl::string_view purpose) = 0;
+  // Pins memory of the host, which makes Download to it faster, until the
+  // result is dropped; the memory must live as long. Null: that is not
+  // possible, for example because the system limits such memory.
+  virtual std::shared_ptr<void> Pin(void* host, size_t bytes) = 0;
   // Waits for all work.
   virtual absl::Status Synchronize(absl::string_view purpose) = 0;
   // `workspace` is device memory of kWorkspaceBytes.

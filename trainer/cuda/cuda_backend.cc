@@ -13,6 +13,7 @@
 #include "trainer/cuda/gpt_passes.h"
 #include "trainer/cuda/products.h"
 #include "trainer/cuda/token_places.h"
+#include "trainer/model/state_fingerprint.h"
 
 namespace rollcall {
 namespace {
@@ -244,6 +245,26 @@ class CudaBackend final : public Backend {
     absl::Status status = Upload(state(part).data(), host.data(), layout_.size);
     status.Update(device_.Synchronize("the model's state"));
     return status;
+  }
+  std::shared_ptr<void> Pin(absl::Span<float> host) override {
+    return device_.Pin(host.data(), host.size() * sizeof(float));
+  }
+  absl::StatusOr<uint64_t> Fingerprint() override {
+    absl::Status status;
+    uint64_t part_begin = 0;
+    for (const StatePart part : kStateParts) {
+      status.Update(KernelStatus(
+          cuda::Fingerprint(stream_, state_.fingerprint,
+                            state_.fingerprint_parts, state(part).data(),
+                            layout_.size, part_begin, part_begin != 0),
+          "the state's fingerprint"));
+      part_begin += kFingerprintPairsMax;
+    }
+    uint64_t fingerprint = 0;
+    status.Update(Download(&fingerprint, state_.fingerprint, 1,
+                           "the state's fingerprint"));
+    if (!status.ok()) return status;
+    return fingerprint;
   }
   AdamWPowers& powers() override { return powers_; }
 

@@ -165,6 +165,14 @@ class Gpu final : public CudaDevice {
     status.Update(Synchronize(purpose));
     return status;
   }
+  std::shared_ptr<void> Pin(void* host, size_t bytes) override {
+    if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess) {
+      cudaGetLastError();  // So that the next launch does not report this
+                           // error.
+      return nullptr;
+    }
+    return {host, [](void* pinned) { cudaHostUnregister(pinned); }};
+  }
   absl::Status Synchronize(absl::string_view purpose) override {
     return CudaStatus(cudaStreamSynchronize(compute_), "cudaStreamSynchronize",
                       purpose);

@@ -35,6 +35,8 @@ void GptState::Place(const GptLayout& layout, size_t pieces_count,
   arena.Take(&pieces, pieces_count);
   arena.Take(&square_parts, cuda::kSquareParts);
   arena.Take(&sum, 1);
+  arena.Take(&fingerprint, 1);
+  arena.Take(&fingerprint_parts, cuda::kFingerprintParts);
   arena.Take(&unread_extras, kExtras);
   arena.Take(&workspace, kWorkspaceBytes);
 }

@@ -41,7 +41,8 @@ struct GptState {
   cuda::Bf16* copy;  // Of the weights (CopyOffsets).
   cuda::Piece* pieces;
   double* square_parts;
-  double* sum;           // Of squares or losses.
+  double* sum;  // Of squares or losses.
+  uint64_t *fingerprint, *fingerprint_parts;
   float* unread_extras;  // Of a loss without a backward pass.
   char* workspace;       // Of Blas.
 

@@ -150,6 +150,15 @@ int AdamWStep(Stream stream, float* weights, Bf16* copy, float* first,
 int CopyWeights(Stream stream, Bf16* copy, const float* weights,
                 const Piece* pieces, int64_t count);
 
+// --- Fingerprint -------------------------------------------------------------
+
+inline constexpr int kFingerprintParts = 512;
+// Stores FingerprintOf(`count` values, `index`) in *sum (with `add`: adds it);
+// see state_fingerprint.h. `parts` holds kFingerprintParts.
+int Fingerprint(Stream stream, uint64_t* sum, uint64_t* parts,
+                const float* values, int64_t count, uint64_t index,
+                bool add = false);
+
 }  // namespace rollcall::cuda
 
 #endif  // ROLLCALL_TRAINER_CUDA_KERNELS_H_

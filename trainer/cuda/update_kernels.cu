@@ -127,6 +127,43 @@ __global__ void CopyWeightsKernel(Bf16* copy, const float* weights,
   }
 }
 
+// As Mix of random.h and FingerprintTerm of state_fingerprint.h.
+__device__ uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+__device__ uint64_t FingerprintTerm(uint64_t index, uint32_t first,
+                                    uint32_t second) {
+  return MixBits((uint64_t{second} << 32 | first) +
+                 (index + 1) * 0x9e3779b97f4a7c15u);
+}
+
+__global__ void FingerprintPartsKernel(uint64_t* parts, const float* values,
+                                       int64_t count, uint64_t index) {
+  uint64_t mine = 0;
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; 2 * i < count;
+       i += step) {
+    const uint32_t first = LoadWhole<uint32_t>(values + 2 * i);
+    const uint32_t second =
+        2 * i + 1 < count ? LoadWhole<uint32_t>(values + 2 * i + 1) : 0;
+    mine += FingerprintTerm(index + i, first, second);
+  }
+  const uint64_t all =
+      BlockFold(mine, reinterpret_cast<uint64_t*>(SharedMemory()), Sum());
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+}
+
+__global__ void AddFingerprintsKernel(uint64_t* sum, const uint64_t* parts,
+                                      int count, bool add) {
+  uint64_t mine = 0;
+  for (int i = threadIdx.x; i < count; i += kThreads) mine += parts[i];
+  const uint64_t all =
+      BlockFold(mine, reinterpret_cast<uint64_t*>(SharedMemory()), Sum());
+  if (threadIdx.x == 0) *sum = add ? *sum + all : all;
+}
+
 __global__ void StoreKernel(uint64_t* to, uint64_t value) { *to = value; }
 
 }  // namespace
@@ -177,6 +214,20 @@ int AdamWStep(Stream stream, float* weights, Bf16* copy, float* first,
               int64_t count, const AdamWNumbers& numbers) {
   return Launch(stream, dim3(Blocks(count, 1)), kThreads, 0, AdamWKernel,
                 weights, copy, first, second, gradients, pieces, numbers);
+}
+
+int Fingerprint(Stream stream, uint64_t* sum, uint64_t* parts,
+                const float* values, int64_t count, uint64_t index, bool add) {
+  constexpr int64_t kEach = 16 * kThreads;  // Values of a block.
+  const unsigned wanted = Blocks(count, kEach);
+  const unsigned blocks =
+      wanted < kFingerprintParts ? wanted : kFingerprintParts;
+  const int error = Launch(stream, dim3(blocks), kThreads, kFoldBytes,
+                           FingerprintPartsKernel, parts, values, count, index);
+  if (error != 0) return error;
+  return Launch(stream, dim3(1), kThreads, kFoldBytes, AddFingerprintsKernel,
+                sum, static_cast<const uint64_t*>(parts),
+                static_cast<int>(blocks), add);
 }
 
 int CopyWeights(Stream stream, Bf16* copy, const float* weights,

@@ -142,21 +142,45 @@ std::optional<std::string> Dataset::FileIn(const Dataset& other) const {
   return std::nullopt;
 }
 
-absl::Status Dataset::Read(uint64_t offset, absl::Span<Token> out) const {
-  CHECK_LE(out.size(), tokens_);
-  CHECK_LE(offset, tokens_ - out.size());
+template <typename Each>
+absl::Status Dataset::ForFiles(uint64_t offset, size_t count,
+                               const Each& each) const {
+  CHECK_LE(count, tokens_);
+  CHECK_LE(offset, tokens_ - count);
   auto file = std::upper_bound(
       files_.begin(), files_.end(), offset,
       [](uint64_t at, const File& f) { return at < f.begin + f.tokens; });
-  for (; !out.empty(); ++file) {
+  for (; count > 0; ++file) {
     const uint64_t first = offset - file->begin;
-    const size_t count = std::min<uint64_t>(out.size(), file->tokens - first);
-    absl::Status status = ReadTokens(*file, first, out.subspan(0, count));
+    const size_t here = std::min<uint64_t>(count, file->tokens - first);
+    absl::Status status = each(*file, first, here);
     if (!status.ok()) return status;
-    out.remove_prefix(count);
-    offset += count;
+    count -= here;
+    offset += here;
   }
   return absl::OkStatus();
+}
+
+absl::Status Dataset::Read(uint64_t offset, absl::Span<Token> out) const {
+  return ForFiles(offset, out.size(),
+                  [&](const File& file, uint64_t first, size_t count) {
+                    const absl::Span<Token> piece = out.first(count);
+                    out.remove_prefix(count);
+                    return ReadTokens(file, first, piece);
+                  });
+}
+
+void Dataset::Prefetch(uint64_t offset, size_t count) const {
+  const bool shard = kind_ == DataKind::kShard;
+  const uint64_t begin = shard ? kShardHeaderBytes : 0;
+  const uint64_t each = shard ? sizeof(Token) : 1;
+  (void)ForFiles(
+      offset, count, [&](const File& file, uint64_t first, size_t here) {
+        (void)posix_fadvise(
+            file.descriptor, static_cast<off_t>(begin + first * each),
+            static_cast<off_t>(here * each), POSIX_FADV_WILLNEED);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status Dataset::ReadTokens(const File& file, uint64_t first,

@@ -58,6 +58,11 @@ class Dataset {
   // outside the vocabulary; the message has the file and the position.
   absl::Status Read(uint64_t offset, absl::Span<Token> out) const;
 
+  // Asks the system to read these tokens into its page cache, and does not wait
+  // for it. The range must be within tokens(). Without effect where a file
+  // system has no page cache.
+  void Prefetch(uint64_t offset, size_t count) const;
+
   // A number that is equal for datasets with the same files, and almost
   // certainly differs for other files. It is computed from the size of each
   // file and the bytes at its start and end.
@@ -77,6 +82,10 @@ class Dataset {
 
   Dataset() = default;
   absl::Status Add(const std::string& path);
+  // Calls `each(file, first token there, how many)` for the files that hold a
+  // range of tokens, up to an error.
+  template <typename Each>
+  absl::Status ForFiles(uint64_t offset, size_t count, const Each& each) const;
   absl::Status ReadTokens(const File& file, uint64_t first,
                           absl::Span<Token> out) const;
 

@@ -124,6 +124,13 @@ class Backend {
   // Copies between state() and the host. Sizes are layout().size.
   virtual absl::Status CopyOut(StatePart part, absl::Span<float> host) = 0;
   virtual absl::Status CopyIn(StatePart part, absl::Span<const float> host) = 0;
+  // Prepares host memory to which CopyOut copies again and again: a device pins
+  // it, which makes these copies faster. `host` must stay allocated while the
+  // result lives. Null: there is nothing to do, or pinning is not possible.
+  virtual std::shared_ptr<void> Pin(absl::Span<float> host) = 0;
+  // A number that is equal for weights and moments with equal bits and almost
+  // certainly differs for others. See state_fingerprint.h.
+  virtual absl::StatusOr<uint64_t> Fingerprint() = 0;
   virtual AdamWPowers& powers() = 0;
 };
 

@@ -1,6 +1,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "trainer/model/backend.h"
 #include "trainer/model/gpt.h"
 #include "trainer/model/host_memory.h"
+#include "trainer/model/state_fingerprint.h"
 
 namespace rollcall {
 namespace {
@@ -15,6 +17,10 @@ namespace {
 // The part of the free memory that activations may use. The rest is for copies
 // of the state (checkpoints), the network and other programs.
 constexpr double kActivationsPart = 0.8;
+
+// Values that a thread takes at least of a fingerprint; even, so that it has
+// whole pairs.
+constexpr int64_t kFingerprintGrain = 4096;
 
 // Weights and gradients, and two moments.
 double StateBytes(const GptConfig& config) {
@@ -153,6 +159,22 @@ class CpuBackend final : public Backend {
   absl::Status CopyIn(StatePart part, absl::Span<const float> host) override {
     std::copy(host.begin(), host.end(), state(part).begin());
     return absl::OkStatus();
+  }
+  std::shared_ptr<void> Pin(absl::Span<float>) override { return nullptr; }
+  absl::StatusOr<uint64_t> Fingerprint() override {
+    std::atomic<uint64_t> sum = 0;
+    uint64_t part_begin = 0;
+    for (const StatePart part : kStateParts) {
+      const absl::Span<const float> values = state(part);
+      model_->pool().Split(
+          static_cast<int64_t>(values.size()), kFingerprintGrain,
+          [&](int64_t begin, int64_t end, int) {
+            sum += FingerprintOf(values.subspan(begin, end - begin),
+                                 part_begin + begin / 2);
+          });
+      part_begin += kFingerprintPairsMax;
+    }
+    return sum;
   }
   AdamWPowers& powers() override { return optimizer_.state().powers; }
 

@@ -1,9 +1,11 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -176,6 +178,51 @@ TEST_F(DatasetTest, ReadsShards) {
                                         all.begin() + from + size));
     }
   }
+}
+
+// The bytes that this thread has had fetched from disks. The kernel counts a
+// read when it is submitted.
+uint64_t BytesFetched() {
+  std::ifstream file("/proc/thread-self/io");
+  std::string name;
+  uint64_t bytes = 0;
+  while (file >> name >> bytes && name != "read_bytes:") {
+  }
+  EXPECT_EQ(name, "read_bytes:");
+  return bytes;
+}
+
+TEST_F(DatasetTest, PrefetchesIntoThePageCache) {
+  constexpr size_t kFile = 8 << 20, kAt = kFile - (1 << 20), kCount = 2 << 20;
+  const std::vector<std::string> paths = {
+      Write("a.txt", std::string(kFile, 'a')),
+      Write("b.txt", std::string(kFile, 'b'))};
+  const auto drop = [&] {
+    for (const std::string& path : paths) {
+      const int file = open(path.c_str(), O_RDONLY);
+      EXPECT_EQ(fdatasync(file), 0);
+      EXPECT_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+      close(file);
+    }
+  };
+  const auto dataset = Dataset::Open(paths);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  std::vector<Token> tokens(kCount);
+  drop();
+  uint64_t before = BytesFetched();
+  ASSERT_TRUE(dataset->Read(kAt, absl::MakeSpan(tokens)).ok());
+  if (BytesFetched() - before < kCount) {
+    GTEST_SKIP() << "the file system of " << folder_ << " keeps its pages";
+  }
+  drop();
+  before = BytesFetched();
+  dataset->Prefetch(kAt, kCount);
+  const uint64_t fetched = BytesFetched();
+  EXPECT_GE(fetched - before, kCount);
+  ASSERT_TRUE(dataset->Read(kAt, absl::MakeSpan(tokens)).ok());
+  EXPECT_EQ(BytesFetched(), fetched);
+  EXPECT_EQ(tokens.front(), 'a');
+  EXPECT_EQ(tokens.back(), 'b');
 }
 
 TEST_F(DatasetTest, RefusesNonFiles) {

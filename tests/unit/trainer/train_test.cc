@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/unit/trainer/files.h"
 #include "tests/unit/trainer/local_exchange.h"
 #include "tests/unit/trainer/wrapped_backend.h"
@@ -143,11 +146,14 @@ class EndsAfter final : public Collective {
   std::string transport() const override { return collective_.transport(); }
   CollectiveSeen seen() const override { return collective_.seen(); }
   absl::Status Broadcast(absl::Span<char> bytes, int root) override {
+    broadcast_bytes += bytes.size();
     const absl::Status status = collective_.Broadcast(bytes, root);
     return --broadcasts_ == 0 ? absl::AbortedError("the world has ended")
                               : status;
   }
   absl::Status Finish() override { return collective_.Finish(); }
+
+  uint64_t broadcast_bytes = 0;
 
  private:
   absl::Status Counted(const absl::Status& status) {
@@ -284,7 +290,7 @@ TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
   SingleCollective single;
   Course alone;
   Train(options_, single, &alone);
-  for (int broadcast = 1; broadcast <= 8; ++broadcast) {
+  for (int broadcast = 1; broadcast <= 4; ++broadcast) {
     ForEachRank(3, [&](int r, Collective& collective) {
       auto loop = TrainLoop::Create(options_);
       ASSERT_TRUE(loop.ok()) << loop.status();
@@ -305,6 +311,62 @@ TEST_F(TrainTest, ARankAtTheSourcesStepCanReplaceIt) {
       auto result = (*loop)->Step();
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ(result->loss, alone.losses[1]);
+    });
+  }
+}
+
+// Survivors of a lost peer have done the same steps, so nothing is sent. A rank
+// with a single other bit at the same step, and a newcomer, receive all.
+TEST_F(TrainTest, TensorsAreSentOnlyIfARankLacksThem) {
+  struct Row {
+    const char* name;
+    bool sent;
+    std::function<void(TrainLoop&)> change;  // For rank 2.
+  };
+  const auto one_bit = [](TrainLoop& loop, StatePart part) {
+    float& last = loop.backend().state(part).back();
+    last = std::nextafter(last, 1.0f);
+  };
+  const Row kRows[] = {
+      {"the same", false, [](TrainLoop& loop) { EXPECT_TRUE(loop.whole()); }},
+      {"a weight", true,
+       [&](TrainLoop& loop) { one_bit(loop, StatePart::kWeights); }},
+      {"a mean", true,
+       [&](TrainLoop& loop) { one_bit(loop, StatePart::kFirstMoment); }},
+      {"a square", true,
+       [&](TrainLoop& loop) { one_bit(loop, StatePart::kSecondMoment); }},
+      {"another step", true,
+       [](TrainLoop& loop) { ASSERT_TRUE(loop.Step().ok()); }},
+      {"a newcomer", true, nullptr},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    ForEachRank(3, [&](int r, Collective& collective) {
+      auto loop = TrainLoop::Create(options_);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      SingleCollective single;
+      if (r != 2 || row.change != nullptr) {
+        ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+        ASSERT_TRUE((*loop)->Step().ok());
+        if (r == 2) row.change(**loop);
+      }
+      EndsAfter counted(collective, -1);
+      ASSERT_TRUE((*loop)->Enter(counted, TrainSource{1, 1}).ok());
+      const uint64_t tensors = 3 * sizeof(float) * (*loop)->parameters();
+      if (row.sent) {
+        EXPECT_GE(counted.broadcast_bytes, tensors);
+      } else {
+        EXPECT_LT(counted.broadcast_bytes, tensors / 10);
+      }
+      EXPECT_EQ((*loop)->steps_done(), 1);
+      uint64_t mine = *(*loop)->backend().Fingerprint();
+      std::vector<uint64_t> all(3);
+      const auto bytes = [](uint64_t* at, size_t n) {
+        return absl::Span<char>(reinterpret_cast<char*>(at), n * sizeof(*at));
+      };
+      ASSERT_TRUE(
+          collective.AllGather(bytes(&mine, 1), bytes(all.data(), 3)).ok());
+      EXPECT_EQ(all, std::vector<uint64_t>(3, mine));
     });
   }
 }
@@ -445,11 +507,35 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
     std::function<void(TrainOptions&)> change;
   };
   const Row kRows[] = {
-      {"flags", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
-      {"flags", [](TrainOptions& o) { o.seed = 2; }},
-      {"flags", [](TrainOptions& o) { o.model.width = 18; }},
-      {"flags", [](TrainOptions& o) { o.init_from = "model"; }},
-      {"--data", [&](TrainOptions& o) { o.data = {other}; }},
+      {"--lr 0.5 and 0.01;", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
+      {"--min-lr 0 and 0.001;",
+       [](TrainOptions& o) { o.last_learning_rate = 0; }},
+      {"--schedule linear and cosine;",
+       [](TrainOptions& o) { o.schedule = Schedule::kLinear; }},
+      {"--seed 2 and 1;", [](TrainOptions& o) { o.seed = 2; }},
+      {"--layers 3 and 2;", [](TrainOptions& o) { o.model.layers = 3; }},
+      {"--heads 4 and 2;", [](TrainOptions& o) { o.model.heads = 4; }},
+      {"--width 18 and 16;", [](TrainOptions& o) { o.model.width = 18; }},
+      {"--context 8 and 16;", [](TrainOptions& o) { o.model.context = 8; }},
+      {"--steps 7 and 6;", [](TrainOptions& o) { o.steps = 7; }},
+      {"--batch 8 and 7;", [](TrainOptions& o) { o.batch = 8; }},
+      {"--warmup 3 and 2;", [](TrainOptions& o) { o.warmup = 3; }},
+      {"--beta1 0.5 and 0.9;",
+       [](TrainOptions& o) { o.optimizer.beta1 = 0.5; }},
+      {"--beta2 0.5 and 0.95;",
+       [](TrainOptions& o) { o.optimizer.beta2 = 0.5; }},
+      {"--weight-decay 0 and 0.1;",
+       [](TrainOptions& o) { o.optimizer.weight_decay = 0; }},
+      {"--clip 2 and 1;", [](TrainOptions& o) { o.optimizer.clip = 2; }},
+      {"--val-every 5 and 250;", [](TrainOptions& o) { o.validate_every = 5; }},
+      {"--val-batches 5 and 20;",
+       [](TrainOptions& o) { o.validation_batches = 5; }},
+      {"--skip-spikes 4 and 0;", [](TrainOptions& o) { o.skip_spikes = 4; }},
+      {"--init-from given and not given;",
+       [](TrainOptions& o) { o.init_from = "model"; }},
+      {"the files of --data", [&](TrainOptions& o) { o.data = {other}; }},
+      {"the files of --val-data",
+       [&](TrainOptions& o) { o.validation_data = {other}; }},
   };
   for (const Row& row : kRows) {
     ForEachRank(2, [&](int r, Collective& collective) {
@@ -459,10 +545,49 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
       ASSERT_TRUE(loop.ok()) << loop.status();
       const absl::Status status = (*loop)->Enter(collective, {});
       EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
-      EXPECT_NE(status.message().find(row.names), absl::string_view::npos)
+      EXPECT_NE(status.message().find(absl::StrCat("1 and 0: ", row.names)),
+                absl::string_view::npos)
           << status;
     });
   }
+}
+
+// The buffers of a checkpoint are pinned once, and keep their place.
+class Pinning final : public WrappedBackend {
+ public:
+  Pinning(std::unique_ptr<Backend> cpu, std::vector<const float*>* pinned)
+      : WrappedBackend(std::move(cpu)), pinned_(pinned) {}
+  std::shared_ptr<void> Pin(absl::Span<float> host) override {
+    pinned_->push_back(host.data());
+    return {pinned_, [](std::vector<const float*>* p) { p->pop_back(); }};
+  }
+
+ private:
+  std::vector<const float*>* const pinned_;
+};
+
+TEST_F(TrainTest, CopiesForCheckpointsGoToPinnedMemory) {
+  std::vector<const float*> pinned;
+  auto loop = TrainLoop::Create(
+      options_,
+      [&](const GptConfig& model, const AdamWConfig& optimizer)
+          -> absl::StatusOr<std::unique_ptr<Backend>> {
+        return std::make_unique<Pinning>(*MakeCpuBackend(model, optimizer),
+                                         &pinned);
+      });
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  SingleCollective single;
+  ASSERT_TRUE((*loop)->Enter(single, {}).ok());
+  {
+    StateTensors tensors;
+    for (int save = 0; save < 2; ++save) {
+      ASSERT_TRUE((*loop)->CopyOut(&tensors).ok());
+      EXPECT_EQ(pinned, (std::vector<const float*>{tensors.weights.data(),
+                                                   tensors.first.data(),
+                                                   tensors.second.data()}));
+    }
+  }
+  EXPECT_TRUE(pinned.empty());
 }
 
 // The CPU's backend, whose first sum takes memory as on a GPU.

@@ -175,8 +175,9 @@ TEST_F(ValidationTest, RanksWithOtherDataOrFlagsDoNotTrain) {
        [](TrainOptions& o) { o.validation_data = o.data; }},
       {"files of --val-data differ",
        [](TrainOptions& o) { o.validation_data.clear(); }},
-      {"flags", [](TrainOptions& o) { o.validate_every = 3; }},
-      {"flags", [](TrainOptions& o) { o.validation_batches = 3; }},
+      {"--val-every 3 and ", [](TrainOptions& o) { o.validate_every = 3; }},
+      {"--val-batches 3 and ",
+       [](TrainOptions& o) { o.validation_batches = 3; }},
   };
   for (const auto& row : kRows) {
     ForEachConnected(2, [&](std::unique_ptr<Collective> collective) {

@@ -60,6 +60,12 @@ class WrappedBackend : public Backend {
   absl::Status CopyIn(StatePart part, absl::Span<const float> host) override {
     return inner_->CopyIn(part, host);
   }
+  std::shared_ptr<void> Pin(absl::Span<float> host) override {
+    return inner_->Pin(host);
+  }
+  absl::StatusOr<uint64_t> Fingerprint() override {
+    return inner_->Fingerprint();
+  }
   AdamWPowers& powers() override { return inner_->powers(); }
 
  private:

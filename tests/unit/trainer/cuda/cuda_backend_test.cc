@@ -99,6 +99,7 @@ class EmulatedDevice final : public CudaDevice {
     std::memcpy(host, device, bytes);
     return absl::OkStatus();
   }
+  std::shared_ptr<void> Pin(void*, size_t) override { return nullptr; }
   absl::Status Synchronize(absl::string_view) override {
     return absl::OkStatus();
   }
@@ -238,6 +239,7 @@ TEST_F(CudaBackendTest, EqualsTheCpuStepByStep) {
       ASSERT_TRUE(backend_->CopyIn(part, state).ok());
     }
     ASSERT_TRUE(backend_->WeightsChanged().ok());
+    EXPECT_EQ(*backend_->Fingerprint(), *cpu.Fingerprint());
     const auto tokens = Draw(Small(), 3, 100);
     const auto targets = Draw(Small(), 3, 101);
     const double loss = *cpu.Loss(tokens, targets);

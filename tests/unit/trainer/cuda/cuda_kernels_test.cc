@@ -16,6 +16,7 @@
 #include "trainer/cuda/token_places.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/layers.h"
+#include "trainer/model/state_fingerprint.h"
 
 namespace rollcall {
 namespace {
@@ -386,6 +387,22 @@ std::vector<int> Neighbours(bool barrier) {
     got[i] = shared[(i + 1) % 64];
   });
   return got;
+}
+
+// Any number of blocks, a last pair with one value, and sums that are added to.
+TEST_P(CudaKernels, FingerprintsEqualTheCpus) {
+  for (const size_t count : {1, 2, 255, 4097, 3 * 4096 + 1}) {
+    SCOPED_TRACE(count);
+    const auto values = Floats(Draw(count, 3, 1));
+    std::vector<uint64_t> parts(cuda::kFingerprintParts, 99);
+    uint64_t sum = 7;
+    cuda::Fingerprint(nullptr, &sum, parts.data(), values.data(), count, 0);
+    const uint64_t want = FingerprintOf(values, 0);
+    EXPECT_EQ(sum, want);
+    cuda::Fingerprint(nullptr, &sum, parts.data(), values.data(), count,
+                      kFingerprintPairsMax, true);
+    EXPECT_EQ(sum, want + FingerprintOf(values, kFingerprintPairsMax));
+  }
 }
 
 TEST_P(CudaKernels, MissingBarrierIsFound) {
