@@ -40,9 +40,13 @@ absl::StatusOr<std::unique_ptr<Rank>> AttendIfThereIsAnAgent(
   if (!place.ok()) return place.status();
   RankOptions options;
   options.elastic = true;
-  if (signals.has_value()) options.cancel_fd = signals->fd();
-  // Under `join --attach` the process may start long before the other nodes.
-  if (place->generation == 0) options.timeout = absl::InfiniteDuration();
+  // Under `join --attach` the process may start long before the other nodes, so
+  // a signal may end the wait. Peers of a world wait for this rank: a signal
+  // then counts at its first step.
+  if (place->generation == 0) {
+    options.timeout = absl::InfiniteDuration();
+    if (signals.has_value()) options.cancel_fd = signals->fd();
+  }
   return Rank::Attend(*place, options);
 }
 

@@ -40,9 +40,9 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/membership/membership.cc",
      "CHECK(At(name).session != 0 && !At(name).member());"):
         "Job begins a set-up for no other node, and Disconnect ends it",
-    ("trainer/data/dataset.cc", "CHECK_LE(out.size(), tokens_);"):
+    ("trainer/data/dataset.cc", "CHECK_LE(count, tokens_);"):
         "offset and size come from our sampler",
-    ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - out.size());"):
+    ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - count);"):
         "offset and size come from our sampler",
     ("client/agent/core/agent.cc", "CHECK_NE(hello.incarnation(), 0u);"):
         "drawn by ourselves, never zero",
