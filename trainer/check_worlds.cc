@@ -86,7 +86,7 @@ Verdict CheckUntilDone(const TrainOptions& options, Rank* rank) {
     absl::StatusOr<Verdict> verdict = CheckInWorld(options, rank, **device);
     if (verdict.ok()) return *std::move(verdict);
     absl::Status status = verdict.status();
-    if (rank != nullptr && MayBeWorldEnd(status, *rank) &&
+    if (rank != nullptr && MayBeWorldEnd(status, rank->aborted()) &&
         rank->AwaitAbort(options.collective_timeout).ok()) {
       std::fprintf(stderr,
                    "rollcall-train: generation %llu has ended during its "

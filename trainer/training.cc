@@ -141,7 +141,8 @@ absl::StatusOr<int> Training::TrainInWorlds() {
   for (;;) {
     const absl::Status status = TrainInWorld();
     if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
-    if (rank_ == nullptr || !MayBeWorldEnd(status, *rank_)) return status;
+    if (rank_ == nullptr || !MayBeWorldEnd(status, rank_->aborted()))
+      return status;
     if (!rank_->aborted()) {
       // The wait may be long, because the agent may learn of the failure late
       // or never.

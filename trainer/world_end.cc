@@ -10,9 +10,4 @@ absl::Status WaitAtBoundary(Rank& rank, int64_t step) {
   return absl::AbortedError("the world has ended at a boundary");
 }
 
-bool MayBeWorldEnd(const absl::Status& status, const Rank& rank) {
-  return rank.aborted() || absl::IsAborted(status) ||
-         absl::IsUnavailable(status);
-}
-
 }  // namespace rollcall

@@ -16,9 +16,12 @@ namespace rollcall {
 // has ended. Any other error: the agent is gone.
 absl::Status WaitAtBoundary(Rank& rank, int64_t step);
 
-// Whether the end of the world may have caused this failure. When a peer goes,
-// its connections break before the agent learns of it.
-bool MayBeWorldEnd(const absl::Status& status, const Rank& rank);
+// Whether the end of the world may have caused this failure, so that the rank
+// waits for the next one; otherwise it ends. When a peer goes, its connections
+// break before the agent learns of it. `aborted`: Rank::aborted.
+inline bool MayBeWorldEnd(const absl::Status& status, bool aborted) {
+  return aborted || absl::IsAborted(status) || absl::IsUnavailable(status);
+}
 
 }  // namespace rollcall
 

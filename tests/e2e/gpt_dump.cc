@@ -1,6 +1,7 @@
-// gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES STEPS FOLDER: trains
-// the CPU model on random tokens. It writes to plain files what another
-// implementation needs to repeat the training and to compare the results.
+// gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES AT_ONCE STEPS
+// FOLDER: trains the CPU model on random tokens, AT_ONCE sequences a
+// micro-batch. It writes to plain files what another implementation needs to
+// repeat the training and to compare the results.
 //
 //   tensors          one line each: name, then shape
 //   weights, trained before step 1 and after the last; floats, in that order
@@ -98,11 +99,12 @@ absl::Status Train(Backend& backend, int sequences, int steps) {
   return absl::OkStatus();
 }
 
-absl::Status Dump(const GptConfig& config, int sequences, int steps) {
+absl::Status Dump(const GptConfig& config, int sequences, int at_once,
+                  int steps) {
   absl::StatusOr<std::unique_ptr<Backend>> backend =
       MakeCpuBackend(config, AdamWConfig());
   if (!backend.ok()) return backend.status();
-  absl::Status status = (*backend)->Reserve(sequences);
+  absl::Status status = (*backend)->Reserve(at_once);
   if (status.ok()) status = (*backend)->Reset(1);
   if (status.ok()) status = MoveWeights(**backend);
   if (!status.ok()) return status;
@@ -120,20 +122,22 @@ absl::Status Dump(const GptConfig& config, int sequences, int steps) {
 
 int main(int argc, char** argv) {
   rollcall::ChooseOpenBlasKernels(argv);
-  int numbers[7] = {};
-  bool good = argc == 9;
-  for (int i = 0; good && i < 7; ++i) {
+  constexpr int kNumbers = 8;
+  int numbers[kNumbers] = {};
+  bool good = argc == kNumbers + 2;
+  for (int i = 0; good && i < kNumbers; ++i) {
     good = absl::SimpleAtoi(argv[i + 1], &numbers[i]) && numbers[i] > 0;
   }
-  if (!good || chdir(argv[8]) != 0) {
+  if (!good || chdir(argv[kNumbers + 1]) != 0) {
     std::fprintf(stderr,
                  "gpt_dump LAYERS HEADS WIDTH CONTEXT VOCABULARY SEQUENCES "
-                 "STEPS FOLDER\n");
+                 "AT_ONCE STEPS FOLDER\n");
     return 2;
   }
   const rollcall::GptConfig config{numbers[0], numbers[1], numbers[2],
                                    numbers[3], numbers[4]};
-  const absl::Status status = rollcall::Dump(config, numbers[5], numbers[6]);
+  const absl::Status status =
+      rollcall::Dump(config, numbers[5], numbers[6], numbers[7]);
   if (status.ok()) return 0;
   std::fprintf(stderr, "gpt_dump: %s\n", status.ToString().c_str());
   return 1;

@@ -1,6 +1,8 @@
 """Repeats gpt_dump's work in PyTorch and prints the differences as JSON.
 
-    torch_compare.py HEADS FOLDER
+    torch_compare.py HEADS AT_ONCE FOLDER
+
+PyTorch adds up the gradients of micro-batches of AT_ONCE sequences.
 
 `gradients`, `weights`: for each tensor, the norm of the difference divided by
 the norm. `losses`, `norms`: for each step, the difference divided by the value.
@@ -68,7 +70,8 @@ def settled(name, tensor):
 
 
 def main():
-    heads, dump = int(sys.argv[1]), Dump(sys.argv[2])
+    heads, at_once = int(sys.argv[1]), int(sys.argv[2])
+    dump = Dump(sys.argv[3])
     vocabulary, width = dump.shapes["wte.weight"]
     context = dump.shapes["wpe.weight"][0]
     layers = sum(name.endswith("ln_1.bias") for name in dump.shapes)
@@ -87,8 +90,12 @@ def main():
         for group in optimizer.param_groups:
             group["lr"] = expect_rate
         optimizer.zero_grad(set_to_none=True)
-        expect = model(tokens[step - 1], targets[step - 1])
-        expect.backward()
+        expect = 0
+        for some, wanted in zip(tokens[step - 1].split(at_once),
+                                targets[step - 1].split(at_once)):
+            part = model(some, wanted) * (len(some) / len(tokens[step - 1]))
+            part.backward()
+            expect += part.item()
         if step == 1:
             ours = dump.tensors("gradients")
             found["gradients"] = {name: apart(ours[name], p.grad)
@@ -99,7 +106,7 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         found["rates"].append(abs(rate / expect_rate - 1))
-        found["losses"].append(abs(loss / expect.item() - 1))
+        found["losses"].append(abs(loss / expect - 1))
         found["norms"].append(abs(norm / expect_norm - 1))
         found.setdefault("values", []).append([loss, norm])
     ours = dump.tensors("trained")

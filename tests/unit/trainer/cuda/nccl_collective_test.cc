@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/library.h"
+#include "trainer/world_end.h"
 
 namespace rollcall {
 namespace {
@@ -46,7 +47,13 @@ NcclLibrary Fake() {
     std::memset(id->bytes, 'a' + fake->ids_given++, sizeof(id->bytes));
     return Called("get_unique_id");
   };
-  n.error_string = [](int code) { return code == 2 ? "system" : "error"; };
+  n.error_string = [](int code) {
+    constexpr const char* kTexts[] = {
+        "no error",         "CUDA error",    "system error", "internal error",
+        "invalid argument", "invalid usage", "remote error"};
+    return code < static_cast<int>(std::size(kTexts)) ? kTexts[code]
+                                                      : "unknown result code";
+  };
   n.last_error = [](Communicator) { return "socket to 10.0.0.2 closed"; };
   n.init = [](Communicator* made, int, nccl::UniqueId, int,
               nccl::Config* config) {
@@ -351,36 +358,58 @@ TEST_F(NcclCollectiveTest, AsyncErrorIsReportedWithNcclsText) {
   EXPECT_EQ(Count("abort"), 1);
 }
 
-// A rank whose peer has failed waits for the next world. A rank that has failed
-// itself ends, and its message is printed.
+// Each error of NCCL, wherever it comes up. A rank whose peer has failed waits
+// for the next world and blames nobody: the daemon knows who is gone. A rank
+// that has failed itself ends, with its message as the reason, and is blamed.
 TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
   const struct {
     int error;
     absl::StatusCode code;
+    bool waits;
+    const char* printed;
   } kRows[] = {
-      {nccl::kUnhandledCudaError, absl::StatusCode::kInternal},
-      {nccl::kSystemError, absl::StatusCode::kUnavailable},
-      {nccl::kInternalError, absl::StatusCode::kUnavailable},
-      {nccl::kInvalidArgument, absl::StatusCode::kInternal},
-      {nccl::kInvalidUsage, absl::StatusCode::kInternal},
-      {nccl::kRemoteError, absl::StatusCode::kUnavailable},
-      {99, absl::StatusCode::kInternal},  // From a later version.
+      {nccl::kUnhandledCudaError, absl::StatusCode::kInternal, false,
+       ": CUDA error (1): socket to 10.0.0.2 closed"},
+      {nccl::kSystemError, absl::StatusCode::kUnavailable, true,
+       ": system error (2): socket to 10.0.0.2 closed"},
+      {nccl::kInternalError, absl::StatusCode::kUnavailable, true,
+       ": internal error (3): socket to 10.0.0.2 closed"},
+      {nccl::kInvalidArgument, absl::StatusCode::kInternal, false,
+       ": invalid argument (4): socket to 10.0.0.2 closed"},
+      {nccl::kInvalidUsage, absl::StatusCode::kInternal, false,
+       ": invalid usage (5): socket to 10.0.0.2 closed"},
+      {nccl::kRemoteError, absl::StatusCode::kUnavailable, true,
+       ": remote error (6): socket to 10.0.0.2 closed; a peer has failed "
+       "first"},
+      // From a later version.
+      {99, absl::StatusCode::kInternal, false,
+       ": unknown result code (99): socket to 10.0.0.2 closed"},
   };
   for (const auto& row : kRows) {
     SCOPED_TRACE(row.error);
+    const auto expect = [&](const char* call, const absl::Status& status) {
+      EXPECT_EQ(status.code(), row.code);
+      EXPECT_EQ(status.message(),
+                absl::StrCat("NCCL: ", call, " of 2 ranks", row.printed));
+      EXPECT_EQ(MayBeWorldEnd(status, /*aborted=*/false), row.waits);
+    };
     nccl_.answers["init"] = row.error;
-    EXPECT_EQ(ConnectNccl(Fake(), Options()).status().code(), row.code);
+    expect("the initialization", ConnectNccl(Fake(), Options()).status());
     nccl_.answers.clear();
     const auto collective = Connected();
     nccl_.answers["all_reduce"] = row.error;
-    EXPECT_EQ(collective->BeginSum(absl::MakeSpan(streams_.own)).code(),
-              row.code);
+    expect("a sum", collective->BeginSum(absl::MakeSpan(streams_.own)));
+    EXPECT_EQ(Count("abort"), 1);
     nccl_.answers.clear();
     const auto other = Connected();
     streams_.looks = -1;
     ASSERT_TRUE(other->BeginSum(absl::MakeSpan(streams_.own)).ok());
     nccl_.states = {row.error};
-    EXPECT_EQ(other->Wait().code(), row.code);
+    const absl::Status status = other->Wait();
+    expect("the sums of a step", status);
+    // The communicator is of no use after it.
+    EXPECT_EQ(Count("abort"), 1);
+    EXPECT_EQ(other->BeginSum(absl::MakeSpan(streams_.own)), status);
     nccl_.states.clear();
     streams_.looks = 0;
   }
