@@ -80,6 +80,23 @@ absl::Status RefuseEmpty(const CLI::App& app) {
   return absl::OkStatus();
 }
 
+// Refuses flags that --check would ignore: those of the training.
+absl::Status RefuseBesideCheck(const CLI::App& app) {
+  std::vector<std::string> ignored;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0 && !CheckFlags::Takes(*option)) {
+      ignored.push_back(option->get_name());
+    }
+  }
+  if (ignored.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--check: got ", absl::StrJoin(ignored, ", "),
+      ", expected only --device, --collective-timeout and the flags under "
+      "\"Check\" in --help; leave ",
+      ignored.size() == 1 ? "it" : "them",
+      " out, or leave out --check to train"));
+}
+
 void AddModel(CLI::App& app, TrainOptions* o) {
   app.add_option("--model", o->size,
                  "Size of the model: " + SizeNames() +
@@ -343,6 +360,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   if (options->check_group) return std::nullopt;
   options->collective_timeout = absl::Seconds(timeout_s);
   absl::Status status = RefuseEmpty(app);
+  if (status.ok() && options->check.enabled) status = RefuseBesideCheck(app);
   if (status.ok()) {
     status = options->check.enabled ? check.Apply(&options->check)
                                     : ApplySize(app, options);

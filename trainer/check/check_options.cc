@@ -12,6 +12,7 @@ namespace rollcall {
 namespace {
 
 constexpr size_t kFileBytesMax = 64 << 10;
+constexpr char kCheckGroup[] = "Check";  // Of the flags in --help.
 
 absl::Status Refused(absl::string_view flag, absl::string_view text,
                      absl::string_view expected) {
@@ -104,15 +105,16 @@ absl::StatusOr<size_t> ParseBytes(absl::string_view text) {
 }
 
 void CheckFlags::AddTo(CLI::App& app, CheckOptions* options) {
-  constexpr char kGroup[] = "Check";
   CLI::Option* const check =
       app.add_flag("--check", options->enabled,
-                   "Check the network of the world instead of training")
-          ->group(kGroup);
+                   "Check the network of the world instead of training; of "
+                   "the flags above it takes --device and "
+                   "--collective-timeout only")
+          ->group(kCheckGroup);
   const auto add = [&](const char* name, std::string* to, const char* type,
                        const char* shown_default, const char* about) {
     CLI::Option* option =
-        app.add_option(name, *to, about)->type_name(type)->group(kGroup);
+        app.add_option(name, *to, about)->type_name(type)->group(kCheckGroup);
     option->needs(check);
     option->default_str(shown_default);
   };
@@ -136,8 +138,13 @@ void CheckFlags::AddTo(CLI::App& app, CheckOptions* options) {
       "JSON object with the four thresholds above");
   app.add_flag("--json", options->json,
                "Print one JSON object per line on stdout")
-      ->group(kGroup)
+      ->group(kCheckGroup)
       ->needs(check);
+}
+
+bool CheckFlags::Takes(const CLI::Option& option) {
+  return option.get_group() == kCheckGroup || option.get_name() == "--device" ||
+         option.get_name() == "--collective-timeout";
 }
 
 absl::Status CheckFlags::Apply(CheckOptions* o) const {

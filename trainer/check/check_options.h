@@ -15,6 +15,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace rollcall {
@@ -51,6 +52,9 @@ class CheckFlags {
   // flag takes precedence over the file. INVALID_ARGUMENT, NOT_FOUND: the
   // message names the flag and its value.
   absl::Status Apply(CheckOptions* options) const;
+  // Whether --check uses the option: it is one of its own, or one that it
+  // shares with the training.
+  static bool Takes(const CLI::Option& option);
 
  private:
   std::string min_bytes_, max_bytes_, step_factor_, iterations_, warmup_,
