@@ -181,11 +181,13 @@ absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
   const size_t mine = choices.size() == 1 ? 0 : rank->rank();
   const bool held = !device.offer().held.empty();
   if (choices[mine].all_taken && device.offer().wanted == DeviceKind::kCuda) {
+    const size_t gpus = device.offer().gpus.size();
     return absl::FailedPreconditionError(absl::StrCat(
-        RankName(rank->world().world(), static_cast<int>(mine)), ": the ",
-        device.offer().gpus.size(),
-        " GPUs that it sees are in use by other ranks of this world; start one "
-        "rank a GPU, or give every node --device cpu"));
+        RankName(rank->world().world(), static_cast<int>(mine)),
+        ": other ranks of this world use ",
+        gpus == 1 ? "the only GPU" : absl::StrCat("all ", gpus, " GPUs"),
+        " that it sees; start one rank a GPU, or give every node --device "
+        "cpu"));
   }
   if (absl::Status s = device.Take(choices[mine]); !s.ok()) return s;
   if (choices.size() == 1) return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "daemon/base/counted.h"
 
 namespace rollcall {
 namespace {
@@ -97,7 +98,7 @@ absl::StatusOr<DeviceOffer> DeviceOffer::Decode(absl::string_view text) {
   const absl::Status not_one = absl::InvalidArgumentError(
       absl::StrCat("expected the devices of a rollcall-train of this version, "
                    "got ",
-                   lines.size(), " lines"));
+                   Counted(lines.size(), "line")));
   if (lines.size() < kLinesBeforeGpus ||
       lines.size() > kLinesBeforeGpus + kGpusMax) {
     return not_one;

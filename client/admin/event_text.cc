@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "client/admin/job_text.h"
 #include "daemon/base/bytes_text.h"
+#include "daemon/base/counted.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
 #include "nlohmann/json.hpp"

@@ -11,6 +11,7 @@
 #include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
 #include "daemon/base/bytes_text.h"
+#include "daemon/base/counted.h"
 #include "daemon/base/durations.h"
 
 namespace rollcall {

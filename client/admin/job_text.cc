@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "daemon/base/awaited_text.h"
+#include "daemon/base/counted.h"
 #include "daemon/base/name_list.h"
 #include "daemon/base/printable.h"
 #include "daemon/core/limits.h"
@@ -73,10 +74,6 @@ std::string SettingUpText(const v1::JobStatus& status) {
 }
 
 }  // namespace
-
-std::string Counted(uint64_t count, absl::string_view thing) {
-  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
-}
 
 uint64_t FailedConnections(const v1::JobStatus& status) {
   const v1::UnauthenticatedCounts& all = status.unauthenticated();

@@ -17,9 +17,6 @@
 
 namespace rollcall {
 
-// `1 node`, `2 nodes`.
-std::string Counted(uint64_t count, absl::string_view thing);
-
 // The output of `status` for users: several lines, ending with a newline.
 std::string StatusTable(const v1::JobStatus& status);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "client/admin/job_text.h"
 #include "client/admin/text_width.h"
+#include "daemon/base/counted.h"
 #include "daemon/base/name_list.h"
 
 namespace rollcall {

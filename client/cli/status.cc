@@ -13,6 +13,7 @@
 #include "client/cli/job_lookup.h"
 #include "client/cli/watch_patience.h"
 #include "client/cli/watch_view.h"
+#include "daemon/base/counted.h"
 #include "daemon/base/mutex.h"
 #include "nlohmann/json.hpp"
 

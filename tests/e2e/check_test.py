@@ -145,7 +145,7 @@ class Check(E2E):
     def test_alone_without_an_agent(self):
         alone = self.stage.run([*CHECK, "--max-bytes", "1K"])
         self.assertEqual(alone.code, 0, alone.text())
-        self.assertIn("1 ranks on 1 nodes, transport single", alone.out()[0])
+        self.assertIn("1 rank on 1 node, transport single", alone.out()[0])
         self.assertEqual(alone.out()[-1], "# verdict: ok")
         demanded = self.stage.run([*CHECK, "--require-net", "ib",
                                    "--max-bytes", "1K"])

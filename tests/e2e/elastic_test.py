@@ -304,7 +304,7 @@ class Elastic(E2E):
                     "--batch", str(batch), *flags]
 
         needs = re.compile(r"this rank needs ([\d.]+) GB for .* ([\d.]+) GB for "
-                           r"activations of (\d+) of its (\d+) samples at once")
+                           r"activations of (\d+) of its (\d+) samples? at once")
         one_step = self.stage.run(train(1, 2))
         self.assertEqual(one_step.code, 0)
         told = [m for line in one_step.err() for m in [needs.search(line)] if m]

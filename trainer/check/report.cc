@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "daemon/base/counted.h"
 
 namespace rollcall {
 namespace {
@@ -73,17 +74,19 @@ std::string TransportsOf(const Findings& findings) {
   if (counts.size() == 1) return counts.begin()->first;
   std::vector<std::string> parts;
   for (const auto& [transport, count] : counts) {
-    parts.push_back(
-        absl::StrCat(transport, " on ", count, parts.empty() ? " ranks" : ""));
+    parts.push_back(absl::StrCat(
+        transport, " on ",
+        parts.empty() ? Counted(count, "rank") : absl::StrCat(count)));
   }
   return absl::StrJoin(parts, ", ");
 }
 
 void CheckReport::Begin(const Findings& findings) {
   if (json_) return;
-  say_(absl::StrCat("# rollcall-train --check: ", findings.ranks, " ranks on ",
-                    std::max<size_t>(1, findings.nodes.size()),
-                    " nodes, transport ", TransportsOf(findings)));
+  say_(absl::StrCat(
+      "# rollcall-train --check: ", Counted(findings.ranks, "rank"), " on ",
+      Counted(std::max<size_t>(1, findings.nodes.size()), "node"),
+      ", transport ", TransportsOf(findings)));
 }
 
 void CheckReport::Tell(const Findings& findings, const Row& row) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "daemon/base/counted.h"
 
 namespace rollcall {
 namespace {
@@ -96,11 +97,12 @@ class Judgement {
       const WrongOnRank& first = row.wrong.front();
       Say(VerdictLevel::kFatal,
           absl::StrFormat(
-              "%s of %u bytes gave %u wrong elements on %u ranks; first on %s: "
+              "%s of %u bytes gave %s on %s; first on %s: "
               "element %u is %g, expected %g; see that node's memory, GPU and "
               "network card",
-              NameOf(row.kind), row.size.bytes, row.wrong_count(),
-              row.wrong.size(), RankIn(findings_, first.rank),
+              NameOf(row.kind), row.size.bytes,
+              Counted(row.wrong_count(), "wrong element"),
+              Counted(row.wrong.size(), "rank"), RankIn(findings_, first.rank),
               first.values.index, first.values.found, first.values.expected));
     }
   }
@@ -289,9 +291,10 @@ class Judgement {
     }
     if (over.empty()) return;
     Say(VerdictLevel::kFatal,
-        absl::StrFormat("%u of %u links take over %.4g us: %s", over.size(),
-                        findings_.links.size(), *thresholds_.max_latency_us,
-                        Named(over)));
+        absl::StrFormat("%u of %s %s over %.4g us: %s", over.size(),
+                        Counted(findings_.links.size(), "link"),
+                        over.size() == 1 ? "takes" : "take",
+                        *thresholds_.max_latency_us, Named(over)));
   }
 
   void JudgeOutliers() {

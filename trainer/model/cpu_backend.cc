@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "daemon/base/counted.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/gpt.h"
 #include "trainer/model/host_memory.h"
@@ -36,9 +37,9 @@ absl::Status CheckMemory(const GptConfig& config, int sequences, double free) {
                         Gpt<float>::MemoryBytes(config, sequences);
   if (needed <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the model with %d samples at once needs %.1f GB, free here (machine and "
+      "the model with %s at once needs %.1f GB, free here (machine and "
       "cgroup) are %.1f GB; lower --micro-batch, --context or --width",
-      sequences, needed / 1e9, free / 1e9));
+      Counted(sequences, "sample"), needed / 1e9, free / 1e9));
 }
 
 class CpuBackend final : public Backend {

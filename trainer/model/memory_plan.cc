@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "daemon/base/counted.h"
 
 namespace rollcall {
 namespace {
@@ -52,9 +53,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryWishes& wishes,
 std::string MemoryPlan::ToString() const {
   return absl::StrFormat(
       "this rank needs %.4f GB for weights, moments and gradients, and %.4f GB "
-      "for activations of %d of its %d samples at once; %.4f GB are free for "
+      "for activations of %d of its %s at once; %.4f GB are free for "
       "activations",
-      state / kGb, activations / kGb, micro_batch, share,
+      state / kGb, activations / kGb, micro_batch, Counted(share, "sample"),
       std::max(room, 0.0) / kGb);
 }
 

@@ -143,8 +143,9 @@ TEST(Verdict, BandwidthAndLatency) {
                 {"3 of 3 links take over 9 us"});
   Findings slow = found;
   slow.links[1].median_us = 25;
-  ExpectVerdict(slow, {{}, {}, 20, {}}, VerdictLevel::kFatal,
-                {"1 of 3 links", "rank 1 on b - rank 2 on c (25.0 us)"});
+  ExpectVerdict(
+      slow, {{}, {}, 20, {}}, VerdictLevel::kFatal,
+      {"1 of 3 links takes over", "rank 1 on b - rank 2 on c (25.0 us)"});
   Findings unmeasured = found;
   unmeasured.links.clear();
   unmeasured.links_unmeasured = "no way back";

@@ -184,7 +184,7 @@ TEST(RunCheck, ReportsWrongValuesOnAllRanks) {
       EXPECT_EQ(verdict->reasons[0].find(
                     absl::StrCat(NameOf(kind),
                                  " of 4800 bytes gave 1 wrong "
-                                 "elements on 1 ranks; first on rank 1: ")),
+                                 "element on 1 rank; first on rank 1: ")),
                 0u)
           << verdict->reasons[0];
     }

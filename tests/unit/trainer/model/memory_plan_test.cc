@@ -61,5 +61,16 @@ TEST(MemoryPlan, AsInTheTable) {
   }
 }
 
+TEST(MemoryPlan, OneSampleIsNotSamples) {
+  MemoryPlan plan;
+  EXPECT_NE(plan.ToString().find("1 of its 1 sample at once"),
+            std::string::npos)
+      << plan.ToString();
+  plan.share = 2;
+  EXPECT_NE(plan.ToString().find("1 of its 2 samples at once"),
+            std::string::npos)
+      << plan.ToString();
+}
+
 }  // namespace
 }  // namespace rollcall
