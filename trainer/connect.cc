@@ -100,17 +100,19 @@ absl::Status CheckSameKind(const Rank& rank,
   return absl::OkStatus();
 }
 
-// Reports why a world that has GPUs is trained on CPUs.
-void TellOfTaken(const Rank& rank, const std::vector<DeviceChoice>& choices) {
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (!choices[i].all_taken) continue;
-    std::fprintf(
-        stderr,
-        "rollcall-train: training on CPUs: there is no GPU left for %s; start "
-        "one rank a GPU, or demand GPUs by --device cuda\n",
-        RankName(rank.world().world(), static_cast<int>(i)).c_str());
-    return;
-  }
+// Reports why rank 0 does not take a GPU with --device auto. The other ranks
+// then compute on CPUs too, or CheckSameKind reports that they do not.
+void TellOfCpu(const Rank* rank, const std::vector<DeviceOffer>& offers,
+               const std::vector<DeviceChoice>& choices,
+               const std::string& missing) {
+  const std::string why =
+      WhyCpu(offers, choices, 0, missing, [rank](int which) {
+        return RankName(rank == nullptr ? v1::World() : rank->world().world(),
+                        which);
+      });
+  if (why.empty()) return;
+  std::fprintf(stderr, "rollcall-train: --device auto chose the CPU: %s\n",
+               why.c_str());
 }
 
 // Warns of GPUs of different models, which each rank alone cannot see.
@@ -189,9 +191,9 @@ absl::Status AgreeOnDevice(Rank* rank, RankDevice& device) {
         " that it sees; start one rank a GPU, or give every node --device "
         "cpu"));
   }
+  if (mine == 0) TellOfCpu(rank, *offers, choices, device.reason());
   if (absl::Status s = device.Take(choices[mine]); !s.ok()) return s;
   if (choices.size() == 1) return absl::OkStatus();
-  if (mine == 0 && !choices[mine].gpu.has_value()) TellOfTaken(*rank, choices);
   if (mine == 0) TellOfDifferentModels(*rank, *offers, choices);
   return CheckSameKind(*rank, choices, device, held);
 }

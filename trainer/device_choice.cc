@@ -156,6 +156,39 @@ std::vector<DeviceChoice> ChooseDevices(
   return choices;
 }
 
+std::string WhyCpu(const std::vector<DeviceOffer>& offers,
+                   const std::vector<DeviceChoice>& choices, int rank,
+                   absl::string_view missing,
+                   absl::FunctionRef<std::string(int)> name) {
+  const DeviceOffer& offer = offers[rank];
+  if (choices[rank].gpu.has_value() || !offer.held.empty() ||
+      offer.wanted != DeviceKind::kAuto) {
+    return "";
+  }
+  if (offer.gpus.empty()) {
+    return missing.empty() ? "it sees no GPU" : std::string(missing);
+  }
+  const auto without =
+      std::find_if(choices.begin(), choices.end(),
+                   [](const DeviceChoice& choice) { return choice.all_taken; });
+  if (without != choices.end()) {
+    return absl::StrCat("there is no GPU left for ",
+                        name(static_cast<int>(without - choices.begin())),
+                        "; start one rank a GPU, or demand GPUs by --device "
+                        "cuda");
+  }
+  const auto holder =
+      std::find_if(offers.begin(), offers.end(), [](const DeviceOffer& other) {
+        return other.held == DeviceOffer::kHeldCpu;
+      });
+  return absl::StrCat(
+      holder == offers.end() ? std::string("another rank")
+                             : name(static_cast<int>(holder - offers.begin())),
+      " computes on the CPU already, and all ranks use the same kind of "
+      "device; "
+      "to use GPUs, start the job again where every rank has one");
+}
+
 std::string DifferentModels(const std::vector<DeviceOffer>& offers,
                             const std::vector<DeviceChoice>& choices,
                             absl::FunctionRef<std::string(int)> name) {

@@ -60,6 +60,14 @@ struct DeviceChoice {
 // Returns the choices by rank, one for each of `offers`.
 std::vector<DeviceChoice> ChooseDevices(const std::vector<DeviceOffer>& offers);
 
+// Why a rank that asked for `auto` takes the CPU, for a person, with `name` for
+// a rank. `missing`: why it sees no GPU. Empty: it takes a GPU, already has a
+// device, or did not ask for `auto`.
+std::string WhyCpu(const std::vector<DeviceOffer>& offers,
+                   const std::vector<DeviceChoice>& choices, int rank,
+                   absl::string_view missing,
+                   absl::FunctionRef<std::string(int)> name);
+
 // Which ranks compute on which model of GPU, for a person, with `name` for a
 // rank: "NVIDIA A100 (compute capability 8.0): rank 0 on a to rank 7 on a;
 // NVIDIA H100 (...): ...". Empty: no two ranks are known to differ. A rank on

@@ -143,13 +143,17 @@ class Check(E2E):
         self.assertIn("the flags of --check differ", launcher.text())
 
     def test_alone_without_an_agent(self):
-        alone = self.stage.run([*CHECK, "--max-bytes", "1K"])
+        alone = self.stage.run([*CHECK, "--max-bytes", "1K"],
+                               {"CUDA_VISIBLE_DEVICES": ""})
         self.assertEqual(alone.code, 0, alone.text())
+        self.assertEqual(alone.text().count("--device auto chose the CPU: "),
+                         1)
         self.assertIn("1 rank on 1 node, transport single", alone.out()[0])
         self.assertEqual(alone.out()[-1], "# verdict: ok")
         demanded = self.stage.run([*CHECK, "--require-net", "ib",
-                                   "--max-bytes", "1K"])
+                                   "--max-bytes", "1K", "--device", "cpu"])
         self.assertEqual(demanded.code, 30, demanded.text())
+        self.assertNotIn("chose the CPU", demanded.text())
 
     def test_bad_flags(self):
         bad = self.stage.path("bad.json")
@@ -158,7 +162,8 @@ class Check(E2E):
         for flags, says in ((["--thresholds", bad], '"max-latncy": unknown'),
                             (["--thresholds", "/none"], "/none"),
                             (["--require-net", "tcp"], "--require-net"),
-                            (["--max-bytes", "4"], "--max-bytes")):
+                            (["--max-bytes", "4"], "--max-bytes"),
+                            (["--steps", "9"], "--check: got --steps")):
             refused = self.stage.run([*CHECK, *flags])
             self.assertEqual(refused.code, 2, refused.text())
             self.assertIn(says, refused.text())

@@ -76,8 +76,8 @@ class Gpu(E2E):
         launcher = self.launch(
             ["--nodes", "1", "--nproc-per-node", str(gpus() + 1)],
             self.train(steps=5))
-        launcher.await_line(r"training on CPUs: there is no GPU left for rank "
-                            rf"{gpus()} on ")
+        launcher.await_line(r"--device auto chose the CPU: there is no GPU left "
+                            rf"for rank {gpus()} on ")
         launcher.await_line(r"parameters on the CPU, ")
         self.assert_code(launcher, 0)
 

@@ -72,6 +72,53 @@ TEST(DeviceChoice, Table) {
   }
 }
 
+TEST(DeviceChoice, WhyARankTakesTheCpu) {
+  const struct {
+    const char* what;
+    std::vector<DeviceOffer> offers;  // Of rank 0 on.
+    const char* missing;
+    const char* expected;  // The beginning; empty: nothing is said.
+  } kRows[] = {
+      {"it has a GPU", {{kAuto, "", kTwo, ""}}, "", ""},
+      {"it wants the CPU", {{kCpu, "", {}, ""}}, "no driver", ""},
+      {"it demands a GPU, which is an error elsewhere",
+       {{kCuda, "", {"A"}, ""}, {kCuda, "", {"A"}, "A"}},
+       "",
+       ""},
+      {"it already trains on the CPU",
+       {{kAuto, "", {"A"}, "cpu"}, {kAuto, "", {"A"}, ""}},
+       "",
+       ""},
+      {"there is no driver", {{kAuto, "", {}, ""}}, "no driver", "no driver"},
+      {"no GPU, for no known reason", {{kAuto, "", {}, ""}}, "", "it sees no"},
+      {"more ranks than GPUs: all take the CPU",
+       {{kAuto, "", {"A"}, ""}, {kAuto, "", {"A"}, ""}},
+       "",
+       "there is no GPU left for r1; start one rank a GPU"},
+      {"survivors have all GPUs",
+       {{kAuto, "", {"A"}, ""}, {kAuto, "", {"A"}, "A"}},
+       "",
+       "there is no GPU left for r0;"},
+      {"survivors are on CPUs",
+       {{kAuto, "", {"A"}, ""}, {kAuto, "", {"A"}, "cpu"}},
+       "",
+       "r1 computes on the CPU already"},
+      {"its own reason comes first",
+       {{kAuto, "", {}, ""}, {kAuto, "", {"A"}, ""}, {kAuto, "", {"A"}, ""}},
+       "no driver",
+       "no driver"},
+  };
+  for (const auto& row : kRows) {
+    const std::string why =
+        WhyCpu(row.offers, ChooseDevices(row.offers), 0, row.missing,
+               [](int rank) { return absl::StrCat("r", rank); });
+    EXPECT_EQ(why.substr(0, std::string(row.expected).size()), row.expected)
+        << row.what;
+    EXPECT_EQ(why.empty(), std::string(row.expected).empty())
+        << row.what << ": " << why;
+  }
+}
+
 TEST(DeviceChoice, OffersAreDecodedAsTheyWere) {
   const DeviceOffer offer = {kCuda, "host\n7", kTwo, "B"};
   const auto decoded = DeviceOffer::Decode(offer.Encode());
