@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "trainer/check/memory.h"
 #include "trainer/check/run_check.h"
+#include "trainer/check/used_ports.h"
 #include "trainer/connect.h"
 #include "trainer/world_end.h"
 
@@ -30,6 +31,9 @@ CheckedNode NodeFrom(const v1::Member& member) {
   return node;
 }
 
+// Only after the collective is connected: NCCL then has set the variables of
+// its configuration files in this process's environment. Those of the network
+// plan were set before (SetNetwork).
 CheckedWorld WorldOf(const Rank* rank) {
   CheckedWorld checked;
   if (rank == nullptr) return checked;
@@ -38,6 +42,10 @@ CheckedWorld WorldOf(const Rank* rank) {
     checked.nodes.push_back(NodeFrom(member));
   }
   checked.one_machine = world.one_machine();
+  const char* list = std::getenv("NCCL_IB_HCA");
+  if (list != nullptr) {
+    checked.ports_used = UsedPorts(NodeFrom(rank->member()).ports, list);
+  }
   checked.noticed = [rank] { return rank->noticed(); };
   return checked;
 }

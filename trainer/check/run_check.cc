@@ -67,6 +67,16 @@ absl::StatusOr<std::vector<std::string>> Transports(Collective& collective) {
   return transports;
 }
 
+absl::StatusOr<std::vector<uint64_t>> PortsUsed(Collective& collective,
+                                                uint64_t mine) {
+  std::vector<uint64_t> all(collective.size());
+  absl::Status s = collective.AllGather(
+      {reinterpret_cast<const char*>(&mine), sizeof(mine)},
+      {reinterpret_cast<char*>(all.data()), all.size() * sizeof(mine)});
+  if (!s.ok()) return s;
+  return all;
+}
+
 // True on all ranks if `mine` is true on any rank.
 absl::StatusOr<bool> Any(Collective& collective, bool mine) {
   float any = mine ? 1 : 0;
@@ -139,6 +149,10 @@ absl::StatusOr<Verdict> RunCheck(const CheckOptions& options,
   absl::StatusOr<std::vector<std::string>> transports = Transports(collective);
   if (!transports.ok()) return transports.status();
   findings.transports = *std::move(transports);
+  absl::StatusOr<std::vector<uint64_t>> ports_used =
+      PortsUsed(collective, world.ports_used);
+  if (!ports_used.ok()) return ports_used.status();
+  findings.ports_used = *std::move(ports_used);
   if (report != nullptr) report->Begin(findings);
   status = MeasureRows(options, max_bytes, collective, memory, world, report,
                        &findings);

@@ -6,6 +6,7 @@
 #ifndef ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
 #define ROLLCALL_TRAINER_CHECK_RUN_CHECK_H_
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -22,11 +23,14 @@ namespace rollcall {
 struct CheckedWorld {
   std::vector<CheckedNode> nodes;
   bool one_machine = true;
+  // The ports of its node that NCCL may use in this rank, see UsedPorts.
+  uint64_t ports_used = kAllPortsUsed;
   // Whether this rank was asked to stop at a boundary.
   std::function<bool()> noticed = [] { return false; };
 };
 
-// Every rank must call it with the same options and world; rank 0 prints the
+// Every rank must call it with the same options and world, except for
+// `ports_used`; rank 0 prints the
 // report. All ranks get the same verdict. FAILED_PRECONDITION: the ranks'
 // options differ. CANCELLED: a rank was asked to stop, and all ranks have
 // stopped at the same row. Other errors are the collective's: this world cannot

@@ -245,6 +245,17 @@ class Judgement {
     return used;
   }
 
+  // Whether NCCL may use the node's port in a rank of the node. A port that
+  // NCCL_IB_HCA leaves out, one for storage perhaps, must not lower the rate
+  // that is expected.
+  bool IsUsed(const CheckedNode& node, size_t port) const {
+    if (findings_.ports_used.empty() || port >= kUsedPortsMax) return true;
+    for (int i = 0; i < node.ranks; ++i) {
+      if (findings_.ports_used[node.first_rank + i] >> port & 1) return true;
+    }
+    return false;
+  }
+
   // Without a required bandwidth, the network is held against its own rate.
   void JudgePortRate() {
     const Row* largest = LargestAllReduce();
@@ -255,8 +266,9 @@ class Judgement {
     const CheckedNode* node = nullptr;
     const CheckedPort* slowest = nullptr;
     for (const CheckedNode& each : findings_.nodes) {
-      for (const CheckedPort& port : each.ports) {
-        if (!port.active || port.rate_gbps == 0) continue;
+      for (size_t i = 0; i < each.ports.size(); ++i) {
+        const CheckedPort& port = each.ports[i];
+        if (!port.active || port.rate_gbps == 0 || !IsUsed(each, i)) continue;
         if (slowest == nullptr || port.rate_gbps < slowest->rate_gbps) {
           node = &each;
           slowest = &port;
@@ -270,8 +282,9 @@ class Judgement {
     Say(VerdictLevel::kWarning,
         absl::StrFormat(
             "the all-reduce of %u bytes has a bus bandwidth of %.4g GB/s, less "
-            "than a quarter of the %.4g GB/s of %s on %s, the slowest active "
-            "InfiniBand port; run it with NCCL_DEBUG=INFO to see which ports "
+            "than a quarter of the %.4g GB/s of %s on %s, the slowest "
+            "InfiniBand port that NCCL may use; run it with NCCL_DEBUG=INFO to "
+            "see which ports "
             "NCCL uses and whether GPUs use them directly (GDRDMA), and look "
             "at NCCL_IB_HCA; if this is what you expect, give --min-busbw",
             largest->size.bytes, found, rate, slowest->name, node->name));

@@ -5,6 +5,7 @@
 #ifndef ROLLCALL_TRAINER_CHECK_VERDICT_H_
 #define ROLLCALL_TRAINER_CHECK_VERDICT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,6 +32,11 @@ struct CheckedNode {
   int gpus = 0;
 };
 
+// A set of a node's ports, by their places in CheckedNode::ports; ports after
+// the first kUsedPortsMax are never left out.
+inline constexpr size_t kUsedPortsMax = 64;
+inline constexpr uint64_t kAllPortsUsed = ~uint64_t{0};
+
 struct Findings {
   int ranks = 1;
   // By node rank, which is also the order of first ranks; empty: one rank
@@ -39,6 +45,9 @@ struct Findings {
   // All nodes are on one machine, so no traffic uses its network.
   bool one_machine = true;
   std::vector<std::string> transports;  // By rank.
+  // By rank: the ports of its node that NCCL may use there, see UsedPorts;
+  // empty: all.
+  std::vector<uint64_t> ports_used;
   std::vector<Row> rows;
   std::vector<LinkTime> links;
   // Why no links were measured; empty: they were measured, or there are none.

@@ -59,11 +59,6 @@ NetworkSettings SettingsFor(const v1::World& world, uint32_t node_rank,
 std::map<std::string, std::pair<std::string, std::string>> ReadNcclConf(
     const std::vector<std::string>& environment);
 
-// Whether a list in NCCL's syntax ("mlx5", "=mlx5_0:1,mlx5_1", "^docker")
-// selects a device. `port`: 0 for interfaces.
-bool NcclListSelects(absl::string_view list, absl::string_view device,
-                     uint32_t port);
-
 }  // namespace rollcall
 
 #endif  // ROLLCALL_CLIENT_AGENT_NCCL_NETWORK_SETTINGS_H_

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "trainer/check/used_ports.h"
 #include "trainer/check/verdict.h"
 
 namespace rollcall {
@@ -152,6 +153,81 @@ TEST(Verdict, BandwidthAndLatency) {
   ExpectVerdict(unmeasured, {}, VerdictLevel::kOk);
   ExpectVerdict(unmeasured, {{}, {}, 20, {}}, VerdictLevel::kFatal,
                 {"no way back"});
+}
+
+TEST(Verdict, UsedPorts) {
+  const std::vector<CheckedPort> ports = {{"mlx5_0:1", true, 400},
+                                          {"mlx5_1:1", true, 400},
+                                          {"mlx5_1:2", true, 100},
+                                          {"bnxt_re0:1", false, 25}};
+  const struct {
+    const char* list;
+    uint64_t used;  // Of the four.
+  } kRows[] = {
+      {"", 0b1111},           {"mlx5", 0b0111},
+      {"mlx5_1", 0b0110},     {"=mlx5_0:1,mlx5_1:1", 0b0011},
+      {"=mlx5_1", 0b0110},    {"^mlx5_1", 0b1001},
+      {"^=mlx5_1:2", 0b1011}, {"=mlx5", 0b0000},
+      {"none", 0b0000},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(UsedPorts(ports, row.list) & 0b1111, row.used) << row.list;
+  }
+  // Ports for which there is no bit are never left out.
+  const std::vector<CheckedPort> many(kUsedPortsMax + 1, {"p:1", true, 1});
+  EXPECT_EQ(UsedPorts(many, "q"), 0u);
+  EXPECT_EQ(UsedPorts({}, "q"), kAllPortsUsed);
+}
+
+// Each of two nodes with two ranks has a fast port p and a slow one, q, by
+// which 2 GB/s would be good.
+TEST(Verdict, OnlyUsedPortsCount) {
+  constexpr uint64_t kP = 1, kQ = 2, kNone = 0;
+  const struct {
+    const char* what;
+    std::vector<uint64_t> used;  // By rank.
+    VerdictLevel level;
+  } kRows[] = {
+      {"not known: all", {}, VerdictLevel::kOk},
+      {"all", {kP | kQ, kP | kQ, kP | kQ, kP | kQ}, VerdictLevel::kOk},
+      {"the fast ones", {kP, kP, kP, kP}, VerdictLevel::kWarning},
+      {"one rank uses a slow one", {kP, kP, kP, kQ}, VerdictLevel::kOk},
+      {"and so does the first", {kQ, kP, kP, kP}, VerdictLevel::kOk},
+      {"only the second node names ports",
+       {kP | kQ, kP | kQ, kP, kP},
+       VerdictLevel::kOk},
+      {"the slow ones", {kQ, kQ, kQ, kQ}, VerdictLevel::kOk},
+      {"no port that is in the table",
+       {kNone, kNone, kNone, kNone},
+       VerdictLevel::kOk},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.what);
+    Findings found = Found(2, 2, "IB");
+    for (CheckedNode& node : found.nodes) {
+      node.ports = {{"p", true, 400}, {"q", true, 50}};
+    }
+    found.ports_used = row.used;
+    Row& largest = found.rows.back();
+    constexpr size_t kBytes = 128 << 20;
+    largest.size = {kBytes, kBytes / 4};
+    largest.time_us = kBytes / 2e3 * BusFactor(largest.kind, found.ranks);
+    ExpectVerdict(found, {}, row.level,
+                  row.level == VerdictLevel::kWarning
+                      ? std::vector<std::string>{"of p on a"}
+                      : std::vector<std::string>{});
+  }
+  // A port behind the last bit counts.
+  Findings wide = Found(2, 1, "IB");
+  for (CheckedNode& node : wide.nodes) {
+    node.ports.assign(kUsedPortsMax, {"p", false, 0});
+    node.ports.push_back({"q", true, 400});
+  }
+  wide.ports_used = {kNone, kNone};
+  Row& largest = wide.rows.back();
+  largest.size = {128 << 20, 32 << 20};
+  largest.time_us = (128 << 20) / 2e3 * BusFactor(largest.kind, wide.ranks);
+  ExpectVerdict(wide, {}, VerdictLevel::kWarning, {"of q on a"});
 }
 
 // The bus bandwidth is 2 GB/s, a quarter of 64 Gb/s.
