@@ -3,6 +3,7 @@
 // cuBLASLt, CUDA's runtime and speed.
 //
 // The tolerances are those of cuda_test.cc, which runs on a GPU.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,6 +65,45 @@ class LoopProducts final : public Products {
     return absl::OkStatus();
   }
 };
+
+TEST(LoopProducts, RowsThatOverlapAreReported) {
+  const struct {
+    const char* what;
+    bool transpose_a, transpose_b;
+    int a_stride, b_stride, out_stride;
+    const char* reported;  // Empty: nothing is.
+  } kRows[] = {
+      {"as they are", false, false, 4, 3, 3, ""},
+      {"both transposed", true, true, 2, 4, 3, ""},
+      {"a", false, false, 3, 3, 3, "p.a_stride"},
+      {"a transposed", true, false, 1, 3, 3, "p.a_stride"},
+      {"b", false, false, 4, 2, 3, "p.b_stride"},
+      {"b transposed", false, true, 4, 3, 3, "p.b_stride"},
+      {"out", false, false, 4, 3, 2, "p.out_stride"},
+  };
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.what);
+    std::vector<cuda::Bf16> a(16), b(16), out(16);
+    Product p;
+    p.m = 2;
+    p.n = 3;
+    p.k = 4;
+    p.a = a.data();
+    p.b = b.data();
+    p.out = out.data();
+    p.a_stride = row.a_stride;
+    p.b_stride = row.b_stride;
+    p.out_stride = row.out_stride;
+    p.transpose_a = row.transpose_a;
+    p.transpose_b = row.transpose_b;
+    LoopProducts products;
+    if (row.reported[0] == '\0') {
+      EXPECT_TRUE(products.Multiply(p).ok());
+    } else {
+      EXPECT_NONFATAL_FAILURE((void)products.Multiply(p), row.reported);
+    }
+  }
+}
 
 // The device's memory is host memory, which is filled with NaN at first. At
 // most `memory_max` bytes can be allocated.

@@ -458,10 +458,22 @@ TEST(CudaEmulation, RefusesWhatADeviceWouldNotStart) {
   }
 }
 
+struct alignas(32) Wide {
+  Bf16 at[16];
+};
+
 TEST(CudaEmulationDeathTest, ALaunchOrAnAccessThatADeviceRefusesIsReported) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(cuda::emulation::Run(dim3(1), 33, 0, [] {}),
                "threads of a block: 33");
+  EXPECT_DEATH(cuda::emulation::Run(dim3(0x80000000u), 32, 0, [] {}),
+               "blocks.x: 2147483648, at most");
+  EXPECT_DEATH(cuda::emulation::Run(dim3(1, 65536), 32, 0, [] {}),
+               "blocks.y: 65536, at most");
+  EXPECT_DEATH(cuda::emulation::Run(dim3(1, 1, 65536), 32, 0, [] {}),
+               "blocks.z: 65536, at most");
+  EXPECT_DEATH(cuda::emulation::Run(dim3(1), 32, (227 << 10) + 1, [] {}),
+               "shared memory: 232449, at most");
   alignas(32) static cuda::Bf16 values[32];
   const auto run = [](void (*body)()) {
     cuda::emulation::Run(dim3(1), 32, 0, body);
@@ -477,8 +489,33 @@ TEST(CudaEmulationDeathTest, ALaunchOrAnAccessThatADeviceRefusesIsReported) {
                  cuda::LoadMatrices(to, values + 2);
                }),
                "16 bytes is off by 4");
+  EXPECT_DEATH(run([] {
+                 uint32_t to[4];
+                 cuda::LoadTransposed(to, values + 3);
+               }),
+               "16 bytes is off by 6");
   EXPECT_DEATH(run([] { cuda::CopyAsync<16>(values, values + 12); }),
                "16 bytes is off by 8");
+  EXPECT_DEATH(run([] { cuda::CopyAsync<16>(values + 2, values); }),
+               "16 bytes is off by 4");
+  EXPECT_DEATH(run([] { cuda::CopyAsync<4>(values, values + 1); }),
+               "4 bytes is off by 2");
+  EXPECT_DEATH(run([] { cuda::CopyAsync<4>(values + 1, values); }),
+               "4 bytes is off by 2");
+  // An access takes its alignment from its type, whatever its size.
+  EXPECT_DEATH(run([] { cuda::LoadWhole<Wide>(values + 8); }),
+               "32 bytes is off by 16");
+  EXPECT_DEATH(run([] { cuda::StoreWhole(values + 8, Wide()); }),
+               "32 bytes is off by 16");
+}
+
+// Of many sizes, so that the allocator returns addresses of both kinds.
+TEST(CudaEmulation, SharedMemoryIsAligned) {
+  for (size_t bytes = 0; bytes < 4096; bytes += 16) {
+    cuda::emulation::Run(dim3(1), 32, bytes, [] {
+      cuda::emulation::RequireAligned(cuda::SharedMemory(), alignof(Wide));
+    });
+  }
 }
 
 }  // namespace
