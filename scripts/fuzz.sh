@@ -11,8 +11,8 @@
 # Without targets: all of them.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-all=(agent checkpoint flags frames hosts job join probe restore secrets store
-     texts)
+all=(agent checkpoint config flags frames hosts job join probe restore secrets
+     store texts)
 corpus=tests/fuzz/corpus
 bin=build/fuzz/bin
 

@@ -78,7 +78,7 @@ do_step() {
       ctest --preset tsan -j "$jobs" -LE 'e2e|fuzz' ;;
     tidy) scripts/build.sh tidy ;;
     fuzz1) scripts/fuzz.sh 600 agent checkpoint ;;
-    fuzz2) scripts/fuzz.sh 600 flags hosts ;;
+    fuzz2) scripts/fuzz.sh 600 config flags hosts ;;
     fuzz3) scripts/fuzz.sh 600 job join ;;
     fuzz4) scripts/fuzz.sh 600 restore secrets ;;
     fuzz5) scripts/fuzz.sh 600 probe texts ;;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "trainer/checkpoint/gpt2_config.h"
 #include "trainer/checkpoint/hashed_file.h"
 #include "trainer/checkpoint/json_text.h"
 #include "trainer/checkpoint/safetensors.h"
@@ -25,56 +26,9 @@ constexpr char kPretrainedConfig[] = "config.json";
 constexpr char kPretrainedWeights[] = "model.safetensors";
 constexpr size_t kPretrainedConfigMax = 1 << 20;
 
-absl::Status Bad(absl::string_view what, absl::string_view expected,
-                 absl::string_view found) {
-  return absl::InvalidArgumentError(
-      WrongField(what, expected, found).message());
-}
-
 absl::Status InPretrained(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
-}
-
-// --- config.json -------------------------------------------------------------
-
-absl::Status TakeSize(const Json& json, const char* field, int max, int* to) {
-  const auto found = json.find(field);
-  const std::string expected = absl::StrCat("1 to ", max);
-  if (found == json.end()) return Bad(field, expected, "no such field");
-  if (!found->is_number_unsigned() || found->get<uint64_t>() < 1 ||
-      found->get<uint64_t>() > static_cast<uint64_t>(max)) {
-    return Bad(field, expected, Excerpt(found->dump()));
-  }
-  *to = found->get<int>();
-  return absl::OkStatus();
-}
-
-// The fields that change what the model computes, with the value that this
-// trainer computes with. A field that is missing has that value.
-absl::Status CheckComputation(const Json& json, int width) {
-  const auto is = [&](const char* field, const Json& expected) {
-    const auto found = json.find(field);
-    if (found == json.end() || *found == expected) return absl::OkStatus();
-    return Bad(field, expected.dump(), Excerpt(found->dump()));
-  };
-  for (absl::Status s :
-       {is("tie_word_embeddings", true), is("scale_attn_weights", true),
-        is("scale_attn_by_inverse_layer_idx", false),
-        is("layer_norm_epsilon", 1e-5), is("add_cross_attention", false)}) {
-    if (!s.ok()) return s;
-  }
-  const auto inner = json.find("n_inner");
-  if (inner != json.end() && !inner->is_null() && *inner != 4 * width) {
-    return Bad("n_inner", absl::StrCat(4 * width, ", four times n_embd"),
-               Excerpt(inner->dump()));
-  }
-  const auto gelu = json.find("activation_function");
-  if (gelu != json.end() && *gelu != "gelu_new" &&
-      *gelu != "gelu_pytorch_tanh") {
-    return Bad("activation_function", "gelu_new", Excerpt(gelu->dump()));
-  }
-  return absl::OkStatus();
 }
 
 // --- Weights -----------------------------------------------------------------
@@ -193,33 +147,6 @@ absl::Status CheckIsThere(const std::string& folder) {
 }
 
 }  // namespace
-
-absl::StatusOr<GptConfig> ParseGpt2Config(absl::string_view text) {
-  const absl::StatusOr<Json> json = ParseJson(text);
-  if (!json.ok()) return json.status();
-  if (!json->is_object()) return Bad("the whole", "an object", "another value");
-  const auto type = json->find("model_type");
-  if (type == json->end() || *type != "gpt2") {
-    return Bad("model_type", "\"gpt2\"",
-               type == json->end() ? "no such field" : Excerpt(type->dump()));
-  }
-  GptConfig model;
-  for (absl::Status s :
-       {TakeSize(*json, "n_layer", GptConfig::kLayersMax, &model.layers),
-        TakeSize(*json, "n_head", GptConfig::kWidthMax, &model.heads),
-        TakeSize(*json, "n_embd", GptConfig::kWidthMax, &model.width),
-        TakeSize(*json, "n_positions", GptConfig::kContextMax, &model.context),
-        TakeSize(*json, "vocab_size", GptConfig::kVocabularyMax,
-                 &model.vocabulary)}) {
-    if (!s.ok()) return s;
-  }
-  if (model.width % model.heads != 0) {
-    return Bad("n_embd", absl::StrCat("a multiple of n_head, ", model.heads),
-               absl::StrCat(model.width));
-  }
-  if (absl::Status s = CheckComputation(*json, model.width); !s.ok()) return s;
-  return model;
-}
 
 absl::StatusOr<GptConfig> ReadGpt2Config(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kPretrainedConfig);

@@ -13,17 +13,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "trainer/model/parameters.h"
 
 namespace rollcall {
 
-// The model that a config.json describes. INVALID_ARGUMENT: it is no GPT-2, or
-// one that this trainer computes otherwise; the message names the field.
-absl::StatusOr<GptConfig> ParseGpt2Config(absl::string_view text);
-
-// Reads FOLDER/config.json. Errors name the file.
+// Reads FOLDER/config.json. Errors: those of ParseGpt2Config and of reading;
+// they name the file.
 absl::StatusOr<GptConfig> ReadGpt2Config(const std::string& folder);
 
 // Reads the weights in the order of the layout; `weights` has GptLayout::size

@@ -49,5 +49,6 @@ int main(int argc, char** argv) {
   rollcall::CommandLines(corpus);
   rollcall::Files(corpus);
   rollcall::Checkpoints(corpus);
+  rollcall::Configs(corpus);
   return corpus.failed() ? 1 : 0;
 }

@@ -71,6 +71,8 @@ void CommandLines(Corpus& corpus);
 void Files(Corpus& corpus);
 // The seeds of `checkpoint`.
 void Checkpoints(Corpus& corpus);
+// The seeds of `config`.
+void Configs(Corpus& corpus);
 
 }  // namespace rollcall
 
