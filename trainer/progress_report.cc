@@ -90,13 +90,20 @@ std::string BarLine(const Progress& p, int columns) {
   if (p.validation_loss.has_value()) {
     absl::StrAppendFormat(&text, "  validation %.4f", *p.validation_loss);
   }
+  const size_t norm_at = text.size();
   absl::StrAppendFormat(&text, "  %.0f tokens/s", p.tokens_per_second);
   if (p.world_size > 1) absl::StrAppend(&text, "  ", p.world_size, " ranks");
   if (p.left != absl::InfiniteDuration()) {
     absl::StrAppend(&text, "  ", LeftText(p.left), " left");
   }
   // The last column stays empty: a terminal may wrap there.
-  const int room = columns - 3 - static_cast<int>(text.size());
+  int room = columns - 3 - static_cast<int>(text.size());
+  // The norm is shown only if the bar still fits.
+  const std::string norm = absl::StrFormat("  norm %.3g", p.gradient_norm);
+  if (room - static_cast<int>(norm.size()) >= kBarMin) {
+    text.insert(norm_at, norm);
+    room -= static_cast<int>(norm.size());
+  }
   if (room < kBarMin) return text.substr(2, std::max(0, columns - 1));
   const int width = std::min(room, kBarMax);
   const int filled = static_cast<int>(width * done);

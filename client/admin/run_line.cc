@@ -57,8 +57,8 @@ std::string Join(std::vector<Part> parts, size_t columns) {
 }
 
 std::string LossText(double loss) {
-  return std::abs(loss) < 1e4 ? absl::StrFormat("loss %.4f", loss)
-                              : absl::StrFormat("loss %.3g", loss);
+  return std::abs(loss) < 1e4 ? absl::StrFormat("%.4f", loss)
+                              : absl::StrFormat("%.3g", loss);
 }
 
 std::string Bar(double done, size_t columns) {
@@ -168,7 +168,14 @@ std::string RunLine(const v1::JobStatus& status, const StepTrack& track,
        {2, bounded ? absl::StrCat(status.step(), "/", pace.steps())
                    : absl::StrCat("step ", status.step())},
        {7, bounded ? absl::StrFormat("%.0f%%", std::floor(100 * done)) : ""},
-       {3, status.has_pace() ? LossText(pace.loss()) : ""},
+       {3,
+        status.has_pace() ? absl::StrCat("loss ", LossText(pace.loss())) : ""},
+       {8, pace.has_validation_loss()
+               ? absl::StrCat("validation ", LossText(pace.validation_loss()))
+               : ""},
+       {11, pace.has_gradient_norm()
+                ? absl::StrFormat("norm %.3g", pace.gradient_norm())
+                : ""},
        {5,
         status.has_pace()
             ? absl::StrCat(ShortNumber(pace.tokens_per_second()), " tokens/s")
@@ -176,8 +183,8 @@ std::string RunLine(const v1::JobStatus& status, const StepTrack& track,
        {4, left == absl::InfiniteDuration()
                ? ""
                : absl::StrCat(ShortDuration(left), " left")},
-       {8, WorldText(status)},
-       {9, generation},
+       {9, WorldText(status)},
+       {10, generation},
        {1, trouble}},
       columns);
   if (bar.empty() || !absl::StartsWith(line, bar)) return line;

@@ -65,6 +65,13 @@ v1::JobStatus Counting() {
   return status;
 }
 
+v1::JobStatus Validated() {
+  v1::JobStatus status = Whole(600, 1200);
+  status.mutable_pace()->set_validation_loss(3.456);
+  status.mutable_pace()->set_gradient_norm(0.5178);
+  return status;
+}
+
 TEST(RunLine, AtEveryWidth) {
   const Row rows[] = {
       {"wide", Whole(600, 1200), 120,
@@ -73,6 +80,15 @@ TEST(RunLine, AtEveryWidth) {
       {"80 columns", Whole(600, 1200), 79,
        "[###########------------]  600/1200  50%  loss 3.2100  6688 tokens/s  "
        "10 s left"},
+      {"with a validation and the gradient's norm", Validated(), 139,
+       "[#########---------]  600/1200  50%  loss 3.2100  validation 3.4560  "
+       "norm 0.518  6688 tokens/s  10 s left  4 ranks on 2 nodes  generation "
+       "1"},
+      {"without room for the norm", Validated(), 100,
+       "[#####------]  600/1200  50%  loss 3.2100  validation 3.4560  6688 "
+       "tokens/s  10 s left  generation 1"},
+      {"without room for the validation", Validated(), 60,
+       "600/1200  50%  loss 3.2100  6688 tokens/s  10 s left"},
       {"40 columns", Whole(600, 1200), 39,
        "600/1200  50%  loss 3.2100  10 s left"},
       {"a node is missing", TrainingWithoutOne(600, 1200), 120,

@@ -94,8 +94,9 @@ struct BarRow {
 TEST(ProgressText, Bar) {
   const BarRow rows[] = {
       {600, 120,
-       "[####################--------------------]  600/1200  50%  loss 3.2100 "
-       " 6688 tokens/s  3 ranks  4 min 10 s left"},
+       "[###################-------------------]  600/1200  50%  loss 3.2100  "
+       "norm 0.5  6688 tokens/s  3 ranks  4 min 10 s left"},
+      // Beside the norm there would be no room for a bar.
       {600, 90,
        "[#########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  3 "
        "ranks  "
@@ -104,8 +105,8 @@ TEST(ProgressText, Bar) {
       {600, 60, "600/1200  50%  loss 3.2100  6688 tokens/s  3 ranks  4 min 1"},
       // The bar is never full before the last step.
       {1199, 120,
-       "[#######################################-]  1199/1200  99%  loss "
-       "3.2100  6688 tokens/s  3 ranks  4 min 10 s left"},
+       "[####################################-]  1199/1200  99%  loss "
+       "3.2100  norm 0.5  6688 tokens/s  3 ranks  4 min 10 s left"},
   };
   for (const BarRow& row : rows) {
     Progress progress = Halfway();
