@@ -19,7 +19,7 @@ GptPasses::GptPasses(const GptConfig& config, const GptLayout& layout,
       copy_offsets_(cuda::CopyOffsets(layout)),
       padded_(cuda::PaddedVocabulary(config.vocabulary)) {}
 
-const Bf16* GptPasses::C(size_t offset) const {
+const Bf16* GptPasses::WeightsBf16(size_t offset) const {
   const auto tensor = std::lower_bound(
       layout_.tensors.begin(), layout_.tensors.end(), offset,
       [](const Tensor& t, size_t at) { return t.offset < at; });
@@ -47,21 +47,21 @@ void GptPasses::Linear(Bf16* out, const Bf16* in, size_t weight, size_t bias,
   p.k = from;
   p.a = in;
   p.a_stride = from;
-  p.b = C(weight);
+  p.b = WeightsBf16(weight);
   p.b_stride = to;
   p.out = out;
   p.out_stride = to;
   p.add = residual;
-  p.bias = C(bias);
+  p.bias = WeightsBf16(bias);
   p.before = before_gelu;
   p.epilogue = before_gelu == nullptr ? Epilogue::kBias : Epilogue::kBiasGelu;
   Multiply(p);
 }
 
 void GptPasses::Forward(const GptActivations& a, int64_t rows) {
-  Do(cuda::EmbedForward(stream_, a.embedded, a.tokens, W(layout_.token_table),
-                        W(layout_.position_table), rows, config_.context,
-                        config_.width),
+  Do(cuda::EmbedForward(
+         stream_, a.embedded, a.tokens, Weights(layout_.token_table),
+         Weights(layout_.position_table), rows, config_.context, config_.width),
      "the embedding");
   const Bf16* x = a.embedded;
   for (int i = 0; i < config_.layers; ++i) {
@@ -69,32 +69,34 @@ void GptPasses::Forward(const GptActivations& a, int64_t rows) {
     x = a.blocks[i].out;
   }
   Do(cuda::LayerNormForward(stream_, a.norm, a.mean, a.rstd, x,
-                            W(layout_.norm_gain), W(layout_.norm_bias), rows,
-                            config_.width),
+                            Weights(layout_.norm_gain),
+                            Weights(layout_.norm_bias), rows, config_.width),
      "a layer norm");
 }
 
 void GptPasses::ForwardBlock(const GptActivations&, const BlockLayout& at,
                              const Bf16* in, const GptActivations::Block& b,
                              int64_t rows) {
-  const int64_t c = config_.width;
+  const int64_t width = config_.width;
   Do(cuda::LayerNormForward(stream_, b.norm1, b.mean1, b.rstd1, in,
-                            W(at.norm1_gain), W(at.norm1_bias), rows, c),
+                            Weights(at.norm1_gain), Weights(at.norm1_bias),
+                            rows, width),
      "a layer norm");
-  Linear(b.qkv, b.norm1, at.qkv_weight, at.qkv_bias, rows, c, 3 * c, nullptr,
-         nullptr);
+  Linear(b.qkv, b.norm1, at.qkv_weight, at.qkv_bias, rows, width, 3 * width,
+         nullptr, nullptr);
   Do(cuda::AttentionForward(stream_, b.attention_out, b.lse, b.qkv,
-                            rows / config_.context, config_.context, c,
+                            rows / config_.context, config_.context, width,
                             config_.heads),
      "attention");
-  Linear(b.residual, b.attention_out, at.merge_weight, at.merge_bias, rows, c,
-         c, in, nullptr);
+  Linear(b.residual, b.attention_out, at.merge_weight, at.merge_bias, rows,
+         width, width, in, nullptr);
   Do(cuda::LayerNormForward(stream_, b.norm2, b.mean2, b.rstd2, b.residual,
-                            W(at.norm2_gain), W(at.norm2_bias), rows, c),
+                            Weights(at.norm2_gain), Weights(at.norm2_bias),
+                            rows, width),
      "a layer norm");
-  Linear(b.active, b.norm2, at.up_weight, at.up_bias, rows, c, 4 * c, nullptr,
-         b.up);
-  Linear(b.out, b.active, at.down_weight, at.down_bias, rows, 4 * c, c,
+  Linear(b.active, b.norm2, at.up_weight, at.up_bias, rows, width, 4 * width,
+         nullptr, b.up);
+  Linear(b.out, b.active, at.down_weight, at.down_bias, rows, 4 * width, width,
          b.residual, nullptr);
 }
 
@@ -107,7 +109,7 @@ void GptPasses::Logits(const GptActivations& a, int64_t first, int64_t rows,
   p.k = config_.width;
   p.a = a.norm + first * config_.width;
   p.a_stride = config_.width;
-  p.b = C(layout_.token_table);
+  p.b = WeightsBf16(layout_.token_table);
   p.b_stride = config_.width;
   p.transpose_b = true;
   p.out = a.logits;
@@ -135,17 +137,17 @@ absl::Status GptPasses::Loss(const GptActivations& a, int64_t rows, bool add) {
 // summed over all chunks in order.
 void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
                                int64_t rows) {
-  const int64_t c = config_.width;
+  const int64_t width = config_.width;
   Product dnorm;
   dnorm.m = rows;
-  dnorm.n = c;
+  dnorm.n = width;
   dnorm.k = padded_;
   dnorm.a = a.logits;
   dnorm.a_stride = padded_;
-  dnorm.b = C(layout_.token_table);
-  dnorm.b_stride = c;
-  dnorm.out = a.dnarrow + first * c;
-  dnorm.out_stride = c;
+  dnorm.b = WeightsBf16(layout_.token_table);
+  dnorm.b_stride = width;
+  dnorm.out = a.dnarrow + first * width;
+  dnorm.out_stride = width;
   Multiply(dnorm);
   // Hopper's kernels need a multiple of 8 rows; the others come by themselves.
   const int64_t aligned = config_.vocabulary / cuda::kPack * cuda::kPack;
@@ -157,19 +159,19 @@ void GptPasses::LogitsBackward(const GptActivations& a, int64_t first,
 void GptPasses::TableGradient(const GptActivations& a, int64_t first,
                               int64_t rows, int64_t begin, int64_t end) {
   if (begin == end) return;
-  const int64_t c = config_.width;
+  const int64_t width = config_.width;
   Product dtable;
   dtable.m = end - begin;
-  dtable.n = c;
+  dtable.n = width;
   dtable.k = rows;
   dtable.a = a.logits + begin;
   dtable.a_stride = padded_;
   dtable.transpose_a = true;
-  dtable.b = a.norm + first * c;
-  dtable.b_stride = c;
+  dtable.b = a.norm + first * width;
+  dtable.b_stride = width;
   dtable.floats = true;
-  dtable.out = G(layout_.token_table) + begin * c;
-  dtable.out_stride = c;
+  dtable.out = Gradients(layout_.token_table) + begin * width;
+  dtable.out_stride = width;
   if (first > 0 || add_) dtable.add = dtable.out;
   Multiply(dtable);
 }
@@ -186,7 +188,7 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
   d.k = to;
   d.a = dout;
   d.a_stride = to;
-  d.b = C(weight);
+  d.b = WeightsBf16(weight);
   d.b_stride = to;
   d.transpose_b = true;
   d.out = din;
@@ -205,11 +207,12 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
   dweight.b = dout;
   dweight.b_stride = to;
   dweight.floats = true;
-  dweight.out = G(weight);
+  dweight.out = Gradients(weight);
   dweight.out_stride = to;
   if (add_) dweight.add = dweight.out;
   Multiply(dweight);
-  Do(cuda::BiasBackward(stream_, G(bias), a.parts, dout, rows, to, add_),
+  Do(cuda::BiasBackward(stream_, Gradients(bias), a.parts, dout, rows, to,
+                        add_),
      "a bias's gradient");
 }
 
@@ -218,26 +221,28 @@ void GptPasses::LinearBackward(const GptActivations& a, Bf16* din,
 void GptPasses::BackwardBlock(const GptActivations& a, const BlockLayout& at,
                               const Bf16* in, const GptActivations::Block& b,
                               int64_t rows) {
-  const int64_t c = config_.width;
+  const int64_t width = config_.width;
   LinearBackward(a, a.dwide, a.dresidual, b.active, at.down_weight,
-                 at.down_bias, rows, 4 * c, c, b.up);
+                 at.down_bias, rows, 4 * width, width, b.up);
   LinearBackward(a, a.dnarrow, a.dwide, b.norm2, at.up_weight, at.up_bias, rows,
-                 c, 4 * c, nullptr);
-  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm2_gain),
-                             G(at.norm2_bias), a.parts, a.dnarrow, b.residual,
-                             W(at.norm2_gain), b.mean2, b.rstd2, rows, c, add_),
+                 width, 4 * width, nullptr);
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, Gradients(at.norm2_gain),
+                             Gradients(at.norm2_bias), a.parts, a.dnarrow,
+                             b.residual, Weights(at.norm2_gain), b.mean2,
+                             b.rstd2, rows, width, add_),
      "a layer norm's gradient");
   LinearBackward(a, a.dattention_out, a.dresidual, b.attention_out,
-                 at.merge_weight, at.merge_bias, rows, c, c, nullptr);
+                 at.merge_weight, at.merge_bias, rows, width, width, nullptr);
   Do(cuda::AttentionBackward(
          stream_, a.dwide, a.dots, a.dattention_out, b.attention_out, b.qkv,
-         b.lse, rows / config_.context, config_.context, c, config_.heads),
+         b.lse, rows / config_.context, config_.context, width, config_.heads),
      "attention's gradient");
   LinearBackward(a, a.dnarrow, a.dwide, b.norm1, at.qkv_weight, at.qkv_bias,
-                 rows, c, 3 * c, nullptr);
-  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(at.norm1_gain),
-                             G(at.norm1_bias), a.parts, a.dnarrow, in,
-                             W(at.norm1_gain), b.mean1, b.rstd1, rows, c, add_),
+                 rows, width, 3 * width, nullptr);
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, Gradients(at.norm1_gain),
+                             Gradients(at.norm1_bias), a.parts, a.dnarrow, in,
+                             Weights(at.norm1_gain), b.mean1, b.rstd1, rows,
+                             width, add_),
      "a layer norm's gradient");
 }
 
@@ -245,22 +250,22 @@ absl::Status GptPasses::LossAndGradients(const GptActivations& a,
                                          const Step& step) {
   const int64_t rows = step.rows;
   add_ = step.add;
-  const int64_t c = config_.width;
+  const int64_t width = config_.width;
   Forward(a, rows);
   for (int64_t first = 0; first < rows; first += a.chunk) {
     const int64_t chunk = std::min(a.chunk, rows - first);
     Logits(a, first, chunk, step.scale);
     LogitsBackward(a, first, chunk);
   }
-  Do(cuda::SumLosses(stream_, state_.sum, G(layout_.size), a.losses, rows,
-                     step.scale, step.stop ? 1.0f : 0.0f, add_),
+  Do(cuda::SumLosses(stream_, state_.sum, Gradients(layout_.size), a.losses,
+                     rows, step.scale, step.stop ? 1.0f : 0.0f, add_),
      "the loss");
-  Do(cuda::Zero(stream_, a.dresidual, rows * c * sizeof(Bf16)),
+  Do(cuda::Zero(stream_, a.dresidual, rows * width * sizeof(Bf16)),
      "the residual's gradient");
-  Do(cuda::LayerNormBackward(stream_, a.dresidual, G(layout_.norm_gain),
-                             G(layout_.norm_bias), a.parts, a.dnarrow,
-                             a.blocks.back().out, W(layout_.norm_gain), a.mean,
-                             a.rstd, rows, c, add_),
+  Do(cuda::LayerNormBackward(stream_, a.dresidual, Gradients(layout_.norm_gain),
+                             Gradients(layout_.norm_bias), a.parts, a.dnarrow,
+                             a.blocks.back().out, Weights(layout_.norm_gain),
+                             a.mean, a.rstd, rows, width, add_),
      "a layer norm's gradient");
   for (int i = config_.layers - 1; i >= 0; --i) {
     const Bf16* in = i > 0 ? a.blocks[i - 1].out : a.embedded;
@@ -268,9 +273,10 @@ absl::Status GptPasses::LossAndGradients(const GptActivations& a,
     if (status_.ok() && step.block_done) status_ = step.block_done(i);
     if (!status_.ok()) return status_;
   }
-  Do(cuda::EmbedBackward(stream_, G(layout_.token_table),
-                         G(layout_.position_table), a.places, step.words,
-                         a.order, a.dresidual, rows, config_.context, c, add_),
+  Do(cuda::EmbedBackward(stream_, Gradients(layout_.token_table),
+                         Gradients(layout_.position_table), a.places,
+                         step.words, a.order, a.dresidual, rows,
+                         config_.context, width, add_),
      "the embedding's gradient");
   return status_;
 }

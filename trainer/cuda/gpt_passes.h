@@ -48,9 +48,9 @@ class GptPasses {
  private:
   // The bf16 copy, the fp32 master and the gradient of the tensor at `offset`
   // in the layout.
-  const cuda::Bf16* C(size_t offset) const;
-  const float* W(size_t offset) const { return state_.weights + offset; }
-  float* G(size_t offset) const { return state_.gradients + offset; }
+  const cuda::Bf16* WeightsBf16(size_t offset) const;
+  const float* Weights(size_t offset) const { return state_.weights + offset; }
+  float* Gradients(size_t offset) const { return state_.gradients + offset; }
 
   void Do(int error, absl::string_view purpose);
   void Multiply(const Product& product);
