@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/check.h"
+#include "daemon/base/counted.h"
 #include "trainer/agreement.h"
 
 namespace rollcall {
@@ -45,7 +46,7 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(
   if (samples < static_cast<uint64_t>(options.batch)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--data holds ", dataset->tokens(), " ", dataset->unit(), ", or ",
-        samples, " samples of --context ", options.model.context,
+        Counted(samples, "sample"), " of --context ", options.model.context,
         " plus one token: expected at least the ", options.batch,
         " of --batch, which one step takes"));
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/counted.h"
 #include "trainer/checkpointing.h"
 #include "trainer/connect.h"
 #include "trainer/init_from.h"
@@ -238,23 +239,26 @@ absl::Status Training::EnterFrom(const std::optional<TrainSource>& source,
     std::fprintf(stderr, "rollcall-train: resumed with other options: %s\n",
                  changed.c_str());
   }
-  std::fprintf(stderr,
-               "rollcall-train: %zu parameters on %s, %llu samples of %d "
-               "tokens, %d a step over %d ranks, after step %lld\n",
-               loop_->parameters(), device_->description().c_str(),
-               static_cast<ULL>(loop_->samples()), options_.model.context,
-               options_.batch, collective.size(),
-               static_cast<long long>(loop_->steps_done()));
+  std::fprintf(
+      stderr,
+      "rollcall-train: %zu parameters on %s, %s of %d tokens, %d a step over "
+      "%s, after step %lld\n",
+      loop_->parameters(), device_->description().c_str(),
+      Counted(loop_->samples(), "sample").c_str(), options_.model.context,
+      options_.batch, Counted(collective.size(), "rank").c_str(),
+      static_cast<long long>(loop_->steps_done()));
   if (loop_->validation() != nullptr) TellOfValidation(*loop_->validation());
   return status;
 }
 
 void Training::TellOfValidation(const Validation& validation) const {
+  const std::string every =
+      options_.validate_every == 1
+          ? "step"
+          : Counted(static_cast<uint64_t>(options_.validate_every), "step");
   std::fprintf(stderr,
-               "rollcall-train: validation on %llu samples of --val-data every "
-               "%lld steps\n",
-               static_cast<ULL>(validation.samples()),
-               static_cast<long long>(options_.validate_every));
+               "rollcall-train: validation on %s of --val-data every %s\n",
+               Counted(validation.samples(), "sample").c_str(), every.c_str());
   if (validation.trained_on().has_value()) {
     std::fprintf(
         stderr,

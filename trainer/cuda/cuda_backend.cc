@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/base/check.h"
+#include "daemon/base/counted.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/device_memory.h"
 #include "trainer/cuda/gpt_memory.h"
@@ -322,10 +323,11 @@ class CudaBackend final : public Backend {
     const absl::StatusOr<size_t> free = device_.FreeBytes();
     if (!free.ok()) return free.status();
     if (bytes + kSpareBytes <= *free + freed) return absl::OkStatus();
-    const std::string what = sequences == 0
-                                 ? "the model's weights and moments need"
-                                 : absl::StrCat("activations of ", sequences,
-                                                " samples at once need");
+    const std::string what =
+        sequences == 0
+            ? "the model's weights and moments need"
+            : absl::StrCat("activations of ", Counted(sequences, "sample"),
+                           " at once need");
     return absl::ResourceExhaustedError(absl::StrFormat(
         "%s %.1f GB and %.1f GB reserve, %s has %.1f GB free; lower "
         "%s--context or --width, or take more ranks",
