@@ -1,4 +1,5 @@
-// All bounds and defaults of rollcall.
+// All bounds and defaults of rollcall. Those on connections are in
+// connection_limits.h.
 //
 // Durations are defaults that a job may change within bounds; the rest is
 // fixed. `rollcall launch --help` shows them. Bounds that depend on each other
@@ -10,119 +11,16 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "daemon/core/connection_limits.h"
 
 namespace rollcall {
 
-// Limits on connections before and after their TLS handshake: what an
-// unauthenticated client may cost, and how many handshakes, the expensive part,
-// may begin in a second. "Per address" means per IPv4 address or per IPv6 /64,
-// the network of one customer.
-struct ConnectionLimits {
-  // Connections that were accepted and not handed on; each takes a descriptor.
-  // Enough for all nodes of the largest job, even if all are behind one
-  // address. The limit is lower if agents need the descriptors: see
-  // waiting_and_agents_max.
-  size_t waiting_max = 16384;
-  // How many of these may be of one address and have not begun their handshake.
-  // A few clients that send nothing must not take all places, but a machine
-  // that starts a thousand agents at once must not be refused.
-  size_t waiting_per_address_max = 1024;
-  // How long a connection may send nothing. A client begins its handshake
-  // within about one round trip.
-  absl::Duration silence = absl::Seconds(5);
-  // From arrival to hand-over. Shorter than the 20 s that a gRPC client waits
-  // for its connection, so that the client sees the close and redials.
-  absl::Duration patience = absl::Seconds(10);
-  // The burst is enough for the nodes of the largest job; handshakes_at_once
-  // limits how many run at the same time.
-  uint32_t handshakes_per_second = 1024;
-  uint32_t handshakes_burst = 16384;
-  uint32_t handshakes_per_address_per_second = 256;
-  uint32_t handshakes_per_address_burst = 4096;
-  // Handshakes under way: from the hand-over to authentication, for at most
-  // handshake_time. Two cores do about 1,300 handshakes a second. So handshakes
-  // that begin end well within the 3 s that an agent first waits for its
-  // connection, and clients that stop halfway leave 256 a second to the others.
-  size_t handshakes_at_once = 512;
-  absl::Duration handshake_time = absl::Seconds(2);
-  // From the beginning of the handshake to authentication by a token or a node
-  // credential. Longer than a slow handshake and hello_timeout.
-  absl::Duration unauthenticated_patience = absl::Seconds(32);
-  // Bytes that a client may send until it has authenticated: a Hello, TLS and
-  // some more. And bytes before the first call: HTTP/2's first window, and half
-  // as much again for everything else.
-  size_t unauthenticated_bytes_max = 800 << 10;
-  size_t unauthenticated_bytes_before_call = 96 << 10;
-  // Calls that a client may make until then; an agent or a command makes one.
-  int unauthenticated_calls_max = 4;
-  // Unauthenticated connections at once, in total and of one network (an IPv4
-  // address or an IPv6 /64): as many as the handshakes that one network may
-  // begin at once. Beyond either bound a connection waits; see
-  // HandshakeLimiter. The limits are lower if the process may open few
-  // descriptors: see FittedTo.
-  size_t unauthenticated_max = 16384;
-  size_t unauthenticated_per_network_max = 4096;
-  // Bytes received from all unauthenticated connections. Beyond it, the newest
-  // connection of the network that has sent most is disconnected.
-  size_t unauthenticated_bytes_total_max = size_t{1} << 30;
-  // For connections that have shown a viewer's token: bytes received over one
-  // connection in its whole life (a status call takes about 500 bytes, an hour
-  // of watching at most 1 MiB), and connections of one token at once.
-  size_t viewer_bytes_max = 2 << 20;
-  size_t viewer_connections_max = 64;
-  // Connections of all viewers' tokens at once.
-  size_t viewers_max = 4096;
-  // Connections of agents at once: twice the number that the largest job has
-  // with its spares. At the bound, a connection without an agent's stream is
-  // disconnected. If all have a stream: a token with more than half of the
-  // connections loses one to an agent of another token, and the token with the
-  // most connections loses one to an agent that returns; see
-  // UnauthenticatedConnections. Any other agent is told to redial later.
-  size_t agents_max = 34816;
-  // Agents' connections and waiting connections together, because a node that
-  // is waited for has one or the other. Waiting connections may use what agents
-  // do not use.
-  size_t waiting_and_agents_max = 51200;
-  // Bytes received over one agent's connection since the last whole message of
-  // its stream, and over the connections of all agents together. One message
-  // takes at most half of the first bound; the rest is for the overhead of TLS
-  // and HTTP/2, and for HTTP/2's answers to a large world. Beyond the second
-  // bound, the connection with the most bytes is disconnected.
-  size_t agent_bytes_max = 4 << 20;
-  size_t agents_bytes_max = size_t{1} << 30;
-  // How long an agent's connection may stay without a stream; enough for the
-  // agent to read why the stream was ended.
-  absl::Duration agent_grace = absl::Seconds(10);
-  // How many addresses are remembered: those at which connections wait, and
-  // those whose burst is not whole yet (for at most 16 s).
-  size_t addresses_max = 65536;
-  // The listen(2) backlog, and how many connections are accepted from one
-  // socket before the waiting ones are looked at again.
-  int backlog = 4096;
-  int accepts_per_round = 256;
-  // A listen address given by name may resolve to this many addresses.
-  size_t sockets_max = 16;
-  // If no descriptor is free and none can be freed, there is no event when one
-  // becomes free: the time until the next try.
-  absl::Duration descriptor_pause = absl::Milliseconds(100);
-};
-
-// How many log lines the messages of one node, and of all nodes at one address,
-// may cause: a burst, and then one more per interval. See LogQuota.
-struct LogLimits {
-  int per_node = 64;
-  absl::Duration node_interval = absl::Seconds(10);
-  int per_address = 512;
-  absl::Duration address_interval = absl::Seconds(1);
-  // The time from an address's first suppressed line until the number of its
-  // suppressed lines is logged.
-  absl::Duration told_interval = absl::Seconds(10);
-  // Nodes and addresses remembered; enough for the largest job.
-  size_t peers_max = 32768;
-};
-
 struct Limits {
   // --- Time ---------------------------------------------------------------
+  // A loop that wakes this much later than it wanted to was itself held up. It
+  // first reads what has arrived meanwhile, and extends others' deadlines by
+  // its delay.
+  static constexpr absl::Duration late_min = absl::Milliseconds(50);
   // How long an agent counts as alive after it was last heard.
   absl::Duration lease = absl::Seconds(5);
   // An agent sends something at least this often: lease / 3.
@@ -527,48 +425,14 @@ static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
 static_assert(Limits::probe_all_pairs_max * (Limits::probe_all_pairs_max - 1) <=
               Limits::pings_shown_max);
 static_assert(2 * Limits::node_epochs_bytes < Limits::etcd_value_bytes_max);
-static_assert(ConnectionLimits{}.waiting_per_address_max <
-              ConnectionLimits{}.waiting_max);
-static_assert(ConnectionLimits{}.unauthenticated_per_network_max <
-              ConnectionLimits{}.unauthenticated_max);
-static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
-              ConnectionLimits{}.unauthenticated_per_network_max);
-static_assert(ConnectionLimits{}.viewer_connections_max <
-              ConnectionLimits{}.viewers_max);
-static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(LogLimits{}.peers_max >= 2 * size_t{Limits::nodes_max});
 // Half of agents_max is enough for the largest job.
 static_assert(ConnectionLimits{}.agents_max >=
               2 * size_t{Limits::nodes_max + Limits::spares_max});
 static_assert(2 * Limits::agent_message_bytes_max <=
               ConnectionLimits{}.agent_bytes_max);
-static_assert(ConnectionLimits{}.unauthenticated_bytes_max <
-              ConnectionLimits{}.agent_bytes_max);
-// All nodes of the largest job may be in the middle of a small message at once.
-static_assert(64 * ConnectionLimits{}.agent_bytes_max <=
-              ConnectionLimits{}.agents_bytes_max);
-static_assert(ConnectionLimits{}.silence < ConnectionLimits{}.patience);
 static_assert(ConnectionLimits{}.handshakes_burst >= Limits::nodes_max);
 static_assert(ConnectionLimits{}.waiting_max >= Limits::nodes_max);
-static_assert(ConnectionLimits{}.waiting_max + ConnectionLimits{}.agents_max <=
-              ConnectionLimits{}.waiting_and_agents_max);
-static_assert(ConnectionLimits{}.handshakes_at_once <
-              ConnectionLimits{}.unauthenticated_max);
-static_assert(ConnectionLimits{}.handshake_time <
-              ConnectionLimits{}.unauthenticated_patience);
-static_assert(ConnectionLimits{}.handshakes_per_address_per_second <=
-              ConnectionLimits{}.handshakes_per_second);
-static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
-              ConnectionLimits{}.handshakes_burst);
-// No address is removed early: neither those at which connections wait, nor
-// those of connections that are handed on until the whole burst of one address
-// is available again.
-static_assert(ConnectionLimits{}.waiting_max +
-                  ConnectionLimits{}.handshakes_burst +
-                  size_t{ConnectionLimits{}.handshakes_per_second} *
-                      (ConnectionLimits{}.handshakes_per_address_burst /
-                       ConnectionLimits{}.handshakes_per_address_per_second) <=
-              ConnectionLimits{}.addresses_max);
 
 }  // namespace rollcall
 

@@ -17,10 +17,6 @@ namespace {
 // The daemon's own limit (admission) is slightly higher.
 constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 
-// If the loop runs later than this, the process was delayed, and perhaps its
-// ranks too. The delay is then added to the ranks' deadlines.
-constexpr absl::Duration kLate = absl::Milliseconds(50);
-
 // The job ends because the set-up command of another node failed: how long this
 // one may take after SIGTERM.
 constexpr absl::Duration kSetupElsewhereGrace = absl::Seconds(1);
@@ -54,7 +50,7 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
   now_ = now;
   actions_.clear();
   if (exited_) return {};
-  if (late > kLate) Forgive(late);
+  if (late > Limits::late_min) Forgive(late);
   std::visit([this](const auto& e) { On(e); }, event);
   MaybeExit();
   return std::move(actions_);

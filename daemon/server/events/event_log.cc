@@ -30,15 +30,6 @@ std::string StringIn(const ordered_json& json, const char* key) {
   return at != json.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-std::string ValueOf(
-    const std::vector<std::pair<std::string, std::string>>& fields,
-    const std::string& key) {
-  for (const auto& [name, value] : fields) {
-    if (name == key) return value;
-  }
-  return "";
-}
-
 // Whether the job itself did this, so that it does not happen for each node.
 bool IsOwn(const std::string& event) {
   static constexpr const char* kOwn[] = {
@@ -107,12 +98,12 @@ void EventLog::ReadLine(const std::string& line) {
   // changed by hand must leave ids for later events.
   if (event.id > (uint64_t{1} << 52)) return;
   last_id_ = std::max(last_id_, event.id);
-  Fields fields;
+  LogFields fields;
   for (const auto& [key, value] : json.items()) {
     if (value.is_string()) fields.emplace_back(key, value.get<std::string>());
   }
-  const std::string job = ValueOf(fields, "job");
-  if (!job.empty()) Keep(job, ValueOf(fields, "run"), std::move(event), fields);
+  const std::string job = FieldOf(fields, "job");
+  if (!job.empty()) Keep(job, FieldOf(fields, "run"), std::move(event), fields);
 }
 
 // --- Adding ------------------------------------------------------------------
@@ -120,7 +111,8 @@ void EventLog::ReadLine(const std::string& line) {
 void EventLog::Add(const std::string& job, const std::string& run,
                    Log::Level level, const std::string& line,
                    absl::Time wall_now) {
-  const Fields fields = LogFields(Printable(line, Limits::event_bytes_max));
+  const LogFields fields =
+      ParseLogLine(Printable(line, Limits::event_bytes_max));
   // As in the file, so that a daemon that reads it computes the same.
   const absl::Time at = absl::FromUnixMillis(absl::ToUnixMillis(wall_now));
   if (unmentioned_ > 0) ++last_id_;  // The id of the line that mentions them.
@@ -152,7 +144,7 @@ EventLog::OfJob& EventLog::Find(const std::string& job) {
 }
 
 void EventLog::Keep(const std::string& job, const std::string& run, Event event,
-                    const Fields& fields) {
+                    const LogFields& fields) {
   OfJob& of = Find(job);
   of.over = false;
   of.last_id = std::max(of.last_id, event.id);
@@ -160,7 +152,7 @@ void EventLog::Keep(const std::string& job, const std::string& run, Event event,
     of.run = run;
     of.account = RunAccount();
   }
-  if (!IsOwn(ValueOf(fields, "event"))) {
+  if (!IsOwn(FieldOf(fields, "event"))) {
     return of.of_nodes.Add(std::move(event), Limits::events_of_nodes_max,
                            Limits::events_of_nodes_bytes_max);
   }

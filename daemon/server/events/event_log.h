@@ -32,6 +32,7 @@
 #include "daemon/core/failures/progress.h"
 #include "daemon/server/events/last_steps.h"
 #include "daemon/server/events/line_file.h"
+#include "daemon/server/events/log_line.h"
 #include "daemon/server/events/run_account.h"
 #include "rollcall/v1/admin.pb.h"
 
@@ -80,7 +81,6 @@ class EventLog {
   LastStep LastStepOf(const std::string& job) const;
 
  private:
-  using Fields = std::vector<std::pair<std::string, std::string>>;
   struct Event {
     uint64_t id;
     absl::Time at;
@@ -107,7 +107,7 @@ class EventLog {
   void ReadLine(const std::string& line);
   OfJob& Find(const std::string& job);
   void Keep(const std::string& job, const std::string& run, Event event,
-            const Fields& fields);
+            const LogFields& fields);
   void Write(const std::string& json, absl::Time at);
   // The latest events of the jobs that still run.
   std::string FirstLines() const;

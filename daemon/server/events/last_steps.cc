@@ -21,31 +21,23 @@ uint64_t StepIn(const std::string& text) {
 
 }  // namespace
 
-void LastSteps::Take(
-    const std::string& run,
-    const std::vector<std::pair<std::string, std::string>>& event) {
-  std::string name, code, step, saved, generation;
-  for (const auto& [key, value] : event) {
-    if (key == "event") name = value;
-    if (key == "code") code = value;
-    if (key == "step") step = value;
-    if (key == "saved") saved = value;
-    if (key == "generation") generation = value;
-  }
-  if (name == "end" && code == v1::ReasonCode_Name(v1::REASON_CODE_FINISHED)) {
+void LastSteps::Take(const std::string& run, const LogFields& event) {
+  const std::string& name = FieldOf(event, "event");
+  if (name == "end" &&
+      FieldOf(event, "code") == v1::ReasonCode_Name(v1::REASON_CODE_FINISHED)) {
     last_ = LastStep();
     return;
   }
   const bool begins = name == "resumed_below";
   const bool reports = name == "reached" || name == "checkpoint" ||
                        name == "abort" || name == "end";
-  const uint64_t number = StepIn(step);
+  const uint64_t number = StepIn(FieldOf(event, "step"));
   if (!(begins || reports) || number == 0 || run.empty() ||
       run.size() > kRunNameBytesMax) {
     return;
   }
   uint64_t world = 0;
-  if (absl::SimpleAtoi(generation, &world)) {
+  if (absl::SimpleAtoi(FieldOf(event, "generation"), &world)) {
     last_.world_run = run;
     last_.world_generation = world;
   }
@@ -54,7 +46,7 @@ void LastSteps::Take(
   if (begins) return;
   last_.run = run;
   last_.step = number;
-  last_.saved = StepIn(saved);
+  last_.saved = StepIn(FieldOf(event, "saved"));
 }
 
 }  // namespace rollcall

@@ -10,18 +10,16 @@
 #define ROLLCALL_DAEMON_SERVER_EVENTS_LAST_STEPS_H_
 
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "daemon/core/failures/progress.h"
+#include "daemon/server/events/log_line.h"
 
 namespace rollcall {
 
 class LastSteps {
  public:
-  // One event of the job (see LogFields), in order. `run`: empty: not known.
-  void Take(const std::string& run,
-            const std::vector<std::pair<std::string, std::string>>& event);
+  // One event of the job (see log_line.h), in order. `run`: empty: not known.
+  void Take(const std::string& run, const LogFields& event);
 
   const LastStep& last() const { return last_; }
 

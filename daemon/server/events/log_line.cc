@@ -36,9 +36,8 @@ void TakeWord(absl::string_view& rest, std::string& key, std::string& value) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> LogFields(
-    const std::string& line) {
-  std::vector<std::pair<std::string, std::string>> fields;
+LogFields ParseLogLine(const std::string& line) {
+  LogFields fields;
   std::string text;
   std::string key;
   std::string value;
@@ -53,6 +52,14 @@ std::vector<std::pair<std::string, std::string>> LogFields(
   }
   if (!text.empty()) fields.emplace_back("text", text);
   return fields;
+}
+
+const std::string& FieldOf(const LogFields& fields, absl::string_view key) {
+  static const std::string& none = *new std::string();
+  const auto at =
+      std::find_if(fields.begin(), fields.end(),
+                   [key](const auto& field) { return field.first == key; });
+  return at == fields.end() ? none : at->second;
 }
 
 std::string LogTime(absl::Time time) {

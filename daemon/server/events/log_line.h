@@ -8,16 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
 
 namespace rollcall {
 
-// Returns the keys and values of `line` ("event=lost node=a"), each key once,
-// in their order. Words that are not `key=value` are joined under the key
-// `text`, at the end.
-std::vector<std::pair<std::string, std::string>> LogFields(
-    const std::string& line);
+// The keys and values of a line ("event=lost node=a"), each key once, in their
+// order.
+using LogFields = std::vector<std::pair<std::string, std::string>>;
+
+// Words that are not `key=value` are joined under the key `text`, at the end.
+LogFields ParseLogLine(const std::string& line);
+
+// The value of `key`; empty: there is none.
+const std::string& FieldOf(const LogFields& fields, absl::string_view key);
 
 // The time in UTC, with milliseconds.
 std::string LogTime(absl::Time time);

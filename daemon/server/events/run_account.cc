@@ -15,19 +15,14 @@ absl::Duration Between(absl::Time begin, absl::Time end) {
 
 }  // namespace
 
-void RunAccount::Take(
-    const std::vector<std::pair<std::string, std::string>>& event,
-    absl::Time at) {
-  const auto value = [&event](absl::string_view key) {
-    const auto found =
-        std::find_if(event.begin(), event.end(),
-                     [key](const auto& field) { return field.first == key; });
-    return found == event.end() ? std::string() : found->second;
+void RunAccount::Take(const LogFields& event, absl::Time at) {
+  const auto value = [&event](absl::string_view key) -> const std::string& {
+    return FieldOf(event, key);
   };
   if (at < last_at_) SetBack(last_at_ - at);
   last_at_ = at;
   if (began_ == absl::InfiniteFuture()) began_ = at;
-  const std::string name = value("event");
+  const std::string& name = value("event");
   uint64_t generation = 0;
   if (!absl::SimpleAtoi(value("generation"), &generation)) generation = 0;
   if (name == "start") Started(generation, value("state") == "running", at);

@@ -9,10 +9,9 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/server/events/log_line.h"
 #include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {
@@ -21,10 +20,9 @@ class RunAccount {
  public:
   static constexpr int kInterruptionsMax = 32;
 
-  // One event of the run (see LogFields), in order. `at`: the wall clock. If it
-  // was set back, the time since the last event counts as zero.
-  void Take(const std::vector<std::pair<std::string, std::string>>& event,
-            absl::Time at);
+  // One event of the run (see log_line.h), in order. `at`: the wall clock. If
+  // it was set back, the time since the last event counts as zero.
+  void Take(const LogFields& event, absl::Time at);
 
   v1::RunSummary Summary(absl::Time wall_now) const;
 

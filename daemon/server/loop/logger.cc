@@ -32,7 +32,7 @@ std::string JsonLogLine(absl::Time time, Log::Level level,
                         const std::string& line) {
   nlohmann::ordered_json json = {{"time", LogTime(time)},
                                  {"level", LevelName(level)}};
-  for (auto& [key, value] : LogFields(line)) {
+  for (auto& [key, value] : ParseLogLine(line)) {
     if (!json.contains(key)) json[key] = value;
   }
   return json.dump(-1, ' ', /*ensure_ascii=*/false,

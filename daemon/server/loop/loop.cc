@@ -12,9 +12,6 @@
 namespace rollcall {
 namespace {
 
-// A loop that is later than this processes its queued inputs first, before
-// leases can end.
-constexpr absl::Duration kLate = absl::Milliseconds(50);
 // The shortest time between two Ticks, so that a job whose deadline stays in
 // the past does not make the loop spin.
 constexpr absl::Duration kTickMin = absl::Milliseconds(10);
@@ -97,7 +94,7 @@ void Loop::Run() {
   while (!quit_) {
     const absl::Time wake = NextWake(Now());
     TakeAll(wake - Now());
-    if (Now() - wake > kLate) TakeAll(absl::ZeroDuration());
+    if (Now() - wake > Limits::late_min) TakeAll(absl::ZeroDuration());
     Tick(Now());
     sessions_.Expire(Now());
     delayed_.Run(Now());
@@ -214,7 +211,7 @@ void Loop::Tick(absl::Time now) {
   for (auto& [name, live] : jobs_.live()) {
     if (live.due > now) continue;
     const absl::Duration late = now - live.due;
-    if (late > kLate) {
+    if (late > Limits::late_min) {
       logger_.Write(Log::Level::kWarning,
                     absl::StrCat("job=", name, " event=late by=",
                                  absl::FormatDuration(late)));

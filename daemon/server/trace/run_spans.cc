@@ -18,15 +18,6 @@ using nlohmann::ordered_json;
 constexpr size_t kAttributesMax = 12;
 constexpr size_t kAttributeBytesMax = 256;
 
-const std::string& FieldOf(const RunSpans::Fields& fields,
-                           absl::string_view key) {
-  static const std::string& none = *new std::string();
-  const auto at =
-      std::find_if(fields.begin(), fields.end(),
-                   [key](const auto& field) { return field.first == key; });
-  return at == fields.end() ? none : at->second;
-}
-
 // Nodes that come and go by themselves would fill the list in a large job.
 bool IsEventOfRun(const std::string& name) {
   static constexpr const char* kNames[] = {
@@ -45,7 +36,7 @@ bool IsNumber(const std::string& key) {
                      [&key](const char* known) { return key == known; });
 }
 
-ordered_json AttributesOf(const RunSpans::Fields& fields) {
+ordered_json AttributesOf(const LogFields& fields) {
   ordered_json attributes = ordered_json::array();
   for (const auto& [key, value] : fields) {
     if (key == "job" || key == "event") continue;
@@ -71,9 +62,9 @@ RunSpans::RunSpans(std::string job, std::string run, absl::Time began,
       began_(now),
       wall_began_(wall_now) {}
 
-std::vector<std::string> RunSpans::Take(const std::vector<Fields>& events,
+std::vector<std::string> RunSpans::Take(const std::vector<LogFields>& events,
                                         bool runs, absl::Time now) {
-  for (const Fields& fields : events) {
+  for (const LogFields& fields : events) {
     TakeEvent(FieldOf(fields, "event"), fields, now);
   }
   // A node that was lost and the world runs on: it had no seat.
@@ -84,7 +75,7 @@ std::vector<std::string> RunSpans::Take(const std::vector<Fields>& events,
   return std::exchange(lines_, {});
 }
 
-void RunSpans::TakeEvent(const std::string& name, const Fields& fields,
+void RunSpans::TakeEvent(const std::string& name, const LogFields& fields,
                          absl::Time now) {
   if (IsEventOfRun(name)) {
     events_.push_back({name, now, fields});
@@ -108,7 +99,7 @@ void RunSpans::TakeEvent(const std::string& name, const Fields& fields,
   }
 }
 
-void RunSpans::Open(const char* name, const Fields& fields, absl::Time now) {
+void RunSpans::Open(const char* name, const LogFields& fields, absl::Time now) {
   if (open_.size() < kOpenMax) open_.push_back({name, now, fields});
 }
 
@@ -127,7 +118,7 @@ void RunSpans::Close(const std::string& name, int status, absl::Time now) {
 }
 
 ordered_json RunSpans::Span(const std::string& name, absl::Time begin,
-                            absl::Time end, const Fields& fields,
+                            absl::Time end, const LogFields& fields,
                             int status) const {
   ordered_json attributes = AttributesOf(fields);
   attributes.insert(attributes.begin(), {OtlpAttribute("rollcall.job", job_),
@@ -143,7 +134,7 @@ ordered_json RunSpans::Span(const std::string& name, absl::Time begin,
   return span;
 }
 
-std::string RunSpans::RunLine(const Fields& end, absl::Time now) const {
+std::string RunSpans::RunLine(const LogFields& end, absl::Time now) const {
   const bool finished =
       FieldOf(end, "code") == v1::ReasonCode_Name(v1::REASON_CODE_FINISHED);
   ordered_json span =

@@ -22,10 +22,10 @@
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/server/events/log_line.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace rollcall {
@@ -34,9 +34,6 @@ class RunSpans {
  public:
   static constexpr size_t kEventsMax = 128;
   static constexpr size_t kOpenMax = 64;
-
-  // The keys and values of a log line (see LogFields).
-  using Fields = std::vector<std::pair<std::string, std::string>>;
 
   // `began`: when the run began, by the wall clock; later than `wall_now`: now.
   // `now`: the monotonic clock, which measures all that follows.
@@ -47,24 +44,25 @@ class RunSpans {
 
   // The events of one Step of the job, in order. `runs`: a world runs after it.
   // Returns the spans that have ended, an OTLP/JSON line each.
-  std::vector<std::string> Take(const std::vector<Fields>& events, bool runs,
+  std::vector<std::string> Take(const std::vector<LogFields>& events, bool runs,
                                 absl::Time now);
 
  private:
   struct Event {
     std::string name;
     absl::Time at;
-    Fields fields;
+    LogFields fields;
   };
 
-  void TakeEvent(const std::string& name, const Fields& fields, absl::Time now);
-  void Open(const char* name, const Fields& fields, absl::Time now);
+  void TakeEvent(const std::string& name, const LogFields& fields,
+                 absl::Time now);
+  void Open(const char* name, const LogFields& fields, absl::Time now);
   // Ends the open periods of this name. `status`: a StatusCode; 0: unset.
   void Close(const std::string& name, int status, absl::Time now);
-  std::string RunLine(const Fields& end, absl::Time now) const;
+  std::string RunLine(const LogFields& end, absl::Time now) const;
   // With the ids of the run's span; Close replaces them.
   nlohmann::ordered_json Span(const std::string& name, absl::Time begin,
-                              absl::Time end, const Fields& fields,
+                              absl::Time end, const LogFields& fields,
                               int status) const;
   // The wall clock at a time of the monotonic clock.
   absl::Time Wall(absl::Time at) const { return wall_began_ + (at - began_); }

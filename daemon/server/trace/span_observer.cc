@@ -42,10 +42,10 @@ RunSpans SpanObserver::Begin(const Job& job, absl::Time now) const {
 
 void SpanObserver::See(const Job& job, const std::vector<Action>& actions,
                        absl::Time now) {
-  std::vector<RunSpans::Fields> events;
+  std::vector<LogFields> events;
   for (const Action& action : actions) {
     const Log* const log = std::get_if<Log>(&action);
-    if (log != nullptr) events.push_back(LogFields(log->text));
+    if (log != nullptr) events.push_back(ParseLogLine(log->text));
   }
   OfJob& of = jobs_[job.name()];
   const bool over = job.end().has_value();

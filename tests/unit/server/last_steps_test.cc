@@ -65,7 +65,7 @@ TEST(LastSteps, WhatIsKnown) {
     LastSteps steps;
     std::string text;
     for (const Line& line : row.lines) {
-      steps.Take(line.run, LogFields(line.text));
+      steps.Take(line.run, ParseLogLine(line.text));
       text += std::string(line.text) + "\n";
     }
     EXPECT_EQ(steps.last().run, row.expect.run) << text;
@@ -76,7 +76,7 @@ TEST(LastSteps, WhatIsKnown) {
         << text;
   }
   LastSteps steps;
-  steps.Take(std::string(65, 'x'), LogFields(reached.text));
+  steps.Take(std::string(65, 'x'), ParseLogLine(reached.text));
   EXPECT_EQ(steps.last(), LastStep());
 }
 

@@ -28,7 +28,7 @@ std::string Told(const std::vector<Row>& rows, double now) {
   const absl::Time zero = absl::FromUnixSeconds(1'000'000);
   RunAccount account;
   for (const Row& row : rows) {
-    account.Take(LogFields(row.line), zero + absl::Seconds(row.at));
+    account.Take(ParseLogLine(row.line), zero + absl::Seconds(row.at));
   }
   const v1::RunSummary summary = account.Summary(zero + absl::Seconds(now));
   std::string told =
@@ -107,7 +107,7 @@ TEST(RunAccount, CountsWhatRanAndWhatStopped) {
 TEST(RunAccount, KeepsTheLatestInterruptions) {
   RunAccount account;
   const auto take = [&account](const std::string& line, int at) {
-    account.Take(LogFields(line), absl::FromUnixSeconds(at));
+    account.Take(ParseLogLine(line), absl::FromUnixSeconds(at));
   };
   for (int g = 1; g <= 40; ++g) {
     take(absl::StrCat("event=run generation=", g), 3 * g);

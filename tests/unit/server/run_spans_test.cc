@@ -104,8 +104,8 @@ TEST(RunSpans, WhichPeriods) {
     RunSpans spans("j", "r1", At(90), At(0), At(100));
     std::vector<std::string> ids;
     for (const Step& step : steps) {
-      std::vector<RunSpans::Fields> events;
-      for (const char* line : step.lines) events.push_back(LogFields(line));
+      std::vector<LogFields> events;
+      for (const char* line : step.lines) events.push_back(ParseLogLine(line));
       std::vector<std::string> found;
       for (const std::string& line :
            spans.Take(events, step.runs, At(step.at))) {
@@ -126,16 +126,16 @@ TEST(RunSpans, WhatTheSpanOfTheRunSays) {
   // The clock was set back since the run began.
   RunSpans spans("j", "r1", At(500), At(0), At(100));
   EXPECT_TRUE(spans
-                  .Take({LogFields(kRun),
-                         LogFields(absl::StrCat(
+                  .Take({ParseLogLine(kRun),
+                         ParseLogLine(absl::StrCat(
                              "event=fact_changed node=a kind=gpu "
                              "text=",
                              "\"Xid 79\n\xff ", std::string(1000, 'x'), "\"")),
-                         LogFields("job=j event=attend node=b"),
-                         LogFields("event=reached generation=2 step=64")},
+                         ParseLogLine("job=j event=attend node=b"),
+                         ParseLogLine("event=reached generation=2 step=64")},
                         true, At(1))
                   .empty());
-  const auto lines = spans.Take({LogFields(kFailed)}, false, At(2));
+  const auto lines = spans.Take({ParseLogLine(kFailed)}, false, At(2));
   ASSERT_EQ(lines.size(), 1u);
   const json span = SpanOf(lines[0]);
   EXPECT_EQ(Text(span), "run 0-2 error");
@@ -162,11 +162,11 @@ TEST(RunSpans, WhatTheSpanOfTheRunSays) {
 TEST(RunSpans, IsBounded) {
   RunSpans spans("j", "r1", At(100), At(0), At(100));
   for (size_t i = 0; i < RunSpans::kEventsMax; ++i) {
-    spans.Take({LogFields(absl::StrCat("event=lost node=n", i))}, false, At(1));
+    spans.Take({ParseLogLine(absl::StrCat("event=lost node=n", i))}, false, At(1));
   }
-  EXPECT_EQ(spans.Take({LogFields(kRun)}, true, At(2)).size(),
+  EXPECT_EQ(spans.Take({ParseLogLine(kRun)}, true, At(2)).size(),
             RunSpans::kOpenMax);
-  const auto lines = spans.Take({LogFields(kFinished)}, false, At(3));
+  const auto lines = spans.Take({ParseLogLine(kFinished)}, false, At(3));
   ASSERT_EQ(lines.size(), 1u);
   const json span = SpanOf(lines[0]);
   EXPECT_EQ(span.at("events").size(), RunSpans::kEventsMax);
