@@ -1,13 +1,11 @@
 #include "daemon/core/job/job.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
@@ -21,7 +19,6 @@ namespace {
 constexpr absl::Duration kLate = absl::Milliseconds(50);
 // How many times an incarnation that refused a world may get a seat again.
 constexpr int kRefusalsForgiven = 3;
-constexpr size_t kChangesBytesMax = 1 << 10;
 
 }  // namespace
 
@@ -56,29 +53,7 @@ void Job::On(const Said& said) {
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
-      if (credentials_.IsRenewalDue(*node, now_, limits_)) {
-        v1::DaemonMessage message;
-        message.mutable_new_credential()->set_node_credential(
-            credentials_.Issue(*node, now_));
-        out_.SendTo(*node, std::move(message));
-      }
-      // An agent reports stalled ranks before the first heartbeat of a stream.
-      node->tells_until = absl::InfinitePast();
-      node->step = std::max(node->step, m.heartbeat().step());
-      if (node->node_rank == 0 && m.heartbeat().has_pace() &&
-          m.heartbeat().generation() == generation()) {
-        if (progress_.TakePace(m.heartbeat().pace())) out_.Changed();
-      }
-      // Only for a node that has been in a world: a spare has no ranks.
-      if (m.heartbeat().ranks_link() && node->served_in != 0) {
-        NoteStarted(*node, FromProto(m.heartbeat().start_took()));
-      }
-      // Only for a member: a spare does not train.
-      if (IsRunning() && node->member() &&
-          m.heartbeat().generation() == generation()) {
-        TakeStep(*node, m.heartbeat().step(), m.heartbeat().saved_step());
-      }
-      return;
+      return OnHeartbeat(*node, m.heartbeat());
     case v1::AgentMessage::kPrepared:
       return OnPrepared(*node, m.prepared());
     case v1::AgentMessage::kRefused:
@@ -224,23 +199,6 @@ void Job::OnFactChange(Node& node, const v1::FactChange& change) {
   BlameInReform(failures_.cause());
 }
 
-// "b: "interface eth1: up -> down 3 s before"; ..." of the running world's
-// members, after those whose round trips stand out; empty: nothing has changed.
-std::string Job::ChangesOfMembers() const {
-  std::vector<std::string> changes;
-  for (const auto& [name, text] : slow_paths_.Named()) {
-    changes.push_back(absl::StrCat(name, ": ", Quoted(text)));
-  }
-  for (const auto& [name, node] : membership_.nodes()) {
-    if (!node.member()) continue;
-    const std::string text = node.changes.TextAround(now_);
-    // In quotes, so that a node's text does not look like another node's.
-    if (!text.empty())
-      changes.push_back(absl::StrCat(name, ": ", Quoted(text)));
-  }
-  return Printable(absl::StrJoin(changes, "; "), kChangesBytesMax);
-}
-
 std::string Job::ChangesOf(const std::string& node) const {
   const Node* const at = membership_.Find(node);
   return at == nullptr ? "" : at->changes.TextAround(now_);
@@ -315,152 +273,6 @@ void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
   if (phase_ == Phase::kBlameWindow) {
     failures_.NoteStopped();
     MaybeEndBlameWindow();
-  }
-}
-
-// `step`: the highest step that a rank of this member has published in the
-// running generation; 0: none. `saved`: the same of checkpoints.
-void Job::TakeStep(Node& node, uint64_t step, uint64_t saved) {
-  if (step == 0) return;
-  // The first step is shown at once; later steps are shown with the next other
-  // change.
-  if (!hangs_.HasStepped(generation())) out_.Changed();
-  NoteStarted(node);
-  hangs_.NoteStep(generation());
-  const auto taken = progress_.TakeStep(node, step, world(), membership_);
-  if (!taken.has_value()) return;
-  if (taken->reached) TellStep("reached");
-  if (progress_.TakeSaved(saved, now_)) {
-    TellStep("checkpoint");
-    out_.Changed();
-  }
-  if (taken->below.has_value()) TellBelow(*taken->below);
-  const auto change = slow_steps_.Take(step, now_);
-  probes_.PingOften(slow_steps_.suspected(), now_, limits_);
-  if (!change.has_value()) return;
-  slow_changes_ = change->slow ? ChangesOfMembers() : "";
-  out_.Say(change->slow ? Log::Level::kWarning : Log::Level::kInfo,
-           absl::StrCat("event=", change->slow ? "slow" : "slow_ended",
-                        " generation=", generation(),
-                        " step_s=", absl::ToDoubleSeconds(change->step),
-                        " median_s=", absl::ToDoubleSeconds(change->median),
-                        " changed=", Quoted(slow_changes_)));
-  out_.Changed();
-}
-
-void Job::TellStep(absl::string_view event) {
-  out_.Say(
-      Log::Level::kInfo,
-      absl::StrCat("event=", event, " generation=", generation(), StepText()));
-}
-
-void Job::TellBelow(const v1::Resumed& below) {
-  std::string text =
-      absl::StrCat("event=resumed_below generation=", below.generation(),
-                   " step=", below.step(), " was=", below.was());
-  if (below.saved_step() > 0) {
-    absl::StrAppend(&text, " saved=", below.saved_step());
-  }
-  if (!below.former_run().empty()) {
-    absl::StrAppend(&text, " former_run=", Quoted(below.former_run()));
-  }
-  out_.Say(Log::Level::kWarning, text);
-}
-
-// For an event that may be the last one that is recorded of the run.
-std::string Job::StepText() const {
-  if (progress_.step() == 0) return "";
-  return absl::StrCat(
-      " step=", progress_.step(),
-      progress_.saved() > 0 ? absl::StrCat(" saved=", progress_.saved()) : "");
-}
-
-// Ends the node's stream if it names a rank that the node does not have.
-bool Job::HasRank(const Node& node, uint32_t local_rank) {
-  if (local_rank < node.hello.ranks()) return true;
-  out_.Close(node.session, absl::StatusCode::kInvalidArgument,
-             v1::REFUSAL_CODE_INVALID,
-             absl::StrCat("local rank ", local_rank, " of a node with ",
-                          node.hello.ranks(), " ranks"));
-  return false;
-}
-
-void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
-  if (!HasRank(node, exited.local_rank())) return;
-  if (node.served_in != 0 && exited.peak_bytes() > peak_memory_.bytes() &&
-      exited.peak_bytes() <= Limits::rank_memory_bytes_max) {
-    peak_memory_.set_node(node.name());
-    peak_memory_.set_local_rank(exited.local_rank());
-    peak_memory_.set_bytes(exited.peak_bytes());
-  }
-  // The agent ended the rank, or the rank ended because of a notice. If nothing
-  // was asked of the ranks, the rank ended by itself, whatever the agent
-  // reports.
-  if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
-    return OnEndedForNotice(node, exited);
-  }
-  const bool failed = exited.code() != 0 || exited.signal() != 0;
-  if (failed) return RankFailed(node, exited);
-  if (!IsRunning() || exited.generation() != generation() || !node.member() ||
-      node.over(exited.local_rank())) {
-    return;
-  }
-  hangs_.Drop(RankOf(node, exited.local_rank()));
-  if (!completion_.RankEnded(node, exited.local_rank())) return;
-  node.state = StateByPhase(node);
-  out_.Changed();
-  if (completion_.all()) return FinishAll();
-  completion_.Finished(node, now_);
-  AtBoundary(node);
-  if (!IsRunning()) return;  // This was the last member to reach the boundary.
-  if (waiting_.due() == absl::InfiniteFuture()) {
-    waiting_.TellAt(now_ + absl::Minutes(1));
-  }
-}
-
-void Job::OnExchange(Node& node, const v1::ExchangeIn& in) {
-  if (!IsRunning() || !node.member() || in.generation() != generation()) {
-    return;  // Its ranks learn this from the Abort that was already sent.
-  }
-  const absl::StatusOr<Exchanges::Result> result =
-      exchanges_.In(static_cast<uint32_t>(node.node_rank), in);
-  if (!result.ok()) {
-    // The ranks made the mistake, not the agent, so only their call fails.
-    v1::DaemonMessage message;
-    v1::ExchangeOut& out = *message.mutable_exchange();
-    out.set_generation(generation());
-    out.set_key(in.key());
-    out.set_code(static_cast<uint32_t>(result.status().code()));
-    out.set_error(std::string(result.status().message()));
-    return out_.SendTo(node, std::move(message));
-  }
-  if (result->out == nullptr) return;
-  v1::DaemonMessage message;
-  *message.mutable_exchange() = *result->out;
-  out_.SendTo(result->complete ? membership_.StreamsOf(world())
-                               : std::vector<SessionId>{node.session},
-              std::move(message));
-}
-
-void Job::OnStore(Node& node, const v1::StoreIn& in) {
-  if (!IsRunning() || !node.member()) return;
-  const absl::Status heard =
-      store_.Hear(static_cast<uint32_t>(node.node_rank), in);
-  if (!heard.ok()) {
-    out_.Close(node.session, heard.code(), v1::REFUSAL_CODE_SLOW,
-               std::string(heard.message()));
-  }
-  SendStoreMessages();
-}
-
-void Job::SendStoreMessages() {
-  for (GenerationStore::Message& message : store_.Take()) {
-    const Node* const node = membership_.Find(
-        world().members(static_cast<int>(message.node)).node());
-    if (node == nullptr || !node->member()) continue;
-    v1::DaemonMessage sent;
-    *sent.mutable_store() = std::move(message.out);
-    out_.SendTo(*node, std::move(sent));
   }
 }
 

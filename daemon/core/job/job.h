@@ -29,10 +29,9 @@
 #include "daemon/core/events.h"
 #include "daemon/core/exchange.h"
 #include "daemon/core/failures/failures.h"
-#include "daemon/core/failures/progress.h"
 #include "daemon/core/failures/quarantine.h"
 #include "daemon/core/failures/root_cause.h"
-#include "daemon/core/failures/slow_steps.h"
+#include "daemon/core/failures/step_account.h"
 #include "daemon/core/formation/arrivals.h"
 #include "daemon/core/formation/completion.h"
 #include "daemon/core/formation/formation.h"
@@ -57,7 +56,6 @@
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/network_plan/preflight.h"
 #include "daemon/core/network_plan/probes.h"
-#include "daemon/core/network_plan/slow_paths.h"
 #include "daemon/core/node_check/node_check.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
@@ -150,7 +148,7 @@ class Job {
   // Call before the first Step: what was recorded before this daemon began to
   // take steps. The run may be this one or the one before it. A recorded step
   // that is too high causes one false warning, and nothing else.
-  void UseLastStep(LastStep last) { progress_.UseLast(std::move(last)); }
+  void UseLastStep(LastStep last) { steps_.UseLast(std::move(last)); }
   // Whether a world of this run was committed, or may have been.
   bool HasRun() const { return generations_.may_have_run(); }
   // Whether an agent of this run may know it by this id.
@@ -233,18 +231,16 @@ class Job {
   void TakeUpStates(Node& node, const v1::Prepared& prepared);
   void OnRefused(Node& node, const v1::Refused& refused);
   void OnStopped(Node& node, const v1::Stopped& stopped);
-  void TakeStep(Node& node, uint64_t step, uint64_t saved);
-  void TellStep(absl::string_view event);
-  void TellBelow(const v1::Resumed& below);
-  std::string StepText() const;
+  void OnFactChange(Node& node, const v1::FactChange& change);
+  // For RootCause.node_changes.
+  std::string ChangesOf(const std::string& node) const;
+
+  // Of ranks (job_ranks.cc).
+  void OnHeartbeat(Node& node, const v1::Heartbeat& heartbeat);
   bool HasRank(const Node& node, uint32_t local_rank);
   void OnRankExited(Node& node, const v1::RankExited& exited);
   void OnExchange(Node& node, const v1::ExchangeIn& in);
   void OnStore(Node& node, const v1::StoreIn& in);
-  void OnFactChange(Node& node, const v1::FactChange& change);
-  // For RootCause.node_changes.
-  std::string ChangesOf(const std::string& node) const;
-  std::string ChangesOfMembers() const;
   void SendStoreMessages();
 
   // Forming (job_form.cc).
@@ -476,12 +472,7 @@ class Job {
   // Start times in the running world. Not journaled: after a restart of the
   // daemon, heartbeats report them again.
   Starts starts_;
-  Progress progress_;
-  SlowSteps slow_steps_;
-  SlowPaths slow_paths_;
-  // What had changed when the slow period was noticed.
-  std::string slow_changes_;
-  v1::RankMemory peak_memory_;
+  StepAccount steps_;
 
   Adoption adoption_;
 

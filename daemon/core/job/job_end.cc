@@ -207,7 +207,7 @@ void Job::Finish(v1::End end) {
   out_.Say(ended.finished() ? Log::Level::kInfo : Log::Level::kError,
            absl::StrCat("event=end exit_code=", ended.exit_code(),
                         " code=", v1::ReasonCode_Name(ended.code()),
-                        " reason=", Quoted(ended.reason()), StepText()));
+                        " reason=", Quoted(ended.reason()), steps_.Text()));
   out_.Changed();
 }
 

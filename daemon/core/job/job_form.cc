@@ -471,7 +471,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   out_.Say(Log::Level::kWarning,
            absl::StrCat("event=abort generation=", generation(),
                         " code=", v1::ReasonCode_Name(code),
-                        " reason=", Quoted(reason), StepText()));
+                        " reason=", Quoted(reason), steps_.Text()));
   completion_.DropRecord();
   store_.End();
   DropPending();

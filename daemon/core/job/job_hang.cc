@@ -32,9 +32,7 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
 
 // A world has begun to run.
 void Job::BeginStarts() {
-  slow_steps_.Reset();
-  slow_paths_ = SlowPaths();
-  slow_paths_.Take(world(), probes_.results(), /*slow=*/false);
+  steps_.Begin(world(), probes_.results());
   starts_ = Starts(world(), membership_);
   if (starts_.expected()) TellRanksLink(membership_.StreamsOf(world()));
 }

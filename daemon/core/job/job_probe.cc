@@ -127,7 +127,7 @@ void Job::MaybeProbe() {
 // Finds the members that stand out in the latest round, and its newcomers that
 // all members reach.
 void Job::JudgeRound() {
-  slow_paths_.Take(world(), probes_.results(), slow_steps_.suspected());
+  steps_.TakeRound(world(), probes_.results());
   std::vector<std::string> silent;
   const std::vector<Seated> judged =
       probes_.TakeRound(membership_, now_, silent);

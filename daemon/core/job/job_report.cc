@@ -208,22 +208,7 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
   for (const v1::Difference& difference : job_.preflight_.differences()) {
     *status.add_differences() = difference;
   }
-  status.set_step(job_.progress_.step());
-  if (job_.peak_memory_.bytes() > 0) {
-    *status.mutable_peak_memory() = job_.peak_memory_;
-  }
-  status.set_saved_step(job_.progress_.saved());
-  const v1::Resumed& resumed = job_.progress_.resumed();
-  if (resumed.generation() == job_.generation() && job_.generation() != 0) {
-    *status.mutable_resumed() = resumed;
-  }
-  if (job_.IsRunning() && job_.slow_steps_.slow()) {
-    const SlowSteps::Change& slow = *job_.slow_steps_.slow();
-    ToProto(slow.step, status.mutable_slow()->mutable_step());
-    ToProto(slow.median, status.mutable_slow()->mutable_median());
-    status.mutable_slow()->set_changed(job_.slow_changes_);
-  }
-  if (job_.progress_.pace()) *status.mutable_pace() = *job_.progress_.pace();
+  job_.steps_.Show(job_.generation(), job_.IsRunning(), status);
   status.set_restarts_charged(job_.failures_.charged());
   status.set_max_restarts(job_.limits_.max_restarts);
   status.set_revision(job_.revision());
