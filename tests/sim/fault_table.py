@@ -327,8 +327,8 @@ FAULTS = [
     Fault('a world is formed without a member whose stream broke', 19, [
         Edit('daemon/core/job/job_form.cc',
              'if (membership_.HasSeatedSuspect() || '
-             'probes_.UnderWay(now_)) return;',
-             'if (probes_.UnderWay(now_)) return;'),
+             'vetting_.UnderWay(now_)) return;',
+             'if (vetting_.UnderWay(now_)) return;'),
         Edit('daemon/core/job/job.cc',
              'if (membership_.HasSeatedSuspect() || adoption_.waiting()) '
              'break;',

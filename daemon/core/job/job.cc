@@ -31,9 +31,9 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   MaybeCommit();
   TakeBackUnreached();
   MaybeProbe();
-  MaybeEndNodeCheck();
+  CarryOut(vetting_.Advance(ForVetting()));
   MaybeGrow();
-  MaybeCheckSpares();
+  CarryOut(vetting_.CheckSpares(ForVetting()));
   MaybeForm();
   MaybeEndUnattended();
   MaybeForget();
@@ -80,12 +80,17 @@ void Job::On(const Said& said) {
     case v1::AgentMessage::kFactChange:
       return OnFactChange(*node, m.fact_change());
     case v1::AgentMessage::kProbed:
-      return OnProbed(*node, m.probed());
+      if (vetting_.probes().Take(*node, m.probed(), IsRunning(), membership_,
+                                 now_, limits_)) {
+        out_.Changed();
+      }
+      return;
     case v1::AgentMessage::kSetupEnded:
       return OnSetupEnded(*node, m.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
-      return OnGroupMessage(*node, m);
+      CarryOut(vetting_.TakeGroupMessage(*node, m, ForVetting()));
+      return;
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
       out_.Close(
@@ -255,7 +260,7 @@ void Job::OnRefused(Node& node, const v1::Refused& refused) {
   Exclude(node, reason);
   // What it refused for may be over by then, for example a port in use.
   if (++node.refusals <= kRefusalsForgiven) {
-    probes_.Unreached(node.name(), now_ + limits_.unreached_delay);
+    vetting_.probes().Unreached(node.name(), now_ + limits_.unreached_delay);
   }
   Reform(v1::REASON_CODE_REFUSED, reason, node.name());
 }
@@ -289,8 +294,7 @@ void Job::Renew(Node& node) {
 // Separates the node from its stream.
 void Job::Detach(Node& node) {
   membership_.Disconnect(node);
-  probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
-  node_check_.Gone(node.name());
+  vetting_.StreamBroke(node, ForVetting());
 }
 
 // Gives the node up. Its entry stays for a while, so that messages can name the
@@ -307,7 +311,7 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
     SendStoreMessages();
   }
   if (node.session != 0) Detach(node);
-  probes_.Gone(name, now_);
+  vetting_.probes().Gone(name, now_);
   quarantine_.Forget(node);
   node.state = state;
   node.reason = reason;
@@ -320,7 +324,10 @@ void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
   if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
   HeardFrom(name);
   out_.Changed();
-  for (const std::string& former : removed) ForgetLeaving(former);
+  for (const std::string& former : removed) {
+    vetting_.Forget(former);
+    ForgetLeaving(former);
+  }
   TakeBackUnreached();
 }
 
@@ -338,27 +345,26 @@ absl::Time Job::NextDeadline() const {
     return std::min(next, isolation_.until());
   }
   next = std::min(next, membership_.NextDeadline());
-  if (MayProbeUnreached()) {
-    next = std::min(next, probes_.NextExpiry() - SoonerProbed());
-  }
+  next = std::min(next, vetting_.NextExpiry(ForVetting()));
   if (AwaitsFirstWorld()) {
     next = std::min(next, gathering_.unattended().Due(limits_));
   }
-  next = std::min(next, node_check_.until());
+  next = std::min(next, vetting_.check_until());
   switch (phase_) {
     case Phase::kGathering:
-      if (node_check_.under_way()) break;
+      if (vetting_.checks()) break;
       // Nodes that have not answered when the round ends may be missing then.
       // In that case, nodes that were not reached are taken back sooner.
-      if (probes_.UnderWay(now_)) {
-        next = std::min(next, probes_.UnderWayUntil(now_));
+      if (vetting_.probes().UnderWay(now_)) {
+        next = std::min(next, vetting_.probes().UnderWayUntil(now_));
         break;
       }
       // The deadlines of these nodes come first.
       if (membership_.HasSeatedSuspect() || adoption_.waiting()) break;
-      next = std::min(next, gathering_.Due(probes_.Able(membership_, now_) >=
-                                               settings_.nodes_min(),
-                                           now_, limits_));
+      next = std::min(
+          next, gathering_.Due(vetting_.probes().Able(membership_, now_) >=
+                                   settings_.nodes_min(),
+                               now_, limits_));
       break;
     case Phase::kForming:
       next = std::min(next, formation_.deadline());
@@ -368,7 +374,7 @@ absl::Time Job::NextDeadline() const {
       }
       break;
     case Phase::kRunning:
-      next = std::min(next, probes_.due());
+      next = std::min(next, vetting_.probes().due());
       break;
     case Phase::kBlameWindow:
       next = std::min(next, failures_.window_ends());
@@ -401,7 +407,8 @@ void Job::CheckInvariants() const {
   CHECK_LE(quarantine_.checking(), known);
   CHECK_LE(isolation_.silent(), known);
   CHECK_LE(hangs_.size(), world().world_size());
-  CHECK_LE(probes_.held(), known);
+  CHECK_LE(vetting_.probes().held(), known);
+  CHECK_LE(vetting_.nodes(), known);
   CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
   adoption_.CheckInvariants();
 }

@@ -54,12 +54,10 @@
 #include "daemon/core/membership/run_credentials.h"
 #include "daemon/core/network_plan/facts_change.h"
 #include "daemon/core/network_plan/network_plan.h"
-#include "daemon/core/network_plan/preflight.h"
-#include "daemon/core/network_plan/probes.h"
-#include "daemon/core/node_check/node_check.h"
 #include "daemon/core/notices/notices.h"
 #include "daemon/core/ranking.h"
 #include "daemon/core/store/generation_store.h"
+#include "daemon/core/vetting/vetting.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 
@@ -136,8 +134,7 @@ class Job {
   void UseKeys(const JobKeys& keys) {
     credentials_.UseKey(keys.credential);
     formation_.UseKey(keys.commit_proof);
-    probes_.UseKey(keys.probe_secret);
-    node_check_.UseKey(keys.probe_secret);
+    vetting_.UseKey(keys.probe_secret);
   }
   // Call before the first Step, if no journal has the job and the daemon has a
   // shared secret.
@@ -198,9 +195,6 @@ class Job {
     kEnded,
   };
 
-  // The reason of a node that gets no seat because it is silent.
-  static constexpr char kSilentText[] =
-      "it has not answered a probe of addresses";
   static constexpr char kSettingUpText[] = "its set-up command runs";
 
   void On(const Attend& attend);
@@ -224,7 +218,6 @@ class Job {
   Entered Enter(const Attend& attend);
   void TakeUp(Node& node, const v1::ResumeState& resume_state);
   v1::NodeState StateByPhase(const Node& node) const;
-  void JudgeNewcomer(Node& node);
 
   // Messages of members (job.cc).
   void OnPrepared(Node& node, const v1::Prepared& prepared);
@@ -261,13 +254,11 @@ class Job {
   void MaybeEndUnattended();
   Seats SeatsNow() const;
   void Form(const std::vector<Seated>& seated);
-  std::vector<PlanNode> PlanNodes(const std::vector<Seated>& seated) const;
   void Propose(const std::vector<Seated>& seated, v1::World world);
-  bool JudgeDifferences(const std::vector<PlanNode>& nodes,
-                        const NetworkPlan& plan);
-  void ExcludeForDiffering(Node& node, const std::string& text);
   void WarnOfPlan(const std::vector<PlanNode>& nodes, const NetworkPlan& plan);
   void Exclude(Node& node, const std::string& reason);
+  void ExcludeForNow(Node& node, const std::string& reason,
+                     std::set<std::string> partners = {});
   void DropLaggards();
   void TakeBackLate(Node& node);
   void MaybeCommit();
@@ -280,40 +271,18 @@ class Job {
   void TellAbort();
   std::optional<v1::StateSource> FindStateSource();
 
-  // Probes before a world is formed and while it runs (job_probe.cc).
-  bool AwaitProbes(const std::vector<PlanNode>& nodes,
-                   Probing::Pairs which = Probing::Pairs::kUnknown);
+  // Probes and checks of nodes before they get a seat (job_vetting.cc).
+  Vetting::View ForVetting() const;
+  // Whether a world may be proposed.
+  bool CarryOut(Vetting::Decision decision);
   FactsChange TakeFacts(Node& node, const v1::Facts& facts);
   void TakeToldFacts();
   void ProbeAgain(Node& node, bool moved);
   void MaybeProbe();
-  void JudgeRound();
-  void SetReached(Node& node);
-  void SetUnreached(Node& node, const std::string& why,
-                    const std::set<std::string>& partners = {});
-  // Whether nodes that were not reached are probed again in this phase.
-  bool MayProbeUnreached() const {
-    return phase_ == Phase::kGathering || phase_ == Phase::kRunning;
-  }
-  absl::Duration SoonerProbed() const;
   void TakeBackUnreached();
-  void OnProbed(Node& node, const v1::Probed& probed);
-
-  // Checks of nodes before they get a seat (job_check.cc).
-  bool IsUnchecked(const Node& node) const;
-  bool BeginNodeCheck(const std::vector<NodeToCheck>& nodes,
-                      NodeCheck::Way way);
+  void SetReached(Node& node);
+  void SetUnreached(Node& node, const std::string& why);
   void SayUnchecked(Node& node);
-  void MaybeCheckSpares();
-  void CutSpareChecks();
-  void CheckLater(Node& node, const std::string& why);
-  bool LeaveCut(const std::vector<NodeToCheck>& nodes);
-  bool AwaitNodeCheck(const std::vector<Seated>& seated,
-                      const NetworkPlan& plan);
-  void OnGroupMessage(Node& node, const v1::AgentMessage& message);
-  void MaybeEndNodeCheck();
-  bool LeaveUnchecked(const std::vector<NodeToCheck>& nodes, size_t seated);
-  void SendGroupChecks(NodeCheck::Requests requests);
 
   // Nodes that leave, newcomers, and notices to all ranks (job_notice.cc).
   void OnLeaving(Node& node, const v1::Leaving& leaving);
@@ -454,10 +423,8 @@ class Job {
   RunCredentials credentials_;
 
   Gathering gathering_;
-  Probes probes_;
+  Vetting vetting_;
   WaitingNews waiting_;
-  Preflight preflight_;
-  NodeCheck node_check_;
 
   Generations generations_;
   Formation formation_;

@@ -77,8 +77,7 @@ void Job::Adopt(const Claims::Claimed& chosen) {
   membership_.Clear();
   quarantine_.Clear();
   notices_.ForgetAll();
-  probes_.Clear();
-  node_check_.Begin();
+  vetting_.Clear();
   gathering_.fence() = Fence();
   credentials_.Adopt(world, taken.world_commit);
   // Journaled as the highest generation that may have been proposed, so that

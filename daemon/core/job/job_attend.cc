@@ -164,11 +164,8 @@ Job::Entered Job::Enter(const Attend& attend) {
   if (!redialed) gathering_.Arrived(node.attended_at, now_, limits_);
   const bool was_excluded = membership_.IsExcluded(name);
   if (redialed) {
-    const bool awaited = phase_ == Phase::kGathering &&
-                         (probes_.Awaits(name) || node_check_.Awaits(name));
-    probes_.StreamBroke(node, IsRunning(), membership_, now_, limits_);
-    // With its stream, the agent has ended its part of a check.
-    node_check_.Gone(name);
+    const bool awaited = phase_ == Phase::kGathering && vetting_.Awaits(name);
+    vetting_.StreamBroke(node, ForVetting());
     const bool restored = node.restored();  // Without facts.
     moved = TakeFacts(node, attend.hello.facts()) == FactsChange::kAddresses &&
             !restored;
@@ -185,7 +182,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     hangs_.AwaitMember(now_, limits_);
   } else {
     CHECK(node.deadline == absl::InfiniteFuture());
-    probes_.Forget(name);
+    vetting_.probes().Forget(name);
     // Whether the agent had ranks in a world before it was declared lost. Only
     // a credential proves that; a token does not.
     const bool same_agent =
@@ -195,6 +192,7 @@ Job::Entered Job::Enter(const Attend& attend) {
     const uint64_t served_in = same_agent ? node.served_in : 0;
     const auto start_took = same_agent ? node.start_took : std::nullopt;
     node = Node();
+    vetting_.Forget(name);
     node.served_in = served_in;
     node.start_took = start_took;
     node.attended_at = now_;
@@ -243,21 +241,16 @@ Job::Entered Job::Enter(const Attend& attend) {
   node.state = StateByPhase(node);
   if (!HasEnded() && !node.member() && !notices_.Leaves(name)) SayHold(node);
   if (IsRunning() && !node.member()) {
-    if (!sets_up) JudgeNewcomer(node);
-    const bool to_probe = !redialed || was_excluded ||
-                          probes_.HeldUntil(name) == absl::InfiniteFuture();
+    if (!sets_up) {
+      CarryOut(vetting_.CompareNewcomer(node, world(), ForVetting()));
+    }
+    const bool to_probe =
+        !redialed || was_excluded ||
+        vetting_.probes().HeldUntil(name) == absl::InfiniteFuture();
     if (to_probe && !membership_.IsExcluded(name) && !sets_up) GrowSoon(node);
   }
   out_.Changed();
   return {node, redialed, moved, probed_again};
-}
-
-// A node that would differ from the running world gets no seat.
-void Job::JudgeNewcomer(Node& node) {
-  if (const auto text =
-          preflight_.JudgeNewcomer(node, membership_, world(), settings_)) {
-    ExcludeForDiffering(node, *text);
-  }
 }
 
 v1::NodeState Job::StateByPhase(const Node& node) const {

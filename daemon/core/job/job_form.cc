@@ -10,9 +10,6 @@
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/job/job_report.h"
-#include "daemon/core/network_plan/cuts.h"
-#include "daemon/core/network_plan/differences.h"
-#include "daemon/core/network_plan/fabric.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "daemon/core/ranking.h"
 
@@ -22,21 +19,6 @@ namespace {
 // Most nodes named in a log line.
 constexpr size_t kNamedMax = 8;
 
-// The daemon's address to which most nodes connect; empty: they use loopback,
-// or the address is not known.
-std::string DaemonAddress(const Membership::Nodes& nodes) {
-  std::map<std::string, size_t> nodes_at;
-  for (const auto& [name, node] : nodes) {
-    if (node.session != 0 && !IsUnusable(node.arrived_at)) {
-      ++nodes_at[node.arrived_at];
-    }
-  }
-  const auto most = std::max_element(
-      nodes_at.begin(), nodes_at.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == nodes_at.end() ? "" : most->first;
-}
-
 }  // namespace
 
 void Job::Gather(bool at_once) {
@@ -44,9 +26,7 @@ void Job::Gather(bool at_once) {
   gathering_.Begin(at_once, now_, limits_);
   waiting_.TellAt(now_ + absl::Seconds(1));
   waiting_.Reset();
-  probes_.Reset();
-  CutSpareChecks();
-  node_check_.Begin();
+  vetting_.Gather();
   TakeToldFacts();
   TakeBackUnreached();
   out_.Changed();
@@ -57,18 +37,17 @@ void Job::MaybeForm() {
     return;
   }
   gathering_.NoteSetups(!membership_.setting_up().empty(), now_, limits_);
-  if (membership_.HasSeatedSuspect() || probes_.UnderWay(now_)) return;
-  if (node_check_.under_way()) return;
+  if (membership_.HasSeatedSuspect() || vetting_.UnderWay(now_)) return;
   for (Node* node :
        quarantine_.ToQuarantine(membership_, settings_.nodes_min(), limits_)) {
     SetQuarantined(*node, absl::StrCat("to blame for ", node->blames,
                                        " failures in a row"));
   }
-  const size_t able = probes_.Able(membership_, now_);
+  const size_t able = vetting_.probes().Able(membership_, now_);
   if (able < settings_.nodes_min()) {
     ReleaseTheBlamed(settings_.nodes_min() - able);
   }
-  const size_t present = probes_.Able(membership_, now_);
+  const size_t present = vetting_.probes().Able(membership_, now_);
   switch (gathering_.Judge(present, settings_, revision(), now_, limits_)) {
     case Gathering::Verdict::kWait:
       return;
@@ -86,10 +65,11 @@ void Job::MaybeForm() {
     case Gathering::Verdict::kForm:
       break;
   }
-  const std::vector<Seated> seated = AssignSeats(
-      probes_.WithoutLatecomers(SeatsNow().Candidates(settings_.nodes_min()),
-                                settings_.nodes_min(), membership_),
-      settings_.nodes_max());
+  const std::vector<Seated> seated =
+      AssignSeats(vetting_.probes().WithoutLatecomers(
+                      SeatsNow().Candidates(settings_.nodes_min()),
+                      settings_.nodes_min(), membership_),
+                  settings_.nodes_max());
   if (!IsFenced(seated)) Form(seated);
 }
 
@@ -157,63 +137,32 @@ void Job::MaybeEndUnattended() {
 }
 
 Seats Job::SeatsNow() const {
-  return {membership_, newcomers_, probes_, now_, limits_};
-}
-
-std::vector<PlanNode> Job::PlanNodes(const std::vector<Seated>& seated) const {
-  std::vector<PlanNode> nodes;
-  const std::string daemon_address = DaemonAddress(membership_.nodes());
-  for (const Seated& s : seated) {
-    const Node& node = membership_.At(s.node);
-    const bool stays = IsRunning() && node.member();
-    // The launcher's agent connects to its daemon over loopback.
-    const bool known = !node.hello.launcher() || daemon_address.empty() ||
-                       !IsUnusable(node.observed_address);
-    nodes.push_back({s.node, &node.hello.facts(),
-                     known ? node.observed_address : daemon_address,
-                     node.hello.launcher(), probes_.Of(s.node), stays});
-  }
-  return nodes;
+  return {membership_, newcomers_, vetting_.probes(), now_, limits_};
 }
 
 void Job::Form(const std::vector<Seated>& seated) {
-  const std::vector<PlanNode> plan_nodes = PlanNodes(seated);
-  if (AwaitProbes(plan_nodes)) return;
+  const std::vector<PlanNode> plan_nodes =
+      vetting_.PlanNodes(seated, ForVetting());
+  if (!CarryOut(
+          vetting_.Probe(plan_nodes, Probing::Pairs::kUnknown, ForVetting()))) {
+    return;
+  }
   std::vector<WorldNode> world_nodes;
   for (const Seated& s : seated) {
     world_nodes.push_back({&membership_.At(s.node).hello, s.seat});
   }
   std::vector<std::string> without;
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
-  // While the ranks of a world wait, nodes that are not needed get fewer tries.
-  const size_t needed = generation() > 0 ? settings_.nodes_min() : 0;
-  if (!plan.ok() && probes_.MayRepeat(without, needed, membership_, now_)) {
-    return;
-  }
-  // A node that its peers cannot reach gets no seat, and the job goes on. But
-  // the launcher's own agent must have a seat.
-  const bool launchers =
-      std::any_of(without.begin(), without.end(), [&](const std::string& name) {
-        return membership_.At(name).hello.launcher();
-      });
-  if (!plan.ok() && !without.empty() && !launchers) {
-    auto partners = CutPartners(plan_nodes);
-    for (const std::string& name : without) {
-      Exclude(membership_.At(name), std::string(plan.status().message()));
-      probes_.Unreached(name, now_ + limits_.unreached_delay,
-                        std::move(partners[name]));
-    }
-    // If too few nodes are left, MaybeForm waits for others.
-    return MaybeForm();
-  }
   if (!plan.ok()) {
-    FailRendezvous(v1::REASON_CODE_NO_ADDRESS,
-                   std::string(plan.status().message()));
+    const std::string reason(plan.status().message());
+    if (CarryOut(vetting_.NoPlan(plan_nodes, without, reason, ForVetting()))) {
+      FailRendezvous(v1::REASON_CODE_NO_ADDRESS, reason);
+    }
     return;
   }
-  if (JudgeDifferences(plan_nodes, *plan)) return MaybeForm();
+  if (!CarryOut(vetting_.Compare(plan_nodes, *plan, ForVetting()))) return;
   WarnOfPlan(plan_nodes, *plan);
-  if (AwaitNodeCheck(seated, *plan)) return;
+  if (!CarryOut(vetting_.Check(plan_nodes, *plan, ForVetting()))) return;
   generations_.Next();
   adoption_.Forgo();
   v1::World header;
@@ -229,7 +178,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
   formation_.Propose(std::move(proposed), now_, limits_);
   phase_ = Phase::kForming;
   gathering_.Formed();
-  probes_.Reset();
+  vetting_.probes().Reset();
   waiting_.Stop();
   failures_.reasons().Proposed(
       generation(),
@@ -254,7 +203,7 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
   }
   for (size_t i = 0; i < seated.size(); ++i) {
     Node& node = membership_.At(seated[i].node);
-    probes_.Forget(seated[i].node);
+    vetting_.probes().Forget(seated[i].node);
     node.seat = static_cast<int>(seated[i].seat);
     node.node_rank = static_cast<int>(i);
     node.state = v1::NODE_STATE_PREPARING;
@@ -263,9 +212,9 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
   for (auto& [name, node] : membership_.nodes()) {
     if (!membership_.IsEligible(node) || node.member()) continue;
     if (!SeatsNow().IsHeld(node)) node.reason.clear();
-    if (probes_.IsSilent(name, now_)) {
-      node.reason = kSilentText;
-      probes_.Hold(node, membership_, now_, limits_);
+    if (vetting_.probes().IsSilent(name, now_)) {
+      node.reason = Vetting::kSilentText;
+      vetting_.probes().Hold(node, membership_, now_, limits_);
     }
     SayHold(node);
   }
@@ -281,34 +230,6 @@ void Job::Propose(const std::vector<Seated>& seated, v1::World proposed) {
                " reason=", Quoted(failures_.reasons().next().reason())));
   TellWaiting();
   out_.Changed();
-}
-
-// Reports new differences in properties that all nodes should share. In a
-// strict job, nodes that differ get no seat; in every job, nodes with another
-// folder of --shared. Returns whether there are such
-// nodes.
-bool Job::JudgeDifferences(const std::vector<PlanNode>& nodes,
-                           const NetworkPlan& plan) {
-  const Preflight::Verdict verdict =
-      preflight_.Judge(nodes, plan, membership_, settings_);
-  for (const v1::Difference& difference : verdict.fresh) {
-    out_.Say(
-        Log::Level::kWarning,
-        absl::StrCat("event=differs text=", Quoted(DifferenceText(difference)),
-                     " advice=", Quoted(difference.advice())));
-  }
-  for (const auto& [name, text] : verdict.excluded) {
-    ExcludeForDiffering(membership_.At(name), text);
-  }
-  return !verdict.excluded.empty();
-}
-
-void Job::ExcludeForDiffering(Node& node, const std::string& text) {
-  const bool strict = settings_.preflight() == v1::PREFLIGHT_STRICT;
-  Exclude(node,
-          absl::StrCat(strict ? "--preflight strict: " : "--shared: ", text));
-  node.excluded_for = node.reason;
-  node.differs = true;
 }
 
 void Job::WarnOfPlan(const std::vector<PlanNode>& nodes,
@@ -329,7 +250,7 @@ void Job::Exclude(Node& node, const std::string& reason) {
   if (!Leaves(node)) newcomers_.Lost(node, generation(), now_, limits_);
   membership_.Exclude(node);
   node.late = false;
-  probes_.Forget(node.name());
+  vetting_.probes().Forget(node.name());
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
   node.reason = Printable(reason, Limits::node_reason_bytes_max);
@@ -337,6 +258,14 @@ void Job::Exclude(Node& node, const std::string& reason) {
              absl::StrCat("event=spare node=", node.name(),
                           " reason=", Quoted(reason)));
   out_.Changed();
+}
+
+// The same, until the node is probed again: see Probes::Unreached.
+void Job::ExcludeForNow(Node& node, const std::string& reason,
+                        std::set<std::string> partners) {
+  Exclude(node, reason);
+  vetting_.probes().Unreached(node.name(), now_ + limits_.unreached_delay,
+                              std::move(partners));
 }
 
 void Job::DropLaggards() {
@@ -388,7 +317,7 @@ void Job::Commit() {
       formation_.Commit(membership_, credentials_.epochs(), FindStateSource());
   phase_ = Phase::kRunning;
   gathering_.fence() = Fence();
-  probes_.PingLater(now_, limits_);
+  vetting_.probes().PingLater(now_, limits_);
   completion_ = Completion(world(), /*taken_up=*/false, now_, membership_);
   if (completion_.some(world())) {
     waiting_.TellAt(now_ + absl::Minutes(1));
@@ -398,7 +327,7 @@ void Job::Commit() {
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
     node.served_in = generation();
     node.step_before = node.step;
-    node.reprobes = 0;
+    vetting_.Joined(node.name());
     node.joined_at = std::min(node.joined_at, now_);
   }
   generations_.Committed();
@@ -476,7 +405,7 @@ void Job::EndGeneration(v1::ReasonCode code, const std::string& reason,
   store_.End();
   DropPending();
   hangs_.DropAll();
-  probes_.WorldEnded(membership_, now_, limits_);
+  vetting_.probes().WorldEnded(membership_, now_, limits_);
   out_.Changed();
 }
 

@@ -32,7 +32,7 @@ void Job::OnRankStalled(Node& node, const v1::RankStalled& stalled) {
 
 // A world has begun to run.
 void Job::BeginStarts() {
-  steps_.Begin(world(), probes_.results());
+  steps_.Begin(world(), vetting_.probes().results());
   starts_ = Starts(world(), membership_);
   if (starts_.expected()) TellRanksLink(membership_.StreamsOf(world()));
 }

@@ -255,8 +255,8 @@ void Job::GrowSoon(Node& node) {
   const bool fills =
       membership_.present() == settings_.nodes_max() &&
       static_cast<uint32_t>(world().members_size()) < settings_.nodes_max();
-  probes_.Newcomer(node.name(), fills, now_, limits_);
-  node_check_.NoteSpare();
+  vetting_.probes().Newcomer(node.name(), fills, now_, limits_);
+  vetting_.NoteSpare();
   SayUnchecked(node);
 }
 
@@ -276,9 +276,9 @@ void Job::MaybeGrow() {
   std::vector<std::string> called = seats.NewcomersNow();
   const size_t unchecked =
       std::erase_if(called, [this](const std::string& name) {
-        return IsUnchecked(membership_.At(name));
+        return vetting_.IsUnchecked(membership_.At(name), ForVetting());
       });
-  if (unchecked > 0) node_check_.NoteSpare();
+  if (unchecked > 0) vetting_.NoteSpare();
   if (called.empty()) return;
   for (const std::string& name : called) membership_.At(name).called = true;
   Ask(v1::NOTICE_KIND_GROW, absl::InfiniteDuration(),

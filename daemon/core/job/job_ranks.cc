@@ -43,7 +43,7 @@ void Job::OnHeartbeat(Node& node, const v1::Heartbeat& heartbeat) {
       steps_.Take(node, heartbeat, world(), membership_, now_);
   for (const Log& line : taken.lines) out_.Say(line.level, line.text);
   if (taken.changed) out_.Changed();
-  probes_.PingOften(steps_.probes_wanted(), now_, limits_);
+  vetting_.probes().PingOften(steps_.probes_wanted(), now_, limits_);
 }
 
 // Ends the node's stream if it names a rank that the node does not have.

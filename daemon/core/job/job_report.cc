@@ -73,8 +73,7 @@ std::string JobReport::MissingText() const {
 }
 
 std::string JobReport::Awaits() const {
-  std::string probes = job_.probes_.WaitingText();
-  return probes.empty() ? job_.node_check_.WaitingText() : probes;
+  return job_.vetting_.WaitingText(/*gathering=*/true);
 }
 
 // "the set-up command runs on a, b"; empty: on no node.
@@ -199,13 +198,13 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     ToProto(now - job_.gathering_.since(), status.mutable_waited());
     status.set_awaits(Awaits());
   } else {
-    status.set_awaits(job_.node_check_.WaitingText());
+    status.set_awaits(job_.vetting_.WaitingText(/*gathering=*/false));
   }
   *status.mutable_last_reform() = job_.last_reform();
   const std::vector<v1::RootCause>& causes = job_.failures_.causes();
   if (!causes.empty()) *status.mutable_root_cause() = causes.back();
   for (const v1::RootCause& cause : causes) *status.add_causes() = cause;
-  for (const v1::Difference& difference : job_.preflight_.differences()) {
+  for (const v1::Difference& difference : job_.vetting_.differences()) {
     *status.add_differences() = difference;
   }
   job_.steps_.Show(job_.generation(), job_.IsRunning(), status);

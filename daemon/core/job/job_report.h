@@ -33,7 +33,7 @@ class JobReport {
   // Why this node has no seat in the running world; empty: all seats are taken.
   std::string WhyNoSeat(const Node& node) const;
   // Whether no world is formed yet because nodes probe each other.
-  bool IsProbing() const { return job_.probes_.UnderWay(job_.now_); }
+  bool IsProbing() const { return job_.vetting_.probes().UnderWay(job_.now_); }
   // The number of nodes in the world that is proposed or runs; 0: there is
   // none.
   size_t world_nodes() const {

@@ -187,7 +187,7 @@ void Job::TakeUpWorld(const v1::World& world, const v1::Proposal& proposal,
   formation_.TakeUp(world, proposal, *world_commit);
   completion_ = Completion(world, /*taken_up=*/true, now_, membership_);
   BeginStarts();
-  probes_.PingLater(now_, limits_);
+  vetting_.probes().PingLater(now_, limits_);
   waiting_.Stop();
   failures_.reasons().Proposed(generation());
   exchanges_.Begin(generation(), RanksOf(world));

@@ -29,7 +29,9 @@ void Job::OnSetupEnded(Node& node, const v1::SetupEnded& ended) {
              absl::StrCat("event=set_up node=", node.name(),
                           " tries=", ended.tries()));
   // Its command may have made the files that it shares with the others.
-  if (IsRunning()) JudgeNewcomer(node);
+  if (IsRunning()) {
+    CarryOut(vetting_.CompareNewcomer(node, world(), ForVetting()));
+  }
   if (IsRunning() && !membership_.IsExcluded(node)) GrowSoon(node);
 }
 
@@ -44,9 +46,10 @@ void Job::SetupFailed(Node& node, const v1::RootCause& cause) {
   end.set_exit_code(cause.value());
   end.set_code(cause.code());
   end.set_reason(Describe(cause));
-  const bool able =
-      membership_.IsEligible(node) && !probes_.IsSilent(node.name(), now_);
-  const size_t others = probes_.Able(membership_, now_) - (able ? 1 : 0);
+  const bool able = membership_.IsEligible(node) &&
+                    !vetting_.probes().IsSilent(node.name(), now_);
+  const size_t others =
+      vetting_.probes().Able(membership_, now_) - (able ? 1 : 0);
   if (AwaitsFirstWorld() && others < settings_.nodes_max()) {
     failures_.EndBeforeFirst(cause);
     if (limits_.linger > absl::ZeroDuration()) {

@@ -93,7 +93,7 @@ v1::JobStatus Job::Status(absl::Time now) const {
 }
 
 v1::Pings Job::Pings(absl::Time now) const {
-  return PingsOf(world(), probes_.results(), now);
+  return PingsOf(world(), vetting_.probes().results(), now);
 }
 
 }  // namespace rollcall

@@ -42,8 +42,6 @@ struct Node {
   // Facts that the node sent while its world ran.
   std::optional<v1::Facts> told_facts;
   FactChanges changes;
-  // How many times its probe results became outdated since its last world.
-  int reprobes = 0;
   // How many worlds it has refused.
   int refusals = 0;
   std::string observed_address;
@@ -114,15 +112,6 @@ struct Node {
   std::string plan_warning;
   // The node failed its checks, whichever node is to blame.
   bool unfit = false;
-  // It was checked together with other nodes (--node-check), or a warning has
-  // said that it cannot be; and what its matrix products took.
-  bool node_checked = false;
-  bool checked_alone = false;  // The same, without other nodes.
-  // How often a check in one round of pairs found it, and whether its check
-  // alone had no answer when the world ended.
-  uint32_t found_in_pairs = 0;
-  bool check_cut = false;
-  std::optional<absl::Duration> check_product;
   // How many failures in a row the node was to blame for.
   uint32_t blames = 0;
   // The id of the node's check request, and when the daemon stops waiting for

@@ -91,8 +91,11 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/job/job.cc",
      "CHECK_LE(notices_.leaving().size(), known);"):
         "only known nodes are put there, and go from both together",
-    ("daemon/core/job/job.cc", "CHECK_LE(probes_.held(), known);"):
+    ("daemon/core/job/job.cc",
+     "CHECK_LE(vetting_.probes().held(), known);"):
         "its entries are known nodes, and go when a node is gone",
+    ("daemon/core/job/job.cc", "CHECK_LE(vetting_.nodes(), known);"):
+        "its entries are known nodes, and go with them",
     ("daemon/core/job/job.cc",
      "CHECK_LE(quarantine_.checking(), known);"):
         "only connected nodes are asked, and one that leaves is removed",
