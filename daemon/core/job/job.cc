@@ -181,7 +181,7 @@ void Job::On(const Tick& tick) {
       !isolation_.on()) {
     DropLaggards();
   }
-  if (MayEndAtBoundary() && now_ >= notices_.boundary_ends()) EndAtBoundary();
+  if (now_ >= notices_.BoundaryEnds(isolation_.on())) EndAtBoundary();
   if (now_ >= adoption_.until()) EndClaims();
   MaybeEndBlameWindow();
   MaybeEndHung();
@@ -335,7 +335,7 @@ absl::Time Job::NextDeadline() const {
   absl::Time next =
       std::min({waiting_.due(), adoption_.until(), newcomers_.grow_at(),
                 notices_.due(), completion_.record_due()});
-  if (MayEndAtBoundary()) next = std::min(next, notices_.boundary_ends());
+  next = std::min(next, notices_.BoundaryEnds(isolation_.on()));
   if (MayEndHung()) next = std::min(next, hangs_.due());
   // While the daemon is isolated, no node is given up because of a deadline,
   // and no world is formed.

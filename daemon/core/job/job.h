@@ -290,22 +290,14 @@ class Job {
   void AskToLeave(Node& node, absl::Duration deadline,
                   const std::string& reason);
   void LeaveAtOnce(Node& node, const std::string& reason);
-  bool TooFewWithout(const std::string& node) const;
   // `again`: the node had asked to leave before.
   void Ask(v1::NoticeKind kind, absl::Duration deadline,
            const std::string& reason, bool again = false);
-  bool NothingIsAsked(uint64_t of) const;
   void OnEndedForNotice(const Node& node, const v1::RankExited& exited);
   void AskDuringChange();
   void TellNotice();
   void AtBoundary(Node& node);
   void EndAtBoundary();
-  // While the daemon is isolated, it aborts no member because of a deadline,
-  // except to end the job.
-  bool MayEndAtBoundary() const {
-    return notices_.pending() &&
-           (!isolation_.on() || notices_.end_then().has_value());
-  }
   void DropPending();
   bool Leaves(const Node& node) const {
     return notices_.Leaves(node.hello.node());

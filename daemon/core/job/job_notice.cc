@@ -76,21 +76,23 @@ void Job::AskToLeave(Node& node, absl::Duration deadline,
   deadline = std::max(deadline, absl::ZeroDuration());
   const std::string text = absl::StrCat(node.name(), " leaves: ", reason);
   const bool in_world = IsRunning() && node.member() && !node.finished();
-  const bool again = !notices_.Leave(node.name());
-  if (!again) {
+  const Notices::Request request =
+      notices_.TakeRequest(node, in_world, now_ + deadline, text, membership_,
+                           settings_.nodes_min(), limits_, now_);
+  if (request.first) {
     node.state = v1::NODE_STATE_DRAINING;
     node.reason = text;
-    if (in_world && !notices_.end_then().has_value() &&
-        TooFewWithout(node.name())) {
-      notices_.EndThen(RequeueEnd(text, settings_.nodes_min(), limits_));
-    }
-    if (notices_.LeavingChanged(now_)) JournalLeaving();
     out_.Changed();
-  } else if (!notices_.pending() || now_ + deadline >= notices_.until()) {
-    return;  // Asked before, and not to be sooner than that.
   }
-  if (!in_world) return LeaveAtOnce(node, text);
-  Ask(notices_.kind(), deadline, text, again);
+  if (request.journal) JournalLeaving();
+  switch (request.then) {
+    case Notices::Request::Then::kNothing:
+      return;
+    case Notices::Request::Then::kAtOnce:
+      return LeaveAtOnce(node, text);
+    case Notices::Request::Then::kAsk:
+      return Ask(notices_.kind(), deadline, text, !request.first);
+  }
 }
 
 // For a node on which no rank runs.
@@ -106,28 +108,13 @@ void Job::LeaveAtOnce(Node& node, const std::string& reason) {
     Exclude(node, reason);
     node.state = v1::NODE_STATE_DRAINING;
     // Before the first world there is nothing to requeue, and others may come.
-    if ((forming || between) && HasRun() && TooFewWithout(name)) {
+    if ((forming || between) && HasRun() &&
+        notices_.TooFewWithout(name, membership_, settings_.nodes_min())) {
       return Finish(RequeueEnd(reason, settings_.nodes_min(), limits_));
     }
   }
   SendLeft(node);
   if (forming) Reform(v1::REASON_CODE_LEAVING, reason, name);
-}
-
-// Whether fewer than nodes_min nodes would be left. Nodes that already leave do
-// not count.
-bool Job::TooFewWithout(const std::string& node) const {
-  // A cheap test before counting, since this is called for each of thousands.
-  if (membership_.present() + membership_.suspects() >
-      notices_.leaving().size() + settings_.nodes_min())
-    return false;
-  size_t left = 0;
-  for (const auto& [name, other] : membership_.nodes()) {
-    const bool here = other.session != 0 || membership_.IsSuspect(name);
-    left += here && !other.gone && !membership_.IsExcluded(name) &&
-            name != node && !Leaves(other);
-  }
-  return left < settings_.nodes_min();
 }
 
 void Job::MaybeTellLeaving() {
@@ -194,12 +181,6 @@ void Job::OnNoticeSeen(Node& node, const v1::NoticeSeen& seen) {
     case Notices::Answer::kAsk:
       return AskDuringChange();
   }
-}
-
-// Whether the generation runs and nothing has asked its ranks to end.
-bool Job::NothingIsAsked(uint64_t of) const {
-  return IsRunning() && of == generation() && !notices_.pending() &&
-         !completion_.taken_up();
 }
 
 void Job::OnEndedForNotice(const Node& node, const v1::RankExited& exited) {

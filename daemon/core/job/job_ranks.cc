@@ -62,7 +62,10 @@ void Job::OnRankExited(Node& node, const v1::RankExited& exited) {
   // The agent ended the rank, or the rank ended because of a notice. If nothing
   // was asked of the ranks, the rank ended by itself, whatever the agent
   // reports.
-  if (exited.stopped_by_agent() && !NothingIsAsked(exited.generation())) {
+  const bool nothing_is_asked = IsRunning() &&
+                                exited.generation() == generation() &&
+                                !notices_.pending() && !completion_.taken_up();
+  if (exited.stopped_by_agent() && !nothing_is_asked) {
     return OnEndedForNotice(node, exited);
   }
   const bool failed = exited.code() != 0 || exited.signal() != 0;

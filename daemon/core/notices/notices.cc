@@ -50,6 +50,44 @@ v1::End RequeueEnd(const std::string& reason, uint32_t nodes_min,
   return end;
 }
 
+Notices::Request Notices::TakeRequest(const Node& node, bool in_world,
+                                      absl::Time until,
+                                      const std::string& reason,
+                                      const Membership& membership,
+                                      uint32_t nodes_min, const Limits& limits,
+                                      absl::Time now) {
+  Request request;
+  request.first = Leave(node.name());
+  if (request.first) {
+    if (in_world && !end_then_.has_value() &&
+        TooFewWithout(node.name(), membership, nodes_min)) {
+      EndThen(RequeueEnd(reason, nodes_min, limits));
+    }
+    request.journal = LeavingChanged(now);
+  } else if (!pending() || until >= this->until()) {
+    return request;
+  }
+  request.then = in_world ? Request::Then::kAsk : Request::Then::kAtOnce;
+  return request;
+}
+
+bool Notices::TooFewWithout(const std::string& node,
+                            const Membership& membership,
+                            uint32_t nodes_min) const {
+  // A cheap test before counting, since this is called for each of thousands.
+  if (membership.present() + membership.suspects() >
+      leaving_.size() + nodes_min) {
+    return false;
+  }
+  size_t left = 0;
+  for (const auto& [name, other] : membership.nodes()) {
+    const bool here = other.session != 0 || membership.IsSuspect(name);
+    left += here && !other.gone && !membership.IsExcluded(name) &&
+            name != node && !Leaves(name);
+  }
+  return left < nodes_min;
+}
+
 bool Notices::LeavingChanged(absl::Time now) {
   unwritten_ = true;
   if (now - written_ >= kTogether) return true;
@@ -173,7 +211,10 @@ void Notices::Killed(uint32_t rank, const std::string& node) {
   pending_->killed.emplace(rank, node);
 }
 
-absl::Time Notices::boundary_ends() const { return until() + kKillsReported; }
+absl::Time Notices::BoundaryEnds(bool isolated) const {
+  return isolated && !end_then_.has_value() ? absl::InfiniteFuture()
+                                            : until() + kKillsReported;
+}
 
 // Names the ranks that were killed, and the nodes whose ranks have neither
 // ended nor reached a step boundary. Empty if there are none.

@@ -30,6 +30,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/membership/membership.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -50,6 +51,29 @@ class Notices {
 
   // The node is asked to leave. Returns false if it was asked before.
   bool Leave(const std::string& node) { return leaving_.insert(node).second; }
+  // What a request that a node leaves leads to.
+  struct Request {
+    // The node was not asked before.
+    bool first = false;
+    // Journal at once; see LeavingChanged.
+    bool journal = false;
+    enum class Then {
+      kNothing,  // It was asked before, and not to be sooner than that.
+      kAtOnce,   // No rank runs on the node: it leaves now.
+      kAsk,      // Ask all ranks.
+    };
+    Then then = Then::kNothing;
+  };
+  // The node is asked to leave until this time, for this reason. `in_world`:
+  // its ranks run. If too few nodes would be left in the world, the job ends at
+  // the boundary.
+  Request TakeRequest(const Node& node, bool in_world, absl::Time until,
+                      const std::string& reason, const Membership& membership,
+                      uint32_t nodes_min, const Limits& limits, absl::Time now);
+  // Whether fewer than nodes_min nodes would be left without this one. Nodes
+  // that already leave do not count.
+  bool TooFewWithout(const std::string& node, const Membership& membership,
+                     uint32_t nodes_min) const;
   // The node is not asked to leave any more. Returns whether it was asked.
   bool Forget(const std::string& node) { return leaving_.erase(node) > 0; }
   void ForgetAll() { leaving_.clear(); }
@@ -122,8 +146,10 @@ class Notices {
   absl::Time until() const {
     return pending_.has_value() ? pending_->until : absl::InfiniteFuture();
   }
-  // When the boundary ends even if members are missing.
-  absl::Time boundary_ends() const;
+  // When the boundary ends even if members are missing; InfiniteFuture: never.
+  // While the daemon is isolated, it aborts no member because of a deadline,
+  // except to end the job.
+  absl::Time BoundaryEnds(bool isolated) const;
 
   // What happens at the boundary.
   struct Outcome {

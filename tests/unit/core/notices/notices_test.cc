@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
+#include "tests/unit/core/nodes.h"
 
 namespace rollcall {
 namespace {
@@ -182,7 +184,7 @@ TEST(Notices, NothingIsToldOnceTheGenerationHasEnded) {
   notices.Drop();
   EXPECT_FALSE(notices.pending());
   EXPECT_EQ(notices.until(), absl::InfiniteFuture());
-  EXPECT_EQ(notices.boundary_ends(), absl::InfiniteFuture());
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), absl::InfiniteFuture());
   EXPECT_TRUE(notices.Leaves("a"));
   const Notices::Due due = notices.TakeDue(At(200));
   EXPECT_TRUE(due.journal);
@@ -260,12 +262,12 @@ TEST(Notices, AnAnswerToANoticeThatOnlyAnEarlierDaemonKnew) {
 TEST(Notices, TheFirstMemberAtTheBoundaryBoundsTheWaitForTheOthers) {
   const Limits limits;
   Notices notices = Told(kGrow);
-  EXPECT_EQ(notices.boundary_ends(), absl::InfiniteFuture());
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), absl::InfiniteFuture());
   EXPECT_FALSE(notices.Reached(1, At(10), limits));
   const absl::Time until = At(10) + limits.stop_grace + limits.lease;
   EXPECT_EQ(notices.until(), until);
   // The killed ranks are reported only after the deadline.
-  EXPECT_EQ(notices.boundary_ends(), until + absl::Seconds(1));
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), until + absl::Seconds(1));
   EXPECT_FALSE(notices.Reached(1, At(20), limits));
   EXPECT_FALSE(notices.Reached(0, At(20), limits));
   EXPECT_EQ(notices.until(), until);
@@ -406,6 +408,89 @@ TEST(Notices, TooFewNodesEndTheJobForRequeue) {
   EXPECT_EQ(end.exit_code(), 99);
   EXPECT_EQ(end.code(), v1::REASON_CODE_REQUEUE);
   EXPECT_EQ(end.reason(), "b leaves: drained; fewer than 2 nodes are left");
+}
+
+// a, b and c are members of the running world, which needs two; d is a spare.
+TEST(Notices, ARequestToLeaveAsksTheRanksOrLetsTheNodeGo) {
+  using Then = Notices::Request::Then;
+  struct Row {
+    const char* node;
+    int at;
+    int until;
+    // The next fields are expected values.
+    bool first;
+    bool journal;
+    Then then;
+    bool ends;  // The job ends at the boundary.
+  };
+  const Row kRows[] = {
+      {"a", 0, 5000, true, true, Then::kAsk, false},
+      // b and c are left.
+      {"d", 50, 5000, true, false, Then::kAtOnce, false},
+      {"a", 60, 6000, false, false, Then::kNothing, false},
+      {"a", 70, 4000, false, false, Then::kAsk, false},
+      // Only c is left.
+      {"b", 300, 9000, true, true, Then::kAsk, true},
+  };
+  Membership membership;
+  for (const char* name : {"a", "b", "c"}) {
+    AddMember(membership, name, *name - 'a');
+  }
+  AddNode(membership, "d");
+  Notices notices;
+  for (const Row& row : kRows) {
+    const Node& node = membership.At(row.node);
+    const Notices::Request request =
+        notices.TakeRequest(node, node.member(), At(row.until), "why",
+                            membership, 2, Limits(), At(row.at));
+    EXPECT_EQ(request.first, row.first) << row.node << row.at;
+    EXPECT_EQ(request.journal, row.journal) << row.node << row.at;
+    EXPECT_EQ(request.then, row.then) << row.node << row.at;
+    EXPECT_EQ(notices.end_then().has_value(), row.ends) << row.node << row.at;
+    if (request.journal) notices.TakeRecord(At(row.at));
+    if (request.then == Then::kAsk) {
+      notices.Ask(notices.kind(), At(row.until), "why", !request.first,
+                  At(row.at));
+    }
+  }
+}
+
+TEST(Notices, NodesThatLeaveAreExcludedOrAwayAreNotLeft) {
+  const struct {
+    const char* what;
+    std::function<void(Membership&, Notices&)> change;
+    bool too_few;
+  } kRows[] = {
+      {"b and c are left", [](Membership&, Notices&) {}, false},
+      {"b leaves", [](Membership&, Notices& n) { n.Leave("b"); }, true},
+      {"b is excluded", [](Membership& m, Notices&) { m.Exclude(m.At("b")); },
+       true},
+      {"b is gone", [](Membership& m, Notices&) { m.Remove(m.At("b")); }, true},
+      {"b may come back",
+       [](Membership& m, Notices&) {
+         m.Disconnect(m.At("b"));
+         m.Suspect(m.At("b"));
+       },
+       false},
+  };
+  for (const auto& row : kRows) {
+    Membership membership;
+    for (const char* name : {"a", "b", "c"}) AddNode(membership, name);
+    Notices notices;
+    notices.Leave("a");
+    row.change(membership, notices);
+    EXPECT_EQ(notices.TooFewWithout("a", membership, 2), row.too_few)
+        << row.what;
+  }
+}
+
+TEST(Notices, WhileTheDaemonIsIsolatedABoundaryOnlyEndsTheJob) {
+  const absl::Time until = kStart + absl::Seconds(5);
+  Notices notices = Told(kDrain, until);
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/true), absl::InfiniteFuture());
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), until + absl::Seconds(1));
+  notices.EndThen(v1::End());
+  EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/true), until + absl::Seconds(1));
 }
 
 }  // namespace
