@@ -14,9 +14,6 @@
 namespace rollcall {
 namespace {
 
-// If the loop is later than this, it was held up (swapping, a stopped process).
-// Agents are not taken to be silent for a delay of the daemon.
-constexpr absl::Duration kLate = absl::Milliseconds(50);
 // How many times an incarnation that refused a world may get a seat again.
 constexpr int kRefusalsForgiven = 3;
 
@@ -158,7 +155,7 @@ void Job::On(const StopAsked& stop) {
 }
 
 void Job::On(const Tick& tick) {
-  if (tick.late > kLate) {
+  if (tick.late > Limits::late_min) {
     membership_.PutOff(tick.late);
     isolation_.PutOff(tick.late);
     hangs_.PutOff(tick.late);
