@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "trainer/model/random.h"
 #include "trainer/model/schedule.h"
@@ -13,19 +14,12 @@ namespace rollcall {
 namespace {
 
 MustAgree Whole(const char* flag, uint64_t value) {
-  return {flag, value, [](uint64_t bits) { return absl::StrCat(bits); }};
+  return {flag, value, [](uint64_t bits, int) { return absl::StrCat(bits); }};
 }
 MustAgree Real(const char* flag, double value) {
-  return {flag, std::bit_cast<uint64_t>(value), [](uint64_t bits) {
-            return absl::StrCat(std::bit_cast<double>(bits));
+  return {flag, std::bit_cast<uint64_t>(value), [](uint64_t bits, int digits) {
+            return absl::StrFormat("%.*g", digits, std::bit_cast<double>(bits));
           }};
-}
-// By its float, which has a shorter text than its double.
-MustAgree Rate(const char* flag, float value) {
-  return {
-      flag, std::bit_cast<uint32_t>(value), [](uint64_t bits) {
-        return absl::StrCat(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-      }};
 }
 
 // All flags that must be equal on every rank. File names may differ.
@@ -37,23 +31,27 @@ std::vector<MustAgree> FlagsOf(const TrainOptions& o) {
       Whole("--context", o.model.context),
       Whole("--steps", o.steps),
       Whole("--batch", o.batch),
-      Rate("--lr", o.learning_rate),
-      Rate("--min-lr", o.learning_rates().last),
+      Real("--lr", o.learning_rate),
+      Real("--min-lr", o.learning_rates().last),
       {"--schedule", static_cast<uint64_t>(o.schedule),
-       [](uint64_t which) {
+       [](uint64_t which, int) {
          return std::string(NameOf(static_cast<Schedule>(which)));
        }},
       Whole("--warmup", o.warmup),
       Whole("--seed", o.seed),
-      Rate("--beta1", o.optimizer.beta1),
-      Rate("--beta2", o.optimizer.beta2),
-      Rate("--weight-decay", o.optimizer.weight_decay),
-      Rate("--clip", o.optimizer.clip),
+      Real("--beta1", o.optimizer.beta1),
+      Real("--beta2", o.optimizer.beta2),
+      Real("--weight-decay", o.optimizer.weight_decay),
+      Real("--clip", o.optimizer.clip),
       Whole("--val-every", o.validate_every),
       Whole("--val-batches", o.validation_batches),
-      Real("--skip-spikes", o.skip_spikes),
+      {"--skip-spikes", std::bit_cast<uint64_t>(o.skip_spikes),
+       [](uint64_t bits, int digits) -> std::string {
+         const double factor = std::bit_cast<double>(bits);
+         return factor > 0 ? absl::StrFormat("%.*g", digits, factor) : "off";
+       }},
       {"--init-from", o.init_from.empty() ? 0u : 1u,
-       [](uint64_t given) -> std::string {
+       [](uint64_t given, int) -> std::string {
          return given != 0 ? "given" : "not given";
        }},
   };
@@ -92,8 +90,14 @@ absl::StatusOr<std::vector<uint64_t>> Gather(
 std::string TextOf(const MustAgree& value, uint64_t of_wrong,
                    uint64_t of_right) {
   if (value.text == nullptr) return value.differs;
-  return absl::StrCat(value.differs, " ", value.text(of_wrong), " and ",
-                      value.text(of_right), "; give every node the same");
+  constexpr int kShort = 6;
+  constexpr int kExact = 17;
+  const int digits =
+      value.text(of_wrong, kShort) != value.text(of_right, kShort) ? kShort
+                                                                   : kExact;
+  return absl::StrCat(value.differs, " ", value.text(of_wrong, digits), " and ",
+                      value.text(of_right, digits),
+                      "; give every node the same");
 }
 
 // Every rank has all values, so all ranks find the same differences.
@@ -118,7 +122,8 @@ absl::Status Judge(const Collective& collective,
   if (wrong == size) return absl::OkStatus();
   const size_t what = differs(wrong);
   const std::string text =
-      absl::StrCat("the ranks do not agree, ", wrong, " and ", right, ": ",
+      absl::StrCat("the ranks do not agree, ", collective.NameOf(wrong),
+                   " and ", collective.NameOf(right), ": ",
                    TextOf(values[what], all[wrong * count + what],
                           all[right * count + what]));
   if (source.has_value() && wrong != collective.rank()) {

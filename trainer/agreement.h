@@ -22,8 +22,9 @@ namespace rollcall {
 struct MustAgree {
   std::string differs;  // The message if it differs.
   uint64_t value;
-  // Set if people can read the value; the message then has both.
-  std::string (*text)(uint64_t) = nullptr;
+  // Set if people can read the value; the message then has both. `digits`: how
+  // many a number has at most.
+  std::string (*text)(uint64_t value, int digits) = nullptr;
 };
 
 // Compares the values with those of rank `source`, or of rank 0 if no rank has

@@ -44,6 +44,16 @@ std::string NameOf(const DeviceChoice& choice) {
   return choice.gpu.has_value() ? "a GPU" : "the CPU";
 }
 
+// Whether there is a rank with the state, and this rank understands it. Then
+// ranks of other versions leave, and this one stays.
+bool IsOfSourcesVersion(const Rank& rank,
+                        const std::vector<std::string>& offers) {
+  const v1::WorldCommit& commit = rank.world().world_commit();
+  if (!commit.has_state_source()) return false;
+  const size_t source = commit.state_source().rank();
+  return source < offers.size() && DeviceOffer::Decode(offers[source]).ok();
+}
+
 // The offers of all ranks of the world, by rank.
 absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
                                                   const RankDevice& device) {
@@ -57,10 +67,12 @@ absl::StatusOr<std::vector<DeviceOffer>> OffersOf(Rank* rank,
   for (const std::string& text : *texts) {
     absl::StatusOr<DeviceOffer> offer = DeviceOffer::Decode(text);
     if (!offer.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      const std::string what = absl::StrCat(
           RankName(rank->world().world(), static_cast<int>(offers.size())),
-          ": ", offer.status().message(),
-          "; give all nodes the same rollcall"));
+          ": ", offer.status().message(), "; give all nodes the same rollcall");
+      return IsOfSourcesVersion(*rank, *texts)
+                 ? absl::UnavailableError(what)
+                 : absl::FailedPreconditionError(what);
     }
     offers.push_back(*std::move(offer));
   }

@@ -28,8 +28,8 @@ std::string RankName(const v1::World& world, int which);
 // also those that have a device. FAILED_PRECONDITION: this rank demands a GPU
 // and all that it sees are taken; or some ranks have a GPU and others do not,
 // and the message names two of them. UNAVAILABLE: some have a GPU and others do
-// not, but this rank has the device kind of the rank with the state, so the
-// other ranks will leave.
+// not, or some are of another version of rollcall-train, but this rank is like
+// the rank with the state, so the other ranks will leave.
 absl::Status AgreeOnDevice(Rank* rank, RankDevice& device);
 
 // Connects the ranks with NCCL on GPUs, otherwise with Gloo. If `rank` is null

@@ -19,7 +19,11 @@ constexpr size_t kTextMax = 128;  // The longest host name, UUID or model.
 // The lines of an encoded offer: kForm and the kind, the host, what is held,
 // the models; then one for each GPU, with the place of its model if it is
 // known. Fields within a line are separated by tabs.
-constexpr absl::string_view kForm = "2";
+//
+// kForm changes with everything that ranks say to each other, also in their
+// collectives: ranks of different versions find out here, and not by messages
+// of unexpected sizes.
+constexpr absl::string_view kForm = "3";
 constexpr size_t kLinesBeforeGpus = 4;
 constexpr size_t kRunsNamedMax = 8;  // For each model.
 

@@ -95,8 +95,10 @@ absl::Status Sample(const TrainOptions& options) {
     const size_t seen = std::min<size_t>(tokens.size(), config->context);
     tokens.push_back(DrawToken(model->Next(absl::MakeSpan(tokens).last(seen)),
                                options.temperature, random));
-    std::fputc(tokens.back(), stdout);
-    std::fflush(stdout);
+    // A reader that has gone (`| head`) ends it.
+    if (std::fputc(tokens.back(), stdout) == EOF || std::fflush(stdout) != 0) {
+      break;
+    }
   }
   std::fputc('\n', stdout);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {

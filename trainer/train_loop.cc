@@ -341,7 +341,6 @@ absl::Status TrainLoop::CopyOut(StateTensors* tensors) {
   std::vector<float>* const parts[] = {&tensors->weights, &tensors->first,
                                        &tensors->second};
   if (tensors->weights.size() != parameters()) {
-    tensors->pins.clear();
     if (absl::Status s = tensors->Resize(parameters()); !s.ok()) return s;
     for (std::vector<float>* part : parts) {
       tensors->pins.push_back(backend_->Pin(absl::MakeSpan(*part)));

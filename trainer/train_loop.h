@@ -99,8 +99,12 @@ class TrainLoop {
   // With --skip-spikes, a step may change no weights; all ranks agree on it,
   // and the next step takes the next samples. An error leaves the state
   // unchanged. FAILED_PRECONDITION: the loss or a gradient is not finite, or
-  // too many steps in a row were skipped.
+  // too many steps in a row were skipped; all ranks get it, and the same step
+  // would give it again.
   absl::StatusOr<StepResult> Step(bool stop = false);
+
+  // Whether the last step was skipped.
+  bool skipping() const { return guard_.state().skipped_in_a_row > 0; }
 
   // Whether a validation is due after the last step; and the loss on held-out
   // data, which all ranks compute together and which changes no state. Errors:
@@ -135,7 +139,8 @@ class TrainLoop {
 
   absl::Status WarmUp();
   absl::Status ReserveMemory();
-  // These four return a fingerprint of the state that the rank then has.
+  // These return a fingerprint of the state that the rank then has; 0 in a
+  // world of one.
   absl::StatusOr<uint64_t> Begin();
   absl::StatusOr<uint64_t> TakeOver(const TrainSource& source);
   absl::StatusOr<uint64_t> SendTensors(const TrainSource& source);

@@ -122,16 +122,15 @@ class Training {
   std::unique_ptr<Checkpointing> checkpointing_;
   bool told_ = false;  // The agent knows of a signal.
   bool stopped_ = false;
-  // No rank has a state, and flags, data or a checkpoint do not fit together.
-  // With a state, only the newcomer that does not fit fails.
-  bool mismatch_ = false;
+  // The last world ended by an error that another try would give again.
+  bool permanent_ = false;
   std::optional<double> validation_loss_;  // Of the latest validation.
   absl::Duration held_up_;  // The time that checkpoints took, in this world.
 };
 
 RankEnd Training::Run() {
   RankEnd end{TrainInWorlds(), ""};
-  if (mismatch_ && !end.code.ok()) {
+  if (permanent_ && !end.code.ok()) {
     end.permanent = std::string(end.code.status().message());
   }
   return end;
@@ -192,6 +191,7 @@ absl::Status Training::MakeLoop() {
 }
 
 absl::Status Training::TrainInWorld() {
+  permanent_ = false;
   if (rank_ != nullptr) ShareCores(rank_->ranks_here());
   if (absl::Status s = AgreeOnDevice(rank_, *device_); !s.ok()) return s;
   if (loop_ == nullptr) {
@@ -210,7 +210,10 @@ absl::Status Training::TrainInWorld() {
 absl::Status Training::Enter(Collective& collective) {
   const std::optional<TrainSource> source = SourceOf(rank_);
   const absl::Status status = EnterFrom(source, collective);
-  mismatch_ = !source.has_value() && absl::IsFailedPrecondition(status);
+  // Flags, data or a checkpoint do not fit together. In a later generation, a
+  // newcomer may be the only one that does not fit.
+  permanent_ = rank_ != nullptr && rank_->generation() == 1 &&
+               absl::IsFailedPrecondition(status);
   return status;
 }
 
@@ -278,7 +281,10 @@ absl::Status Training::RunSteps(Collective& collective) {
   while (loop_->steps_done() < options_.steps) {
     if (absl::Status s = WorldIsAlive(rank_); !s.ok()) return s;
     absl::StatusOr<StepResult> result = loop_->Step(noticed());
-    if (!result.ok()) return result.status();
+    if (!result.ok()) {
+      permanent_ = absl::IsFailedPrecondition(result.status());
+      return result.status();
+    }
     if (!result->skipped.empty() &&
         (collective.rank() == 0 || options_.all_ranks_log)) {
       std::fprintf(stderr,
@@ -302,7 +308,11 @@ absl::Status Training::RunSteps(Collective& collective) {
     if (rank_ != nullptr) {
       rank_->Progress(Published(progress));
     }
-    if (Saves()) held_up_ += checkpointing_->AfterStep(*loop_);
+    // While steps are skipped, a checkpoint would only take the place of an
+    // older one, which the weights may be better in.
+    if (Saves() && !loop_->skipping()) {
+      held_up_ += checkpointing_->AfterStep(*loop_);
+    }
     if (stops) return StopAtBoundary();
   }
   if (!Saves()) return absl::OkStatus();

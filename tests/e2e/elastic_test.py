@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 
 import harness
 from harness import E2E, command_line, descendants
@@ -20,6 +21,17 @@ SMALL = ["--layers", "1", "--heads", "2", "--width", "32", "--context", "32",
          "--batch", "12", "--log-every", "1", "--log-all-ranks"]
 # Uses the CPU also on a machine with a GPU; gpu_test.py tests GPUs.
 MODEL = [*SMALL, "--device", "cpu"]
+
+
+# A rank that says to its peers what a rollcall-train of another version would.
+OTHER_VERSION = r"""
+import sys
+sys.path.insert(0, sys.argv[1])
+import rollcall
+rank = rollcall.attach(elastic=True)
+rank.exchange("device", "1\tauto\n\n\n")
+sys.exit("rollcall-train: the others are of another version")
+"""
 
 
 class Elastic(E2E):
@@ -172,15 +184,32 @@ class Elastic(E2E):
         self.assert_lived_on(old, before)
         self.end(launcher)
 
+    def test_a_newcomer_of_another_version_fails_alone(self):
+        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "5"],
+                               ["w1"])
+        old = [launcher, self.agents["w1"]]
+        before = [self.ranks(agent) for agent in old]
+        self.command = [sys.executable, "-c", OTHER_VERSION,
+                        os.path.join(harness.PROJECT, "client", "python")]
+        newcomer = self.add("w2")
+        newcomer.await_line("of another version")
+        for agent in old:
+            agent.await_line(r"rank 2 on w2: expected the devices of a "
+                             r"rollcall-train of this version")
+            agent.await_line(r"\] step \d+ .* world 2 generation ([2-9]|\d\d)$")
+        self.assert_lived_on(old, before)
+        self.end(launcher)
+
     def test_flags_that_differ_at_the_start_end_the_job_at_once(self):
         command = [TRAIN, "--data", *TEXT, *MODEL]
-        launcher = self.launch(["--nodes", "2"], command)
+        launcher = self.launch(["--nodes", "2", "--name", "w0"], command)
         worker = self.join(self.join_string(launcher), ["--name", "w1"],
                            [*command, "--lr", "0.5"])
         for agent in (launcher, worker):
             self.assert_code(agent, 1)
             self.assertTrue(agent.find(
-                r"the ranks do not agree, [01] and [01]: --lr 0\.\d+ and "
+                r"the ranks do not agree, rank [01] on w[01] and rank [01] on "
+                r"w[01]: --lr 0\.\d+ and "
                 r"0\.\d+; give every node the same"), agent.text())
             # No restart is spent on it.
             self.assertFalse(agent.find("generation 2"), agent.text())

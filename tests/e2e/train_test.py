@@ -107,6 +107,35 @@ class Train(E2E):
                          [len(skipped["0"])] * 3)
         self.assertEqual(len({said["loss"] for said in last}), 1)
 
+    def test_a_training_that_diverges_ends_and_keeps_its_checkpoints(self):
+        # Far too large updates, of the last gradient alone.
+        diverges = ["--lr", "10", "--clip", "1e9", "--beta1", "0", "--beta2",
+                    "0", "--weight-decay", "10", "--warmup", "2"]
+        kept = self.stage.path("kept")
+        for flags, said in (
+                ([], r"step \d+: loss -?(nan|inf); try a lower --lr"),
+                (["--skip-spikes", "3", "--checkpoints", kept, "--save-every",
+                  "1", "--keep-last", "1"],
+                 r"step \d+: loss -?(nan|inf); --skip-spikes would skip 10 "
+                 r"steps in a row, so the run ends")):
+            launcher = self.launch(
+                ["--local-workers", "1"],
+                [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+                 "--layers", "1", "--heads", "2", "--width", "32", "--context",
+                 "32", "--batch", "8", *diverges, *flags])
+            self.assert_code(launcher, 1, 100)
+            self.assertRegex(launcher.text(), said)
+            # The same step would give it again, so no restart is spent.
+            self.assertFalse(launcher.find("generation 2"), launcher.text())
+        skipped = [int(step) for step in re.findall(
+            r"step (\d+) skipped, it changes no weights", launcher.text())]
+        self.assertEqual(skipped[-9:],
+                         list(range(skipped[-9], skipped[-9] + 9)))
+        # No checkpoint was written while steps were skipped.
+        self.assertEqual([name for name in os.listdir(kept)
+                          if name.startswith("step-")],
+                         [f"step-{skipped[-9] - 1:08d}"])
+
     def test_bad_validation_data_is_named(self):
         empty = self.stage.path("empty")
         with open(empty, "wb"):

@@ -122,7 +122,7 @@ FAULTS = [
     ]),
     Fault('late loop blames its agents', 19, [
         Edit('daemon/core/job/job.cc',
-             'if (tick.late > kLate) {',
+             'if (tick.late > Limits::late_min) {',
              'if (tick.late > absl::Hours(1)) {'),
     ]),
     Fault('a rank that goes on is blamed all the same', 28, [

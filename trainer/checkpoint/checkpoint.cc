@@ -155,15 +155,18 @@ absl::Status LoadFile(const FoundCheckpoint& found, const char* name,
 }  // namespace
 
 absl::Status StateTensors::Resize(size_t parameters) {
+  std::vector<float> parts[3];
   try {
-    weights.resize(parameters);
-    first.resize(parameters);
-    second.resize(parameters);
+    for (std::vector<float>& part : parts) part.resize(parameters);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a checkpoint of ", parameters, " parameters needs ",
                      parameters * 12, " bytes of memory, which are not free"));
   }
+  pins.clear();
+  weights = std::move(parts[0]);
+  first = std::move(parts[1]);
+  second = std::move(parts[2]);
   return absl::OkStatus();
 }
 

@@ -33,16 +33,21 @@ inline constexpr const char* kCheckpointFiles[] = {
     "trainer_state.json"};
 
 // The model's tensors in host memory. Each vector has GptLayout::size floats in
-// the layout's order.
+// the layout's order. Movable only: a copy would not be pinned.
 struct StateTensors {
+  // What keeps the vectors' memory pinned; see Backend::Pin. Declared first, so
+  // that a move assignment drops it before the memory.
+  std::vector<std::shared_ptr<void>> pins;
   std::vector<float> weights;
   std::vector<float> first, second;  // The optimizer's moments.
-  // What keeps the vectors' memory pinned; see Backend::Pin. Declared last, so
-  // that it ends before them.
-  std::vector<std::shared_ptr<void>> pins;
 
-  // RESOURCE_EXHAUSTED: not enough memory. After an error the contents are
-  // unchanged.
+  StateTensors() = default;
+  StateTensors(StateTensors&&) = default;
+  StateTensors& operator=(StateTensors&&) = default;
+  ~StateTensors() { pins.clear(); }
+
+  // Unpins, and makes all vectors zeros of this size. RESOURCE_EXHAUSTED: not
+  // enough memory. After an error the contents are unchanged.
   absl::Status Resize(size_t parameters);
 };
 

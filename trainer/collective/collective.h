@@ -38,6 +38,10 @@ class Collective {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // How messages name a rank: "rank 2 on node-b".
+  virtual std::string NameOf(int which) const {
+    return "rank " + std::to_string(which);
+  }
 
   // Replaces `values` on every rank by their reduction over all ranks. All
   // ranks get bitwise equal results.

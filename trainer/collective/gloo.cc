@@ -46,6 +46,7 @@ class GlooCollective final : public Collective {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  std::string NameOf(int which) const override { return options_.name(which); }
   std::string transport() const override { return "Socket"; }
   CollectiveSeen seen() const override { return {entered_, left_}; }
 

@@ -195,14 +195,16 @@ class CudaBackend final : public Backend {
     if (!status.ok()) return status;
     const double norm = std::sqrt(squares);
     if (!std::isfinite(norm) || norm > norm_max) return norm;
+    AdamWPowers powers = powers_;
     const cuda::AdamWNumbers numbers =
-        cuda::NextNumbers(optimizer_, norm, learning_rate, powers_);
+        cuda::NextNumbers(optimizer_, norm, learning_rate, powers);
     status = KernelStatus(
         cuda::AdamWStep(stream_, state_.weights, state_.copy, state_.first,
                         state_.second, state_.gradients, state_.pieces, pieces_,
                         numbers),
         "the update");
     if (!status.ok()) return status;
+    powers_ = powers;
     return norm;
   }
 

@@ -71,6 +71,7 @@ class NcclCollective final : public Collective {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
+  std::string NameOf(int which) const override { return options_.name(which); }
 
   absl::Status AllReduce(absl::Span<float> values,
                          Reduction reduction) override {

@@ -12,7 +12,7 @@
 // give zeros up to the end of the page and then SIGBUS, even if the size was
 // checked just before. A file's size is its size when it was opened.
 //
-// Thread rule: Read and Fingerprint may be called from any thread.
+// Thread rule: Read, Prefetch and Fingerprint may be called from any thread.
 #ifndef ROLLCALL_TRAINER_DATA_DATASET_H_
 #define ROLLCALL_TRAINER_DATA_DATASET_H_
 

@@ -28,8 +28,9 @@ TEST_F(TrainTest, OnlyARankThatDiffersFromTheSourceLeaves) {
     EXPECT_EQ(status.code(),
               r == 1 ? Code::kFailedPrecondition : Code::kUnavailable)
         << status;
-    EXPECT_NE(status.message().find("1 and 2: the files of --data differ"),
-              absl::string_view::npos)
+    EXPECT_NE(
+        status.message().find("rank 1 and rank 2: the files of --data differ"),
+        absl::string_view::npos)
         << status;
     EXPECT_EQ((*loop)->whole(), r != 1);
   });
@@ -43,6 +44,8 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   };
   const Row kRows[] = {
       {"--lr 0.5 and 0.01;", [](TrainOptions& o) { o.learning_rate = 0.5f; }},
+      {"--lr 0.0100000007",
+       [](TrainOptions& o) { o.learning_rate = 1.0000001e-2f; }},
       {"--min-lr 0 and 0.001;",
        [](TrainOptions& o) { o.last_learning_rate = 0; }},
       {"--schedule linear and cosine;",
@@ -65,7 +68,7 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
       {"--val-every 5 and 250;", [](TrainOptions& o) { o.validate_every = 5; }},
       {"--val-batches 5 and 20;",
        [](TrainOptions& o) { o.validation_batches = 5; }},
-      {"--skip-spikes 4 and 0;", [](TrainOptions& o) { o.skip_spikes = 4; }},
+      {"--skip-spikes 4 and off;", [](TrainOptions& o) { o.skip_spikes = 4; }},
       {"--init-from given and not given;",
        [](TrainOptions& o) { o.init_from = "model"; }},
       {"the files of --data", [&](TrainOptions& o) { o.data = {other}; }},
@@ -80,8 +83,9 @@ TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
       ASSERT_TRUE(loop.ok()) << loop.status();
       const absl::Status status = (*loop)->Enter(collective, {});
       EXPECT_EQ(status.code(), Code::kFailedPrecondition) << status;
-      EXPECT_NE(status.message().find(absl::StrCat("1 and 0: ", row.names)),
-                absl::string_view::npos)
+      EXPECT_NE(
+          status.message().find(absl::StrCat("rank 1 and rank 0: ", row.names)),
+          absl::string_view::npos)
           << status;
     });
   }

@@ -161,15 +161,15 @@ TEST(DeviceChoice, ModelsAreDecodedAsTheyWere) {
 
 TEST(DeviceChoice, WhatIsNoOfferIsRefused) {
   for (const std::string& text :
-       {std::string(), std::string("auto"), std::string("2\tauto\n\n"),
-        std::string("2\tgpu\n\n\n"), std::string("1\tauto\n\n\n"),
-        std::string("2\tauto\t\n\n\n"), std::string("auto\n\n\n"),
+       {std::string(), std::string("auto"), std::string("3\tauto\n\n"),
+        std::string("3\tgpu\n\n\n"), std::string("1\tauto\n\n\n"),
+        std::string("3\tauto\t\n\n\n"), std::string("auto\n\n\n"),
         // The form before GPUs had models.
-        std::string("auto\n\n\nA\nB"), std::string("2\tauto\n\n\nx\nA\t1"),
-        std::string("2\tauto\n\n\nx\nA\t-1"),
-        std::string("2\tauto\n\n\nx\nA\t0\t0"),
-        std::string("2\tauto\n\n\nx\nA\tx"),
-        "2\tauto\n\n\n" + std::string(70, '\n')}) {
+        std::string("auto\n\n\nA\nB"), std::string("3\tauto\n\n\nx\nA\t1"),
+        std::string("3\tauto\n\n\nx\nA\t-1"),
+        std::string("3\tauto\n\n\nx\nA\t0\t0"),
+        std::string("3\tauto\n\n\nx\nA\tx"),
+        "3\tauto\n\n\n" + std::string(70, '\n')}) {
     EXPECT_TRUE(absl::IsInvalidArgument(DeviceOffer::Decode(text).status()))
         << text;
   }
