@@ -162,7 +162,8 @@ TEST(RunSpans, WhatTheSpanOfTheRunSays) {
 TEST(RunSpans, IsBounded) {
   RunSpans spans("j", "r1", At(100), At(0), At(100));
   for (size_t i = 0; i < RunSpans::kEventsMax; ++i) {
-    spans.Take({ParseLogLine(absl::StrCat("event=lost node=n", i))}, false, At(1));
+    spans.Take({ParseLogLine(absl::StrCat("event=lost node=n", i))}, false,
+               At(1));
   }
   EXPECT_EQ(spans.Take({ParseLogLine(kRun)}, true, At(2)).size(),
             RunSpans::kOpenMax);
