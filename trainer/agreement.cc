@@ -1,7 +1,6 @@
 #include "trainer/agreement.h"
 
 #include <bit>
-#include <cstring>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -71,18 +70,14 @@ uint64_t DigestOfNames(const std::vector<MustAgree>& values) {
   return digest;
 }
 
-template <typename T>
-absl::Span<char> Bytes(std::vector<T>& values) {
-  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
-}
-
 // The values of all ranks, one rank after the other.
 absl::StatusOr<std::vector<uint64_t>> Gather(
     Collective& collective, const std::vector<MustAgree>& values) {
   std::vector<uint64_t> mine;
   for (const MustAgree& each : values) mine.push_back(each.value);
   std::vector<uint64_t> all(values.size() * collective.size());
-  absl::Status status = collective.AllGather(Bytes(mine), Bytes(all));
+  absl::Status status = collective.AllGather(BytesOf(absl::MakeSpan(mine)),
+                                             BytesOf(absl::MakeSpan(all)));
   if (!status.ok()) return status;
   return all;
 }

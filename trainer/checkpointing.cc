@@ -81,6 +81,8 @@ Checkpointing::Checkpointing(const TrainOptions& options,
 
 absl::StatusOr<std::optional<StoredState>> Checkpointing::Newest(
     const GptConfig& model, uint64_t data) {
+  // A save of the last world may still run, and the store has one user.
+  (void)Finish();
   return NewestBefore(nullptr, model, data);
 }
 

@@ -64,8 +64,9 @@ class Checkpointing {
   // Returns for how long it blocked the caller.
   absl::Duration AfterStep(TrainLoop& loop);
 
-  // Saves the loop's current step unless it is saved already. Waits until it is
-  // on the disk or `deadline` has passed.
+  // Saves the loop's current step unless it is saved already, and waits until
+  // it is on the disk. If another process saves into the folder, tries again
+  // until `deadline`.
   absl::Status SaveNow(TrainLoop& loop, absl::Time deadline);
 
   // The same, but saves nothing if the folder already holds this step or a

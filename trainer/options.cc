@@ -122,15 +122,15 @@ void AddInitFrom(CLI::App& app, TrainOptions* o) {
 void AddSample(CLI::App& app, TrainOptions* o) {
   CLI::Option* const sample =
       app.add_option("--sample", o->sample,
-                     "Print text that the model of --init-from, or the newest "
-                     "of --checkpoints, writes after this one, and exit")
+                     "Print TEXT and what the model of --init-from, or of the "
+                     "newest checkpoint, generates after it, and exit")
           ->type_name("TEXT");
   app.add_option("--sample-tokens", o->sample_tokens, "Tokens to generate")
       ->type_name("N")
       ->needs(sample)
       ->check(Within(1, 1e9));
   app.add_option("--temperature", o->temperature,
-                 "Of the drawn tokens; 0: always the most probable one")
+                 "Sampling temperature; 0: always the most probable token")
       ->type_name("N")
       ->needs(sample)
       ->check(Within(0, 100));
@@ -179,14 +179,15 @@ void AddTraining(CLI::App& app, TrainOptions* o) {
       ->type_name("N")
       ->check(Within(0, 10));
   AddChoice(app, "--schedule", &o->schedule,
-            "How the learning rate falls from one to the other",
+            "How the learning rate falls from --lr to --min-lr",
             {{NameOf(Schedule::kCosine), Schedule::kCosine},
              {NameOf(Schedule::kLinear), Schedule::kLinear},
              {NameOf(Schedule::kConstant), Schedule::kConstant}});
   app.add_option("--warmup", o->warmup, "Steps until the peak")
       ->type_name("N")
       ->check(Within(0, kStepsMax));
-  app.add_option("--seed", o->seed, "Of first weights and order of samples")
+  app.add_option("--seed", o->seed,
+                 "Seed of the initial weights and of the order of samples")
       ->type_name("N")
       ->check(Within(0, 0x1p63));
 }
@@ -208,7 +209,8 @@ void AddOptimizer(CLI::App& app, AdamWConfig* o) {
   app.add_option("--beta2", o->beta2, "AdamW: decay of the mean of squares")
       ->type_name("N")
       ->check(Within(0, kBetaMax));
-  app.add_option("--weight-decay", o->weight_decay, "AdamW: of matrices only")
+  app.add_option("--weight-decay", o->weight_decay,
+                 "AdamW: weight decay, for matrices only")
       ->type_name("N")
       ->check(Within(0, 10));
   app.add_option("--clip", o->clip, "Largest norm of the gradients")
@@ -235,10 +237,11 @@ void AddCheckpoints(CLI::App& app, TrainOptions* o) {
   app.add_option("--keep-last", o->keep_last, "Checkpoints to keep")
       ->type_name("N")
       ->check(Within(1, 1e6));
-  AddChoice(app, "--saved-by", &o->saved_by,
-            "Who writes them: rank0 (DIR is shared), or the first rank of "
-            "every node (it is each node's own)",
-            {{"rank0", SavedBy::kRankZero}, {"node", SavedBy::kEveryNode}});
+  AddChoice(
+      app, "--saved-by", &o->saved_by,
+      "Which ranks write checkpoints: rank 0 (all nodes share DIR), or the "
+      "first rank of every node (each node has its own DIR)",
+      {{"rank0", SavedBy::kRankZero}, {"node", SavedBy::kEveryNode}});
   app.add_flag("--new-data", o->new_data,
                "Go on from a checkpoint that was trained on other data, with "
                "the first sample of --data");

@@ -9,7 +9,7 @@
 namespace rollcall {
 
 struct RankEnd {
-  // The exit code. An error names what a person must fix.
+  // The exit code, or the error that ended the rank.
   absl::StatusOr<int> code;
   // Why the same ranks on the same nodes would end in the same way, so that the
   // job must not start them again; empty: another try may help.

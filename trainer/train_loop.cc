@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,20 +15,13 @@ namespace rollcall {
 namespace {
 
 // What a rank with a state tells the others about it, besides its tensors.
-struct Small {
+struct StateSummary {
   int64_t step;
   DataPosition position;
   double loss;
   AdamWPowers powers;
   SpikeGuard::State spikes;
 };
-static_assert(std::is_trivially_copyable_v<Small>, "it is sent as bytes");
-
-template <typename T>
-absl::Span<char> Bytes(T* values, size_t count) {
-  return {reinterpret_cast<char*>(values), count * sizeof(T)};
-}
-
 std::optional<int> RankOf(const std::optional<TrainSource>& source) {
   if (!source.has_value()) return std::nullopt;
   return source->rank;
@@ -188,21 +180,22 @@ absl::Status TrainLoop::Reset() {
 absl::StatusOr<uint64_t> TrainLoop::TakeOver(const TrainSource& source) {
   const bool mine = collective_->rank() == source.rank;
   if (mine && (!whole_ || steps_done_ != source.step)) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::InternalError(absl::StrCat(
         "this rank was to send all others its state of step ", source.step,
         " and has ", whole_ ? "" : "half of ", "one of step ", steps_done_));
   }
-  Small small{steps_done_, position_, loss_, backend_->powers(),
-              guard_.state()};
-  absl::Status status = collective_->Broadcast(Bytes(&small, 1), source.rank);
+  StateSummary summary{steps_done_, position_, loss_, backend_->powers(),
+                       guard_.state()};
+  absl::Status status =
+      collective_->Broadcast(BytesOf(absl::MakeSpan(&summary, 1)), source.rank);
   if (!status.ok()) return status;
   const absl::StatusOr<uint64_t> fingerprint = SendTensors(source);
   if (!fingerprint.ok()) return fingerprint.status();
-  backend_->powers() = small.powers;
-  steps_done_ = small.step;
-  position_ = small.position;
-  loss_ = small.loss;
-  guard_.set_state(small.spikes);
+  backend_->powers() = summary.powers;
+  steps_done_ = summary.step;
+  position_ = summary.position;
+  loss_ = summary.loss;
+  guard_.set_state(summary.spikes);
   whole_ = true;
   return fingerprint;
 }
@@ -222,8 +215,8 @@ absl::StatusOr<uint64_t> TrainLoop::SendTensors(const TrainSource& source) {
     held = {1, *fingerprint};
   }
   std::vector<Held> all(world_size_);
-  absl::Status status =
-      collective_->AllGather(Bytes(&held, 1), Bytes(all.data(), all.size()));
+  absl::Status status = collective_->AllGather(
+      BytesOf(absl::MakeSpan(&held, 1)), BytesOf(absl::MakeSpan(all)));
   if (!status.ok()) return status;
   const Held& right = all[source.rank];
   if (std::count(all.begin(), all.end(), right) == world_size_) {
@@ -235,8 +228,7 @@ absl::StatusOr<uint64_t> TrainLoop::SendTensors(const TrainSource& source) {
   if (lacks) whole_ = false;
   for (const StatePart part : kStateParts) {
     const absl::Span<float> values = backend_->state(part);
-    status = collective_->Broadcast(Bytes(values.data(), values.size()),
-                                    source.rank);
+    status = collective_->Broadcast(BytesOf(values), source.rank);
     if (!status.ok()) return status;
   }
   if (!lacks) return held.fingerprint;
@@ -251,7 +243,7 @@ absl::StatusOr<std::optional<TrainSource>> TrainLoop::FindStored(
   int64_t mine = stored.has_value() ? stored->state.step : 0;
   std::vector<int64_t> steps(collective_->size());
   absl::Status status = collective_->AllGather(
-      Bytes(&mine, 1), Bytes(steps.data(), steps.size()));
+      BytesOf(absl::MakeSpan(&mine, 1)), BytesOf(absl::MakeSpan(steps)));
   if (!status.ok()) return status;
   const auto best = std::max_element(steps.begin(), steps.end());
   if (*best <= 0) return std::nullopt;
@@ -277,8 +269,8 @@ absl::StatusOr<uint64_t> TrainLoop::TakeStoredOrBegin(
       if (!intact.ok()) return intact.status();
       outcome = {*intact ? 0u : 1u, (*stored)->copy};
     }
-    absl::Status status =
-        collective_->Broadcast(Bytes(&outcome, 1), source.rank);
+    absl::Status status = collective_->Broadcast(
+        BytesOf(absl::MakeSpan(&outcome, 1)), source.rank);
     if (!status.ok()) return status;
     if (outcome.damaged == 0) return TakeOver(source);
     if (!stored->has_value() || (*stored)->state.step != source.step ||

@@ -23,9 +23,9 @@ inline constexpr int kExitAskedToStop = 75;
 // Trains up to the last step. `rank` is null if no agent started this process,
 // which is then a world of one rank. `signals` make the rank's node leave, or
 // without an agent end the run at its next step. Exit codes: 0 or
-// kExitAskedToStop. The end is permanent if the ranks of the job's first world
-// do not agree or its checkpoint is of another training, and if the training
-// diverges.
+// kExitAskedToStop, the latter only without an agent. The end is permanent if
+// the ranks of the job's first world do not agree or its checkpoint is of
+// another training, and if the training diverges.
 RankEnd Train(const TrainOptions& options, Rank* rank, LeaveSignals& signals);
 
 }  // namespace rollcall

@@ -13,11 +13,6 @@ namespace {
 // enough that every rank gets a chunk.
 constexpr uint64_t kChunkTokens = 4096;
 
-absl::Span<char> BytesOf(std::vector<double>& values) {
-  return {reinterpret_cast<char*>(values.data()),
-          values.size() * sizeof(double)};
-}
-
 }  // namespace
 
 absl::StatusOr<Validation> Validation::Open(
@@ -81,7 +76,8 @@ absl::StatusOr<double> Validation::MeanLoss(Backend& backend,
     if (!loss.ok()) return loss.status();
     mine[i] = *loss;
   }
-  absl::Status status = collective.AllGather(BytesOf(mine), BytesOf(all));
+  absl::Status status = collective.AllGather(BytesOf(absl::MakeSpan(mine)),
+                                             BytesOf(absl::MakeSpan(all)));
   if (!status.ok()) return status;
   double sum = 0;
   for (uint64_t chunk = 0; chunk < chunks; ++chunk) {

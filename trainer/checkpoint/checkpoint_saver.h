@@ -35,7 +35,7 @@ class CheckpointSaver {
     std::optional<Outcome> before;
   };
 
-  // `store` must outlive this object, and nothing else may use it.
+  // `store` must outlive this object. Nothing else may use it during a save.
   explicit CheckpointSaver(CheckpointStore& store);
   // Waits for the save in progress.
   ~CheckpointSaver();

@@ -27,7 +27,7 @@ struct RateFall {
 
 struct TrainState {
   int64_t step = 0;  // Steps done.
-  double loss = 0;   // The loss of the last step.
+  double loss = 0;   // The loss of the last step that was not skipped.
   DataPosition position;
   AdamWPowers powers;
 

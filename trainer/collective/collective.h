@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -93,6 +94,13 @@ class Collective {
   // it waits for, so no rank still needs another rank's connection.
   virtual absl::Status Finish() = 0;
 };
+
+// The memory of plain values, as a collective moves it.
+template <typename T>
+absl::Span<char> BytesOf(absl::Span<T> values) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
+}
 
 }  // namespace rollcall
 

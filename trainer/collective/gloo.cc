@@ -16,11 +16,6 @@ namespace {
 // the same time.
 constexpr size_t kPieceBytes = 256 << 10;
 
-template <typename T>
-absl::Span<char> Bytes(absl::Span<T> values) {
-  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
-}
-
 void Reduce(absl::Span<const float> from, Reduction reduction,
             absl::Span<float> into) {
   if (reduction == Reduction::kSum) {
@@ -158,7 +153,7 @@ class GlooCollective final : public Collective {
       const absl::Span<float> out = Chunk(values, last - step);
       const absl::Span<float> mine = Chunk(values, last - step - 1);
       const absl::Span<float> in = absl::MakeSpan(incoming_).first(mine.size());
-      if (absl::Status s = ring_->Pass(Bytes(out), Bytes(in)); !s.ok()) {
+      if (absl::Status s = ring_->Pass(BytesOf(out), BytesOf(in)); !s.ok()) {
         return s;
       }
       Reduce(in, reduction, mine);
@@ -171,8 +166,8 @@ class GlooCollective final : public Collective {
   template <typename T>
   absl::Status PassRound(absl::Span<T> values, int first) {
     for (int step = 0; step < size() - 1; ++step) {
-      absl::Status s = ring_->Pass(Bytes(Chunk(values, first - step)),
-                                   Bytes(Chunk(values, first - step - 1)));
+      absl::Status s = ring_->Pass(BytesOf(Chunk(values, first - step)),
+                                   BytesOf(Chunk(values, first - step - 1)));
       if (!s.ok()) return s;
     }
     return absl::OkStatus();

@@ -77,7 +77,7 @@ class NcclCollective final : public Collective {
                          Reduction reduction) override {
     const int nccl_reduction =
         reduction == Reduction::kSum ? nccl::kSum : nccl::kMax;
-    Pieces pieces{{}, Bytes(values)};
+    Pieces pieces{{}, BytesOf(values)};
     return Run("an all-reduce", pieces, [&](const char*, char* at) {
       return library_.all_reduce(at, at, values.size(), nccl::kFloat,
                                  nccl_reduction, communicator_,
@@ -129,7 +129,7 @@ class NcclCollective final : public Collective {
 
   absl::Status ReduceScatter(absl::Span<float> all,
                              absl::Span<float> mine) override {
-    Pieces pieces{Bytes(all), Bytes(mine)};
+    Pieces pieces{BytesOf(all), BytesOf(mine)};
     return Run("a reduce-scatter", pieces, [&](const char* from, char* to) {
       return library_.reduce_scatter(from, to, mine.size(), nccl::kFloat,
                                      nccl::kSum, communicator_,
@@ -183,11 +183,6 @@ class NcclCollective final : public Collective {
   uint64_t Since(Counter counter) const {
     const uint64_t before = begun_before_[static_cast<int>(counter)];
     return std::max(streams_.Counted(counter), before) - before;
-  }
-
-  static absl::Span<char> Bytes(absl::Span<float> values) {
-    return {reinterpret_cast<char*>(values.data()),
-            values.size() * sizeof(float)};
   }
 
   int next() const { return (options_.rank + 1) % options_.size; }

@@ -3,8 +3,9 @@
 // The files are either arbitrary files, whose bytes are the tokens, or token
 // shards in llm.c's format with GPT-2's vocabulary: a header of 256 numbers of
 // 32 bits (20240520, version 1, the count of tokens, zeros), then 16 bits per
-// token, all little-endian. A shard is recognized by its first number, not by
-// its name. The two kinds cannot be mixed.
+// token, all little-endian. A shard is recognized by its first number; a
+// file that is named like one (`.bin`) must be one. The two kinds cannot be
+// mixed.
 //
 // Files are opened once and read at the positions that a sample needs; only the
 // system's page cache caches them. They are read by pread instead of being
@@ -63,9 +64,9 @@ class Dataset {
   // system has no page cache.
   void Prefetch(uint64_t offset, size_t count) const;
 
-  // A number that is equal for datasets with the same files, and almost
-  // certainly differs for other files. It is computed from the size of each
-  // file and the bytes at its start and end.
+  // A number that is equal for datasets with the same files. It is computed
+  // from the size of each file and the 4 KiB at its start and at its end, so
+  // files that differ only between these have the same number.
   absl::StatusOr<uint64_t> Fingerprint() const;
 
  private:

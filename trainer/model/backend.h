@@ -75,8 +75,8 @@ class Backend {
   // `sequences` sequences of `context` tokens (on the CPU rounded up to whole
   // units, see gpt.h). The functions below take any number of sequences.
   // Weights and moments stay as they are. RESOURCE_EXHAUSTED: the message says
-  // how much is needed, how much there is, and which flag to lower; nothing has
-  // changed then.
+  // how much is needed, how much there is, and which flag to lower. Call it
+  // again before the next step.
   virtual absl::Status Reserve(int sequences) = 0;
 
   // Restores the state before step 1: initial weights from the seed, moments 0.
