@@ -141,8 +141,10 @@ absl::StatusOr<int> Training::TrainInWorlds() {
   for (;;) {
     const absl::Status status = TrainInWorld();
     if (status.ok()) return stopped_ ? kExitAskedToStop : 0;
-    if (rank_ == nullptr || !MayBeWorldEnd(status, rank_->aborted()))
+    if (rank_ == nullptr || !MayBeWorldEnd(status, rank_->aborted())) {
       return status;
+    }
+    permanent_ = false;
     if (!rank_->aborted()) {
       // The wait may be long, because the agent may learn of the failure late
       // or never.
@@ -191,7 +193,6 @@ absl::Status Training::MakeLoop() {
 }
 
 absl::Status Training::TrainInWorld() {
-  permanent_ = false;
   if (rank_ != nullptr) ShareCores(rank_->ranks_here());
   if (absl::Status s = AgreeOnDevice(rank_, *device_); !s.ok()) return s;
   if (loop_ == nullptr) {
