@@ -149,32 +149,32 @@ while True:
         told += 1
 """
 
+# Prints the microseconds of a commit, or of the optimizer alone. A process runs
+# one elastic function only.
 COMMITS = """
-import time, torch
+import sys, time, torch
 from rollcall.torch import elastic
 torch.set_num_threads(1)
-def timed(commit):
-    model = torch.nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    state = elastic.State(model, optimizer)
-    times = []
-    @elastic.run
-    def train(state):
-        x = torch.ones(4, 8)
-        for _ in range(3000):
-            model(x).sum().backward()
-            begun = time.perf_counter()
-            if commit:
-                state.commit(0.5)
-            else:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-            times.append(time.perf_counter() - begun)
-    train(state)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+times = []
+def steps(step):
+    x = torch.ones(4, 8)
+    for _ in range(3000):
+        model(x).sum().backward()
+        begun = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begun)
+def plain():
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+if sys.argv[1] == "commit":
+    elastic.run(lambda state: steps(lambda: state.commit(0.5)))(
+        elastic.State(model, optimizer))
     torch.distributed.destroy_process_group()
-    return sorted(times)[len(times) // 2]
-alone, with_commit = timed(False), timed(True)
-print(f"{alone * 1e6:.1f} {with_commit * 1e6:.1f}")
+else:
+    steps(plain)
+print(f"{sorted(times)[len(times) // 2] * 1e6:.1f}")
 """
 
 
@@ -328,10 +328,16 @@ def main():
     print(f"  node killed, torchrun of {PEERS} nodes {measure_torchrun(PEERS)}")
     print(f"  node killed, torchft   {measure_torchft(nodes)}", flush=True)
     stage = harness.Stage()
-    try:
+
+    def step_us(what):
         one = stage.run([harness.ROLLCALL, "launch", "--no-hosts", "--job",
-                         "commits", "--", PYTHON, "-c", COMMITS], ENV)
-        alone, with_commit = map(float, one.out()[-1].split()[-2:])
+                         what, "--", PYTHON, "-c", COMMITS, what], ENV)
+        if one.code != 0:
+            raise RuntimeError(one.text())
+        return float(one.out()[-1].split()[-1])
+
+    try:
+        alone, with_commit = step_us("optimizer"), step_us("commit")
     finally:
         stage.end()
     print(f"  commit, median of 3,000: {with_commit:.1f} us, the optimizer alone "
