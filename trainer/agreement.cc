@@ -1,6 +1,7 @@
 #include "trainer/agreement.h"
 
 #include <bit>
+#include <map>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -95,6 +96,21 @@ std::string TextOf(const MustAgree& value, uint64_t of_wrong,
                       "; give every node the same");
 }
 
+// The first rank whose values more than half of the ranks have. `all` holds
+// `count` values of each rank.
+std::optional<int> RankOfMajority(const std::vector<uint64_t>& all,
+                                  size_t count) {
+  std::map<std::vector<uint64_t>, std::vector<int>> ranks;
+  const size_t size = all.size() / count;
+  for (size_t rank = 0; rank < size; ++rank) {
+    const auto begin = all.begin() + rank * count;
+    std::vector<int>& same = ranks[{begin, begin + count}];
+    same.push_back(static_cast<int>(rank));
+    if (2 * same.size() > size) return same.front();
+  }
+  return std::nullopt;
+}
+
 // Every rank has all values, so all ranks find the same differences.
 absl::Status Judge(const Collective& collective,
                    const std::vector<MustAgree>& values,
@@ -102,7 +118,11 @@ absl::Status Judge(const Collective& collective,
                    std::optional<int> source) {
   const size_t count = values.size();
   const int size = collective.size();
-  const int right = source.value_or(0);
+  // A rank with the values that are right: those of the source, or of more than
+  // half of the ranks.
+  const std::optional<int> known =
+      source.has_value() ? source : RankOfMajority(all, count);
+  const int right = known.value_or(0);
   // The index of the first value in which `rank` differs from the right rank;
   // `count` if none does.
   const auto differs = [&](int rank) {
@@ -121,7 +141,7 @@ absl::Status Judge(const Collective& collective,
                    " and ", collective.NameOf(right), ": ",
                    TextOf(values[what], all[wrong * count + what],
                           all[right * count + what]));
-  if (source.has_value() && wrong != collective.rank()) {
+  if (known.has_value() && wrong != collective.rank()) {
     return absl::UnavailableError(text);
   }
   return absl::FailedPreconditionError(text);

@@ -27,10 +27,11 @@ struct MustAgree {
   std::string (*text)(uint64_t value, int digits) = nullptr;
 };
 
-// Compares the values with those of rank `source`, or of rank 0 if no rank has
-// a state that others receive. All ranks pass as many. Errors: the
-// collective's; and if a rank differs, FAILED_PRECONDITION, which names it, or
-// this rank if that one differs. If there is a source, only a rank that differs
+// Compares the values with those of rank `source`; if no rank has a state that
+// others receive, with those of more than half of the ranks, otherwise with
+// those of rank 0. All ranks pass as many. Errors: the collective's; and if a
+// rank differs, FAILED_PRECONDITION, which names it, or this rank if that one
+// differs. If there is a source or such a majority, only a rank that differs
 // gets FAILED_PRECONDITION; all others get UNAVAILABLE.
 absl::Status Agree(Collective& collective, const std::vector<MustAgree>& values,
                    std::optional<int> source);

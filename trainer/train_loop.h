@@ -87,9 +87,10 @@ class TrainLoop {
   // starts at step 0, with the seed's weights or those of BeginsWith. Finally
   // checks that all ranks have the same state. `collective` must live until the
   // next Enter. Errors: those of the collective. FAILED_PRECONDITION: ranks
-  // disagree; the message says on what. If there is a source, only a rank that
-  // differs from it gets FAILED_PRECONDITION; all others get UNAVAILABLE, as
-  // for a lost peer, and train on in a world without that rank.
+  // disagree; the message says on what. If there is a source, or more than half
+  // of the ranks agree, only a rank that differs from them gets
+  // FAILED_PRECONDITION; all others get UNAVAILABLE, as for a lost peer, and
+  // train on in a world without that rank.
   // RESOURCE_EXHAUSTED: memory. After an error, enter another world.
   absl::Status Enter(Collective& collective,
                      const std::optional<TrainSource>& source,

@@ -36,6 +36,26 @@ TEST_F(TrainTest, OnlyARankThatDiffersFromTheSourceLeaves) {
   });
 }
 
+// Without a source, those who are more than half are right.
+TEST_F(TrainTest, OnlyARankThatDiffersFromTheMajorityLeaves) {
+  for (const int wrong : {0, 1, 2}) {
+    SCOPED_TRACE(wrong);
+    ForEachRank(3, [&](int r, Collective& collective) {
+      TrainOptions options = options_;
+      if (r == wrong) options.seed = 2;
+      auto loop = TrainLoop::Create(options);
+      ASSERT_TRUE(loop.ok()) << loop.status();
+      const absl::Status status = (*loop)->Enter(collective, {});
+      EXPECT_EQ(status.code(),
+                r == wrong ? Code::kFailedPrecondition : Code::kUnavailable);
+      EXPECT_EQ(status.message(),
+                absl::StrCat("the ranks do not agree, rank ", wrong,
+                             " and rank ", wrong == 0 ? 1 : 0,
+                             ": --seed 2 and 1; give every node the same"));
+    });
+  }
+}
+
 TEST_F(TrainTest, RanksThatDisagreeDoNotTrain) {
   const std::string other = Write("other", std::string(1680, 'x'));
   struct Row {
