@@ -137,7 +137,7 @@ absl::Status TrainLoop::ReserveMemory() {
   return backend_->Reserve(plan->micro_batch);
 }
 
-// A rank alone has nobody to compare with.
+// In a world of one rank there is nothing to compare.
 absl::StatusOr<uint64_t> TrainLoop::Fingerprint() {
   if (world_size_ == 1) return 0;
   return backend_->Fingerprint();

@@ -3,8 +3,8 @@
 //
 // It is the sum, modulo 2^64, of a term for each pair of values. So it does not
 // depend on the order of the additions, and threads and a GPU's blocks can each
-// add up a part. It protects against differences by accident, not against
-// somebody who makes two states with equal fingerprints.
+// add up a part. It finds differences by accident; an attacker can make
+// two states with equal fingerprints.
 //
 // Pure; any thread.
 #ifndef ROLLCALL_TRAINER_MODEL_STATE_FINGERPRINT_H_

@@ -359,7 +359,7 @@ TEST_F(NcclCollectiveTest, AsyncErrorIsReportedWithNcclsText) {
 }
 
 // Each error of NCCL, wherever it comes up. A rank whose peer has failed waits
-// for the next world and blames nobody: the daemon knows who is gone. A rank
+// for the next world and blames no rank: the daemon knows which is gone. A rank
 // that has failed itself ends, with its message as the reason, and is blamed.
 TEST_F(NcclCollectiveTest, ErrorsByMeaning) {
   const struct {
