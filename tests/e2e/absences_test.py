@@ -49,6 +49,7 @@ class Absences(unittest.TestCase):
         files = source.tree()
         self.assertIn("client/doctor", layers.folder_uses(files)["client/cli"])
         self.check(layers.folder_cycles(files))
+        self.check(layers.unit_cycles(files))
 
     def test_folders_use_what_the_design_allows(self):
         self.check(layers.forbidden_uses(source.tree()))
@@ -185,6 +186,18 @@ class EachRuleCanFail(unittest.TestCase):
             "client/b.cc": '#include "daemon/a.h"\n#include "tests/t.h"\n'}),
             "client/b.cc:2", "daemon/a.cc:1")
 
+    def test_unit_cycles(self):
+        self.assert_finds(layers.unit_cycles({
+            "daemon/core/a.h": "", "daemon/core/b.h": "",
+            "daemon/core/a.cc": '#include "daemon/core/b.h"\n',
+            "daemon/core/b.cc": '#include "daemon/core/a.h"\n',
+        }), "daemon/core/a.cc:1")
+        self.assert_finds(layers.unit_cycles({
+            "daemon/core/a.h": "", "daemon/core/b.h": "",
+            "daemon/core/a.cc": '#include "daemon/core/b.h"\n'
+                                '#include "daemon/core/a.h"\n',
+        }))
+
     def test_folder_cycles(self):
         self.assert_finds(layers.folder_cycles({
             "client/a/x.cc": '#include "client/b/y.h"\n',
@@ -284,7 +297,7 @@ class EachRuleCanFail(unittest.TestCase):
         self.assert_finds(aborts.aborts_on_input({
             "daemon/core/admission/admission.cc": "CHECK(x);\n// CHECK(y)\n",
             "daemon/core/formation/world.cc": "CHECK(x);\n",
-            "daemon/core/job/job.cc": "CHECK(x);\n  CHECK_GE(now, now_);\n",
+            "daemon/core/job/job.cc": "CHECK(x);\n  CHECK_GE(now, state_.now);\n",
             "client/agent/core/agent.cc": "m.abort();\nm->abort();\n",
             "client/facts/gpu.cc": "\n  abort();\n"}),
             "client/facts/gpu.cc:2", "daemon/core/admission/admission.cc:1",

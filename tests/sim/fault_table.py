@@ -38,16 +38,16 @@ FAULTS = [
              '  if (NextDeadline() >= now) return nullptr;'),
     ]),
     Fault('lease a heartbeat too long', 19, [
-        Edit('daemon/core/job/job.cc',
-             '  node.lease_until = now_ + limits_.lease;\n',
-             '  node.lease_until = now_ + limits_.lease + '
-             'limits_.heartbeat();\n'),
+        Edit('daemon/core/job/acts/loss.cc',
+             'node.lease_until = job.now + job.limits.lease;',
+             'node.lease_until = job.now + job.limits.lease + '
+             'job.limits.heartbeat();'),
     ]),
     Fault('replaced incarnation accepted', 12, [
         Edit('daemon/core/membership/name_rules.cc',
              'if (node.gone && same && !moment_.ended) {',
              'if (node.gone && same && moment_.ended) {'),
-        Edit('daemon/core/job/job_attend.cc',
+        Edit('daemon/core/job/job.cc',
              'if (from == 0) return node.hello.incarnation() == '
              'hello.incarnation();',
              'if (from == 0) return true;'),
@@ -58,30 +58,30 @@ FAULTS = [
              ''),
     ]),
     Fault('retry forms a world', 11, [
-        Edit('daemon/core/job/job_attend.cc',
-             '  if (HasEnded()) {\n'
+        Edit('daemon/core/job/handlers/attending.cc',
+             'if (job.HasEnded()) {\n'
              '    v1::DaemonMessage message;\n'
-             '    *message.mutable_end() = EndFor(node);',
-             '  if (redialed && phase_ == Phase::kForming) {\n'
-             '    Reform(v1::REASON_CODE_GROW, "retry", node.name());\n'
+             '    *message.mutable_end() = job.EndFor(node);',
+             'if (redialed && job.phase == JobPhase::kForming) {\n'
+             '    Reform(job, v1::REASON_CODE_GROW, "retry", node.name());\n'
              '  }\n'
-             '  if (HasEnded()) {\n'
+             '  if (job.HasEnded()) {\n'
              '    v1::DaemonMessage message;\n'
-             '    *message.mutable_end() = EndFor(node);'),
+             '    *message.mutable_end() = job.EndFor(node);'),
     ]),
     Fault('a commit is sent before it is journaled', 8, [
-        Edit('daemon/core/job/job_form.cc',
-             '  out_.Write(Journal::Kind::kCommitted, generation(), '
-             'world_commit);\n',
-             '  out_.SendTo(membership_.StreamsOf(world()), formation_.'
-             'CommitMessage());\n'
-             '  out_.Write(Journal::Kind::kCommitted, generation(), '
-             'world_commit);\n'),
+        Edit('daemon/core/job/handlers/committing.cc',
+             'job.out.Write(Journal::Kind::kCommitted, '
+             'job.generation(), world_commit);',
+             'job.out.SendTo(job.membership.StreamsOf(job.world()), '
+             'job.formation.CommitMessage());\n'
+             '  job.out.Write(Journal::Kind::kCommitted, '
+             'job.generation(), world_commit);'),
     ]),
     Fault('commit never journaled', 8, [
-        Edit('daemon/core/job/job_form.cc',
-             '  out_.Write(Journal::Kind::kCommitted, generation(), '
-             'world_commit);\n',
+        Edit('daemon/core/job/handlers/committing.cc',
+             'job.out.Write(Journal::Kind::kCommitted, '
+             'job.generation(), world_commit);',
              ''),
     ]),
     Fault('one seat given twice', 3, [
@@ -106,19 +106,18 @@ FAULTS = [
              '  }'),
     ]),
     Fault('generation used again after a restart', 7, [
-        Edit('daemon/core/job/job_restore.cc',
-             'restored.generations_ = Generations(state.generation);',
-             'restored.generations_ =\n'
+        Edit('daemon/core/job/handlers/restoring.cc',
+             'job.generations = Generations(state.generation);',
+             'job.generations =\n'
              '      Generations(state.world_commit.has_value() || '
              '!state.generation\n'
              '                      ? state.generation\n'
              '                      : state.generation - 1);'),
     ]),
     Fault('committed generation dropped at a restart', 7, [
-        Edit('daemon/core/job/job_restore.cc',
-             'restored.TakeUpWorld(*world, *state.proposal, state.'
-             'world_commit);',
-             'restored.TakeUpWorld(*world, *state.proposal, std::nullopt);'),
+        Edit('daemon/core/job/handlers/restoring.cc',
+             'TakeUpWorld(job, *world, *state.proposal, state.world_commit);',
+             'TakeUpWorld(job, *world, *state.proposal, std::nullopt);'),
     ]),
     Fault('late loop blames its agents', 19, [
         Edit('daemon/core/job/job.cc',
@@ -149,16 +148,16 @@ FAULTS = [
              'static_cast<std::ptrdiff_t>(took_.size() / 2);'),
     ]),
     Fault('ranks of an older world are blamed for a hang', 28, [
-        Edit('daemon/core/job/job_form.cc',
-             '  DropPending();\n'
-             '  hangs_.DropAll();\n',
-             '  DropPending();\n'),
+        Edit('daemon/core/job/acts/generation_end.cc',
+             'DropPending(job);\n'
+             '  job.hangs.DropAll();',
+             'DropPending(job);'),
     ]),
     Fault('a refused agent changes the status', 10, [
-        Edit('daemon/core/job/job_attend.cc',
-             '    if (!refused->logged) return;\n',
-             '    out_.Changed();\n'
-             '    if (!refused->logged) return;\n'),
+        Edit('daemon/core/job/handlers/attending.cc',
+             'if (!refused->logged) return;',
+             'job.out.Changed();\n'
+             '    if (!refused->logged) return;'),
     ]),
     Fault('prepared while old ranks live', 16, [
         Edit('client/agent/core/agent_world.cc',
@@ -172,7 +171,7 @@ FAULTS = [
     ]),
     Fault('majority silence taken for death', 23, [
         Edit('daemon/core/job/job.cc',
-             '    MaybeTakeItselfForCutOff();\n',
+             'MaybeTakeItselfForCutOff(job);',
              ''),
     ]),
     Fault('an isolated daemon waits for half of daemon_grace', 23, [
@@ -181,19 +180,19 @@ FAULTS = [
              '  Begin(std::move(silent), now + limits.daemon_grace / 2);'),
     ]),
     Fault('a drained node keeps its place', 25, [
-        Edit('daemon/core/job/job_notice.cc',
-             'if (node.session != 0 && !membership_.IsExcluded(name)) {',
+        Edit('daemon/core/job/acts/notice_rounds.cc',
+             'if (node.session != 0 && !job.membership.IsExcluded(name)) {',
              'if (false) {'),
     ]),
     Fault('a drain is forgotten by the next daemon', 25, [
-        Edit('daemon/core/job/job_restore.cc',
-             'if (state.leaving.has_value()) '
-             'restored.TakeUpLeaving(*state.leaving);',
+        Edit('daemon/core/job/handlers/restoring.cc',
+             'if (state.leaving.has_value()) TakeUpLeaving(job, '
+             '*state.leaving);',
              ''),
     ]),
     Fault('the credential of an evicted node stands', 26, [
-        Edit('daemon/core/job/job_notice.cc',
-             '    credentials_.Evict(name);\n',
+        Edit('daemon/core/job/handlers/leaving.cc',
+             'job.credentials.Evict(name);',
              ''),
     ]),
     Fault('an adopted run forgets the evicted nodes', 26, [
@@ -203,10 +202,10 @@ FAULTS = [
              ''),
     ]),
     Fault('a drain costs a restart', 27, [
-        Edit('daemon/core/job/job_notice.cc',
-             '  Reform(outcome.code, outcome.reason, outcome.node);\n',
-             '  failures_.SetCharged(failures_.charged() + 1);\n'
-             '  Reform(outcome.code, outcome.reason, outcome.node);\n'),
+        Edit('daemon/core/job/handlers/leaving.cc',
+             'Reform(job, outcome.code, outcome.reason, outcome.node);',
+             'job.failures.SetCharged(job.failures.charged() + 1);\n'
+             '  Reform(job, outcome.code, outcome.reason, outcome.node);'),
     ]),
     Fault('the state of a rank that is behind', 24, [
         Edit('daemon/core/formation/state_source.cc',
@@ -236,21 +235,21 @@ FAULTS = [
     # --- One world a generation, from its journal to its ranks ----------------
     # The current rows also have the epochs of nodes that were admitted since.
     Fault('a commit that is sent again has the current rows', 1, [
-        Edit('daemon/core/job/job_attend.cc',
-             '      out_.SendTo(node, formation_.CommitMessage());\n',
-             '      v1::WorldCommit world_commit = *formation_.'
-             'world_commit();\n'
+        Edit('daemon/core/job/handlers/attending.cc',
+             'job.out.SendTo(node, job.formation.CommitMessage());',
+             'v1::WorldCommit world_commit = '
+             '*job.formation.world_commit();\n'
              '      const v1::WorldCommit rows =\n'
-             '          formation_.Commit(membership_, credentials_.'
-             'epochs(), std::nullopt);\n'
-             '      *world_commit.mutable_incarnations() = rows.'
-             'incarnations();\n'
+             '          job.formation.Commit(job.membership, '
+             'job.credentials.epochs(), std::nullopt);\n'
+             '      *world_commit.mutable_incarnations() = '
+             'rows.incarnations();\n'
              '      *world_commit.mutable_epochs() = rows.epochs();\n'
              '      *world_commit.mutable_token_ids() = rows.token_ids();\n'
              '      *world_commit.mutable_token_of() = rows.token_of();\n'
-             '      formation_.TakeUp(world(), formation_.proposal(), '
-             'world_commit);\n'
-             '      out_.SendTo(node, formation_.CommitMessage());\n'),
+             '      job.formation.TakeUp(job.world(), '
+             'job.formation.proposal(), world_commit);\n'
+             '      job.out.SendTo(node, job.formation.CommitMessage());'),
     ]),
     Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
         Edit('client/agent/core/agent_world.cc',
@@ -260,9 +259,10 @@ FAULTS = [
              'master_port());\n'),
     ]),
     Fault('a run is journaled without its settings', 9, [
-        Edit('daemon/core/job/job_restore.cc',
-             'out_.Write(Journal::Kind::kRunStarted, 0, settings_);',
-             'out_.WriteBytes(Journal::Kind::kRunStarted, 0, "");'),
+        Edit('daemon/core/job/job.cc',
+             'state_.out.Write(Journal::Kind::kRunStarted, 0, '
+             'state_.settings);',
+             'state_.out.WriteBytes(Journal::Kind::kRunStarted, 0, "");'),
     ]),
     Fault('the names of lost newcomers are kept without a limit',
           'newcomers_.names() <= Limits::newcomer_names_max', [
@@ -303,8 +303,8 @@ FAULTS = [
              '  exited.set_code(ended.signal != 0 ? 1 : ended.code);\n'),
     ]),
     Fault('a stop ends the job without its code', 22, [
-        Edit('daemon/core/job/job.cc',
-             '  end.set_code(stop.code);\n',
+        Edit('daemon/core/job/handlers/leaving.cc',
+             'end.set_code(stop.code);',
              ''),
     ]),
     # --- What must outlive a daemon, a stream and a node's absence ------------
@@ -314,32 +314,33 @@ FAULTS = [
              'return chosen;'),
     ]),
     Fault('the generation that an agent has seen is not noted', 7, [
-        Edit('daemon/core/job/job_attend.cc',
-             '  generations_.Seen(attend.hello.generation_seen());\n',
+        Edit('daemon/core/job/handlers/attending.cc',
+             'job.generations.Seen(attend.hello.generation_seen());',
              ''),
     ]),
     Fault('an agent that comes back is not told that its world has ended', 32, [
-        Edit('daemon/core/job/job_attend.cc',
+        Edit('daemon/core/job/handlers/attending.cc',
              'resume_state.running_generation(), " has ended"));\n'
-             '    out_.SendTo(node, message);\n',
-             'resume_state.running_generation(), " has ended"));\n'),
+             '    job.out.SendTo(node, message);',
+             'resume_state.running_generation(), " has ended"));'),
     ]),
     Fault('a world is formed without a member whose stream broke', 19, [
-        Edit('daemon/core/job/job_form.cc',
-             'if (membership_.HasSeatedSuspect() || '
-             'vetting_.UnderWay(now_)) return;',
-             'if (vetting_.UnderWay(now_)) return;'),
+        Edit('daemon/core/job/handlers/forming.cc',
+             'if (job.membership.HasSeatedSuspect() || '
+             'job.vetting.UnderWay(job.now))\n'
+             '    return;',
+             'if (job.vetting.UnderWay(job.now)) return;'),
         Edit('daemon/core/job/job.cc',
-             'if (membership_.HasSeatedSuspect() || adoption_.waiting()) '
-             'break;',
-             'if (adoption_.waiting()) break;'),
+             'if (job.membership.HasSeatedSuspect() || '
+             'job.adoption.waiting()) break;',
+             'if (job.adoption.waiting()) break;'),
     ]),
     # A node that was late, or came back without its world, has lost its seat,
     # so it is in the next world at another seat (4). Other excluded nodes leave
     # (25) or are unfit (33).
     Fault('an excluded node gets a seat', (4, 25, 33), [
-        Edit('daemon/core/job/job_form.cc',
-             '  membership_.Exclude(node);\n',
+        Edit('daemon/core/job/acts/standing.cc',
+             'job.membership.Exclude(node);',
              ''),
     ]),
     Fault('an agent takes an older proposal', 5, [
@@ -353,10 +354,10 @@ FAULTS = [
              ''),
     ]),
     Fault('a leaving node is not journaled', 25, [
-        Edit('daemon/core/job/job_notice.cc',
-             '  out_.Write(Journal::Kind::kLeaving, generation(), '
-             'notices_.TakeRecord(now_));\n',
-             '  notices_.TakeRecord(now_);\n'),
+        Edit('daemon/core/job/acts/records.cc',
+             'job.out.Write(Journal::Kind::kLeaving, job.generation(),\n'
+             '                job.notices.TakeRecord(job.now));',
+             'job.notices.TakeRecord(job.now);'),
     ]),
     Fault('a restart is charged for a lost node', 27, [
         Edit('daemon/core/failures/failures.cc',
@@ -365,25 +366,25 @@ FAULTS = [
              ''),
     ]),
     Fault('a node that refused a world is in the next one', 33, [
-        Edit('daemon/core/job/job.cc',
-             '  Exclude(node, reason);\n'
+        Edit('daemon/core/job/handlers/forming.cc',
+             'Exclude(job, node, reason);\n'
              '  // What it refused for',
-             '  // What it refused for'),
+             '// What it refused for'),
     ]),
     Fault('a spare that has served exits 0', 34, [
-        Edit('daemon/core/job/ending.cc',
+        Edit('daemon/core/job/state/ending.cc',
              'if (node.served_in != 0 || excluded) return end;',
              'if (excluded) return end;'),
     ]),
     Fault('disjoint worlds run at once', 15, [
-        Edit('daemon/core/job/job_form.cc',
-             '  if (!IsFenced(seated)) Form(seated);',
-             '  Form(seated);'),
+        Edit('daemon/core/job/handlers/forming.cc',
+             'if (!IsFenced(job, seated)) Form(job, seated);',
+             'Form(job, seated);'),
     ]),
     Fault('what was heard last is forgotten by the next daemon', 15, [
-        Edit('daemon/core/job/job_restore.cc',
-             '    restored.gathering_.fence() = FenceOf(state, '
-             'restored.membership_, now);\n',
+        Edit('daemon/core/job/handlers/restoring.cc',
+             'job.gathering.fence() = FenceOf(state, job.membership, '
+             'job.now);',
              ''),
     ]),
     # With --once, the rank that runs is on another node.

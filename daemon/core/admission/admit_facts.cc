@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/communication_variables.h"
 #include "daemon/core/admission/message_parts.h"
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/job_variables.h"
 #include "daemon/core/admission/message_parts.h"
 

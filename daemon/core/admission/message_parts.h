@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "daemon/core/admission/admission.h"
+#include "daemon/core/admission/facts_limits.h"
 #include "daemon/core/admission/grammar.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"

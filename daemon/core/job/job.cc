@@ -3,94 +3,108 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/printable.h"
+#include "daemon/core/job/acts/blame.h"
+#include "daemon/core/job/acts/job_end.h"
+#include "daemon/core/job/acts/loss.h"
+#include "daemon/core/job/acts/notice_rounds.h"
+#include "daemon/core/job/acts/records.h"
+#include "daemon/core/job/acts/sends.h"
+#include "daemon/core/job/acts/silence.h"
+#include "daemon/core/job/acts/standing.h"
+#include "daemon/core/job/handlers/attending.h"
+#include "daemon/core/job/handlers/committing.h"
+#include "daemon/core/job/handlers/forming.h"
+#include "daemon/core/job/handlers/leaving.h"
+#include "daemon/core/job/handlers/node_reports.h"
+#include "daemon/core/job/handlers/rank_reports.h"
+#include "daemon/core/job/handlers/restoring.h"
+#include "daemon/core/network_plan/pings.h"
 #include "daemon/core/status_words.h"
 
 namespace rollcall {
 namespace {
 
-// How many times an incarnation that refused a world may get a seat again.
-constexpr int kRefusalsForgiven = 3;
-
-}  // namespace
-
-std::vector<Action> Job::Step(const Event& event, absl::Time now) {
-  CHECK_GE(now, now_);  // A violation is a bug in the shell, not bad input.
-  now_ = now;
-  std::visit([this](const auto& e) { On(e); }, event);
-  MaybeTellLeaving();
-  MaybeJournalFinished();
-  MaybeCommit();
-  TakeBackUnreached();
-  MaybeProbe();
-  CarryOut(vetting_.Advance(ForVetting()));
-  MaybeGrow();
-  CarryOut(vetting_.CheckSpares(ForVetting()));
-  MaybeForm();
-  MaybeEndUnattended();
-  MaybeForget();
-  JournalNodeEpochs();
-  CheckInvariants();
-  return out_.Take();
+// Checks what each Step touches; checks all nodes if a world was formed.
+void CheckInvariants(const JobState& job) {
+  const bool proposed =
+      job.phase == JobPhase::kForming && job.formation.fresh();
+  job.membership.CheckInvariants(proposed, job.settings.nodes_max());
+  if (proposed) CHECK_EQ(job.world().generation(), job.generation());
+  const size_t known = job.membership.nodes().size();
+  CHECK_LE(job.failures.causes().size(), Limits::causes_max);
+  CHECK_LE(job.notices.leaving().size(), known);
+  CHECK_LE(job.quarantine.checking(), known);
+  CHECK_LE(job.isolation.silent(), known);
+  CHECK_LE(job.hangs.size(), job.world().world_size());
+  CHECK_LE(job.vetting.probes().held(), known);
+  CHECK_LE(job.vetting.nodes(), known);
+  CHECK_LE(job.newcomers.names(), Limits::newcomer_names_max);
+  job.adoption.CheckInvariants();
 }
 
-// --- Events -----------------------------------------------------------------
+// Whether enough nodes could have a seat.
+bool EnoughAreAble(const JobState& job) {
+  return job.vetting.probes().Able(job.membership, job.now) >=
+         job.settings.nodes_min();
+}
 
-void Job::On(const Said& said) {
-  Node* node = membership_.OfStream(said.session);
+void On(JobState& job, const Said& said) {
+  Node* node = job.membership.OfStream(said.session);
   // The stream was ended before this message was handled.
   if (node == nullptr) return;
   node->confirmed = true;
-  if (!HasEnded()) Renew(*node);
+  if (!job.HasEnded()) Renew(job, *node);
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
     case v1::AgentMessage::kHeartbeat:
-      return OnHeartbeat(*node, m.heartbeat());
+      return OnHeartbeat(job, *node, m.heartbeat());
     case v1::AgentMessage::kPrepared:
-      return OnPrepared(*node, m.prepared());
+      return OnPrepared(job, *node, m.prepared());
     case v1::AgentMessage::kRefused:
-      return OnRefused(*node, m.refused());
+      return OnRefused(job, *node, m.refused());
     case v1::AgentMessage::kStopped:
-      return OnStopped(*node, m.stopped());
+      return OnStopped(job, *node, m.stopped());
     case v1::AgentMessage::kRankExited:
-      return OnRankExited(*node, m.rank_exited());
+      return OnRankExited(job, *node, m.rank_exited());
     case v1::AgentMessage::kLeaving:
-      return OnLeaving(*node, m.leaving());
+      return OnLeaving(job, *node, m.leaving());
     case v1::AgentMessage::kExchange:
-      return OnExchange(*node, m.exchange());
+      return OnExchange(job, *node, m.exchange());
     case v1::AgentMessage::kStore:
-      return OnStore(*node, m.store());
+      return OnStore(job, *node, m.store());
     case v1::AgentMessage::kEndSeen:
-      if (HasEnded()) Detach(*node);
+      if (job.HasEnded()) Detach(job, *node);
       return;
     case v1::AgentMessage::kNoticeSeen:
-      return OnNoticeSeen(*node, m.notice_seen());
+      return OnNoticeSeen(job, *node, m.notice_seen());
     case v1::AgentMessage::kCheckReport:
-      return OnCheckReport(*node, m.check_report());
+      return OnCheckReport(job, *node, m.check_report());
     case v1::AgentMessage::kRankStalled:
-      return OnRankStalled(*node, m.rank_stalled());
+      return OnRankStalled(job, *node, m.rank_stalled());
     case v1::AgentMessage::kFactChange:
-      return OnFactChange(*node, m.fact_change());
+      return OnFactChange(job, *node, m.fact_change());
     case v1::AgentMessage::kProbed:
-      if (vetting_.probes().Take(*node, m.probed(), IsRunning(), membership_,
-                                 now_, limits_)) {
-        out_.Changed();
+      if (job.vetting.probes().Take(*node, m.probed(), job.IsRunning(),
+                                    job.membership, job.now, job.limits)) {
+        job.out.Changed();
       }
       return;
     case v1::AgentMessage::kSetupEnded:
-      return OnSetupEnded(*node, m.setup_ended());
+      return OnSetupEnded(job, *node, m.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
-      CarryOut(vetting_.TakeGroupMessage(*node, m, ForVetting()));
+      CarryOut(job, job.vetting.TakeGroupMessage(*node, m, job.ForVetting()));
       return;
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
-      out_.Close(
+      job.out.Close(
           said.session, absl::StatusCode::kInvalidArgument,
           v1::REFUSAL_CODE_INVALID,
           "expected one Hello and then messages of other kinds; got another "
@@ -99,315 +113,223 @@ void Job::On(const Said& said) {
   }
 }
 
-void Job::On(const StreamClosed& closed) {
-  adoption_.Drop(closed.session);
-  Node* node = membership_.OfStream(closed.session);
+void On(JobState& job, const StreamClosed& closed) {
+  job.adoption.Drop(closed.session);
+  Node* node = job.membership.OfStream(closed.session);
   if (node == nullptr) return;
   // True if no running world needs the node.
-  const bool leaving = Leaves(*node) && (membership_.IsExcluded(*node) ||
-                                         !node->member() || node->finished());
-  const bool ended = node->setup_failed && !HasEnded();
-  Detach(*node);
-  out_.Changed();
+  const bool leaving =
+      job.Leaves(*node) &&
+      (job.membership.IsExcluded(*node) || !node->member() || node->finished());
+  const bool ended = node->setup_failed && !job.HasEnded();
+  Detach(job, *node);
+  job.out.Changed();
   if (ended) {
     // Its agent was told to exit.
-    return Part(*node, v1::NODE_STATE_LOST, node->reason, /*evicted=*/true);
+    return GiveUp(job, *node, v1::NODE_STATE_LOST, node->reason,
+                  /*evicted=*/true);
   }
   if (leaving) {
-    Part(*node, v1::NODE_STATE_DRAINING, node->reason);
+    GiveUp(job, *node, v1::NODE_STATE_DRAINING, node->reason);
     return;
   }
-  membership_.Suspect(*node);
-  node->suspect_since = now_;
-  if (HasEnded()) return;
+  job.membership.Suspect(*node);
+  node->suspect_since = job.now;
+  if (job.HasEnded()) return;
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";
-  membership_.SetDeadline(
-      *node, std::min(node->deadline, now_ + limits_.reconnect_grace));
-  NoteBreak(*node);
-  out_.SayOf(*node, Log::Level::kWarning,
-             absl::StrCat("event=suspect node=", node->name(),
-                          " reason=", Quoted(node->reason)));
+  job.membership.SetDeadline(
+      *node, std::min(node->deadline, job.now + job.limits.reconnect_grace));
+  NoteBreak(job, *node);
+  job.out.SayOf(*node, Log::Level::kWarning,
+                absl::StrCat("event=suspect node=", node->name(),
+                             " reason=", Quoted(node->reason)));
 }
 
-void Job::On(const StopAsked& stop) {
-  if (HasEnded()) {
-    if (ending_.StopAgain(stop.now)) SendEnd();
-    return;
-  }
-  v1::End end;
-  end.set_now(stop.now);
-  end.set_exit_code(stop.exit_code);
-  end.set_code(stop.code);
-  end.set_reason(stop.reason);
-  if (stop.now || !IsRunning() || membership_.AllMembersAreAway()) {
-    return Finish(std::move(end));
-  }
-  // The ranks may save first, all at the same step.
-  const bool asked = notices_.end_then().has_value();
-  notices_.EndThen(std::move(end));
-  JournalLeaving();
-  // All ranks may have been asked already, with a later deadline.
-  if (!asked || !notices_.pending() ||
-      now_ + limits_.notice_time < notices_.until()) {
-    Ask(v1::NOTICE_KIND_PREEMPT, limits_.notice_time, stop.reason);
-  }
-}
-
-void Job::On(const Tick& tick) {
+void On(JobState& job, const Tick& tick) {
   if (tick.late > Limits::late_min) {
-    membership_.PutOff(tick.late);
-    isolation_.PutOff(tick.late);
-    hangs_.PutOff(tick.late);
-    adoption_.PutOff(tick.late);
+    job.membership.PutOff(tick.late);
+    job.isolation.PutOff(tick.late);
+    job.hangs.PutOff(tick.late);
+    job.adoption.PutOff(tick.late);
   }
-  if (isolation_.on() && now_ >= isolation_.until()) LoseTheSilent();
-  while (Node* const node = membership_.Overdue(now_)) {
-    MaybeTakeItselfForCutOff();
+  if (job.isolation.on() && job.now >= job.isolation.until())
+    LoseTheSilent(job);
+  while (Node* const node = job.membership.Overdue(job.now)) {
+    MaybeTakeItselfForCutOff(job);
     // While the daemon is isolated, silence is not held against a node.
-    if (isolation_.on()) break;
+    if (job.isolation.on()) break;
     if (node->session != 0) {
-      Lose(*node, v1::REASON_CODE_LOST_LEASE,
-           absl::StrCat("silent for ", absl::FormatDuration(limits_.lease)));
+      Lose(job, *node, v1::REASON_CODE_LOST_LEASE,
+           absl::StrCat("silent for ", absl::FormatDuration(job.limits.lease)));
     } else {
-      Lose(*node, v1::REASON_CODE_LOST_STREAM,
+      Lose(job, *node, v1::REASON_CODE_LOST_STREAM,
            absl::StrCat(node->reason, " and did not come back"));
     }
   }
-  if (phase_ == Phase::kForming && now_ >= formation_.deadline() &&
-      !isolation_.on()) {
-    DropLaggards();
+  if (job.phase == JobPhase::kForming && job.now >= job.formation.deadline() &&
+      !job.isolation.on()) {
+    DropLaggards(job);
   }
-  if (now_ >= notices_.BoundaryEnds(isolation_.on())) EndAtBoundary();
-  if (now_ >= adoption_.until()) EndClaims();
-  MaybeEndBlameWindow();
-  MaybeEndHung();
-  if (now_ >= waiting_.due()) TellWaiting();
+  if (job.now >= job.notices.BoundaryEnds(job.isolation.on()))
+    EndAtBoundary(job);
+  if (job.now >= job.adoption.until()) EndClaims(job);
+  MaybeEndBlameWindow(job);
+  MaybeEndHung(job);
+  if (job.now >= job.waiting.due()) TellWaiting(job);
 }
 
-// --- Messages of members -----------------------------------------------------
+}  // namespace
 
-void Job::OnFactChange(Node& node, const v1::FactChange& change) {
-  if (!node.changes.Take(change, now_)) return;
-  out_.SayOf(node, Log::Level::kWarning,
-             absl::StrCat("event=fact_changed node=", node.name(),
-                          " kind=", Word(change.kind()),
-                          " text=", Quoted(ChangeText(change))),
-             "/facts");
-  out_.Changed();
-  const auto failed_at = failures_.TakesChangesOf(node.name(), now_);
-  if (!failed_at.has_value() || HasEnded()) return;
-  failures_.SetNodeChanges(node.changes.TextAround(*failed_at));
-  BlameInReform(failures_.cause());
+Job::Job(std::string job, std::string run, const v1::JobSettings& settings,
+         const Limits& limits, absl::Time now)
+    : state_(std::move(job), std::move(run), settings, limits, now) {}
+
+absl::Status Job::CheckJournal(const JournalState& state) {
+  return CheckRestorable(state);
 }
 
-std::string Job::ChangesOf(const std::string& node) const {
-  const Node* const at = membership_.Find(node);
-  return at == nullptr ? "" : at->changes.TextAround(now_);
+Job Job::Restore(std::string job, const JournalState& state,
+                 const Limits& limits, absl::Time now) {
+  Job restored(std::move(job), state.run, state.settings, limits, now);
+  TakeUpJournal(restored.state_, state);
+  return restored;
 }
 
-void Job::OnPrepared(Node& node, const v1::Prepared& prepared) {
-  TakeBackLate(node);
-  if (phase_ != Phase::kForming || prepared.generation() != generation() ||
-      !node.member()) {
-    return;  // From a superseded generation.
-  }
-  NoteStopped(node);
-  // Also for a repeated Prepared: a rank that kept running may have died since.
-  TakeUpStates(node, prepared);
-  if (node.prepared) return;
-  for (const std::string& warning : prepared.warnings()) {
-    out_.SayOf(node, Log::Level::kWarning,
-               absl::StrCat("event=warning node=", node.name(),
-                            " text=", Quoted(warning)));
-  }
-  if (node.node_rank == 0) {
-    if (prepared.master_port() == 0) {
-      v1::Refused refused;
-      refused.set_generation(generation());
-      refused.set_reason("it is node rank 0 and reported no MASTER_PORT");
-      return OnRefused(node, refused);
+std::vector<Action> Job::Start() {
+  if (state_.generation() == 0) {
+    state_.out.Write(Journal::Kind::kRunStarted, 0, state_.settings);
+    // Replaces the node epochs that were journaled before.
+    if (state_.credentials.epochs().highest() > 0 ||
+        state_.credentials.epochs().bytes() > 0) {
+      state_.out.Write(Journal::Kind::kNodeEpochs, 0,
+                       state_.credentials.epochs().Whole());
     }
+    if (!state_.notices.leaving().empty()) JournalLeaving(state_);
   }
-  node.prepared = true;
-  formation_.Prepared(node, prepared);
-  out_.Changed();
+  state_.out.Say(Log::Level::kInfo,
+                 absl::StrCat("event=start nodes=", state_.settings.nodes_min(),
+                              ":", state_.settings.nodes_max(), " generation=",
+                              state_.generation(), " state=", Word(state())));
+  // All ranks were asked to end, and no rank runs, so the job ends now.
+  if (state_.notices.end_then().has_value() &&
+      state_.phase == JobPhase::kGathering) {
+    EndJob(state_, *state_.notices.end_then());
+  }
+  return state_.out.Take();
 }
 
-void Job::TakeUpStates(Node& node, const v1::Prepared& prepared) {
-  node.state_held.reset();
-  for (const v1::RankState& state : prepared.states()) {
-    if (!state.whole_state() || state.local_rank() >= node.hello.ranks()) {
-      continue;
-    }
-    if (!node.state_held.has_value() ||
-        state.completed_step() > node.state_held->completed_step()) {
-      node.state_held = state;
-    }
-  }
-}
-
-void Job::OnRefused(Node& node, const v1::Refused& refused) {
-  if (phase_ != Phase::kForming || refused.generation() != generation() ||
-      !node.member()) {
-    return;
-  }
-  const std::string reason =
-      absl::StrCat("refused generation ", generation(), ": ", refused.reason());
-  Exclude(node, reason);
-  // What it refused for may be over by then, for example a port in use.
-  if (++node.refusals <= kRefusalsForgiven) {
-    vetting_.probes().Unreached(node.name(), now_ + limits_.unreached_delay);
-  }
-  Reform(v1::REASON_CODE_REFUSED, reason, node.name());
-}
-
-void Job::OnStopped(Node& node, const v1::Stopped& stopped) {
-  if (stopped.generation() >= fence().generation()) NoteStopped(node);
-  if (Leaves(node) && membership_.IsExcluded(node.name())) {
-    return SendLeft(node);
-  }
-  TakeBackLate(node);
-  if (stopped.generation() != generation() || !node.member() || node.stopped) {
-    return;
-  }
-  node.stopped = true;
-  if (phase_ == Phase::kBlameWindow) {
-    failures_.NoteStopped();
-    MaybeEndBlameWindow();
-  }
-}
-
-// --- Bookkeeping -------------------------------------------------------------
-
-// Renews the lease of a node that has sent something.
-void Job::Renew(Node& node) {
-  node.heard_at = now_;
-  node.lease_until = now_ + limits_.lease;
-  membership_.SetDeadline(node, node.lease_until);
-  HeardFrom(node.name());
-}
-
-// Separates the node from its stream.
-void Job::Detach(Node& node) {
-  membership_.Disconnect(node);
-  vetting_.StreamBroke(node, ForVetting());
-}
-
-// Gives the node up. Its entry stays for a while, so that messages can name the
-// node.
-void Job::Part(Node& node, v1::NodeState state, const std::string& reason,
-               bool evicted) {
-  const std::string name = node.name();
-  if (!Leaves(node) && !evicted)
-    newcomers_.Lost(node, generation(), now_, limits_);
-  node.called = false;
-  // The generation goes on without the node.
-  if (IsRunning() && node.member() && node.finished()) {
-    store_.Gone(static_cast<uint32_t>(node.node_rank));
-    SendStoreMessages();
-  }
-  if (node.session != 0) Detach(node);
-  vetting_.probes().Gone(name, now_);
-  quarantine_.Forget(node);
-  node.state = state;
-  node.reason = reason;
-  // The node was asked to leave for good, so its credential becomes invalid
-  // even if the node leaves for another reason.
-  if (Leaves(node) && !HasEnded()) credentials_.epochs().Raise(name);
-  // May remove `node` itself.
-  const std::vector<std::string> removed = membership_.Remove(node);
-  // A lost node that was asked to leave must still leave if it comes back.
-  if (state == v1::NODE_STATE_DRAINING) ForgetLeaving(name);
-  HeardFrom(name);
-  out_.Changed();
-  for (const std::string& former : removed) {
-    vetting_.Forget(former);
-    ForgetLeaving(former);
-  }
-  TakeBackUnreached();
+std::vector<Action> Job::Step(const Event& event, absl::Time now) {
+  // A violation is a bug in the shell, not bad input.
+  CHECK_GE(now, state_.now);
+  state_.now = now;
+  std::visit([this](const auto& e) { On(state_, e); }, event);
+  MaybeTellLeaving(state_);
+  MaybeJournalFinished(state_);
+  MaybeCommit(state_);
+  TakeBackUnreached(state_);
+  MaybeProbe(state_);
+  CarryOut(state_, state_.vetting.Advance(state_.ForVetting()));
+  MaybeGrow(state_);
+  CarryOut(state_, state_.vetting.CheckSpares(state_.ForVetting()));
+  MaybeForm(state_);
+  MaybeEndUnattended(state_);
+  MaybeForget(state_);
+  JournalNodeEpochs(state_);
+  CheckInvariants(state_);
+  return state_.out.Take();
 }
 
 absl::Time Job::NextDeadline() const {
-  absl::Time next =
-      std::min({waiting_.due(), adoption_.until(), newcomers_.grow_at(),
-                notices_.due(), completion_.record_due()});
-  next = std::min(next, notices_.BoundaryEnds(isolation_.on()));
-  if (MayEndHung()) next = std::min(next, hangs_.due());
+  const JobState& job = state_;
+  absl::Time next = std::min({job.waiting.due(), job.adoption.until(),
+                              job.newcomers.grow_at(), job.notices.due(),
+                              job.completion.record_due()});
+  next = std::min(next, job.notices.BoundaryEnds(job.isolation.on()));
+  if (job.MayEndHung()) next = std::min(next, job.hangs.due());
   // While the daemon is isolated, no node is given up because of a deadline,
   // and no world is formed.
-  if (isolation_.on() && !HasEnded()) {
-    if (phase_ == Phase::kBlameWindow)
-      next = std::min(next, failures_.window_ends());
-    return std::min(next, isolation_.until());
+  if (job.isolation.on() && !job.HasEnded()) {
+    if (job.phase == JobPhase::kBlameWindow)
+      next = std::min(next, job.failures.window_ends());
+    return std::min(next, job.isolation.until());
   }
-  next = std::min(next, membership_.NextDeadline());
-  next = std::min(next, vetting_.NextExpiry(ForVetting()));
-  if (AwaitsFirstWorld()) {
-    next = std::min(next, gathering_.unattended().Due(limits_));
+  next = std::min(next, job.membership.NextDeadline());
+  next = std::min(next, job.vetting.NextExpiry(job.ForVetting()));
+  if (job.AwaitsFirstWorld()) {
+    next = std::min(next, job.gathering.unattended().Due(job.limits));
   }
-  next = std::min(next, vetting_.check_until());
-  switch (phase_) {
-    case Phase::kGathering:
-      if (vetting_.checks()) break;
+  next = std::min(next, job.vetting.check_until());
+  switch (job.phase) {
+    case JobPhase::kGathering:
+      if (job.vetting.checks()) break;
       // Nodes that have not answered when the round ends may be missing then.
       // In that case, nodes that were not reached are taken back sooner.
-      if (vetting_.probes().UnderWay(now_)) {
-        next = std::min(next, vetting_.probes().UnderWayUntil(now_));
+      if (job.vetting.probes().UnderWay(job.now)) {
+        next = std::min(next, job.vetting.probes().UnderWayUntil(job.now));
         break;
       }
       // The deadlines of these nodes come first.
-      if (membership_.HasSeatedSuspect() || adoption_.waiting()) break;
+      if (job.membership.HasSeatedSuspect() || job.adoption.waiting()) break;
       next = std::min(
-          next, gathering_.Due(vetting_.probes().Able(membership_, now_) >=
-                                   settings_.nodes_min(),
-                               now_, limits_));
+          next, job.gathering.Due(EnoughAreAble(job), job.now, job.limits));
       break;
-    case Phase::kForming:
-      next = std::min(next, formation_.deadline());
-      if (const absl::Time until = quarantine_.PendingUntil(membership_, now_);
-          formation_.all_prepared() && until > now_) {
+    case JobPhase::kForming:
+      next = std::min(next, job.formation.deadline());
+      if (const absl::Time until =
+              job.quarantine.PendingUntil(job.membership, job.now);
+          job.formation.all_prepared() && until > job.now) {
         next = std::min(next, until);
       }
       break;
-    case Phase::kRunning:
-      next = std::min(next, vetting_.probes().due());
+    case JobPhase::kRunning:
+      next = std::min(next, job.vetting.probes().due());
       break;
-    case Phase::kBlameWindow:
-      next = std::min(next, failures_.window_ends());
+    case JobPhase::kBlameWindow:
+      next = std::min(next, job.failures.window_ends());
       break;
-    case Phase::kEnded:
-      return ending_.Due(!membership_.streams().empty());
+    case JobPhase::kEnded:
+      return job.ending.Due(!job.membership.streams().empty());
   }
   return next;
 }
 
-// The record goes out with the actions of the Step that changed the epochs.
-void Job::JournalNodeEpochs() {
-  // Nothing is journaled after the end.
-  if (HasEnded()) return;
-  credentials_.epochs().MaybePrune(
-      [this](const std::string& name) { return membership_.Has(name); });
-  if (const auto changes = credentials_.epochs().TakeChanges()) {
-    out_.Write(Journal::Kind::kNodeEpochs, generation(), *changes);
-  }
+bool Job::CredentialStands(const v1::Hello& hello) const {
+  const Node* const at = state_.membership.Find(hello.node());
+  // The node is not known: the daemon was restarted, or has removed the node.
+  if (at == nullptr || at->restored()) return true;
+  const Node& node = *at;
+  const uint64_t from = hello.previous_incarnation();
+  if (from == 0) return node.hello.incarnation() == hello.incarnation();
+  if (node.hello.incarnation() == from) return true;
+  // The agent has already attended again with this incarnation, and its Welcome
+  // was lost.
+  return node.hello.incarnation() == hello.incarnation() &&
+         node.attended_from == from && !node.confirmed;
 }
 
-// Checks what each Step touches; checks all nodes if a world was formed.
-void Job::CheckInvariants() const {
-  const bool proposed = phase_ == Phase::kForming && formation_.fresh();
-  membership_.CheckInvariants(proposed, settings_.nodes_max());
-  if (proposed) CHECK_EQ(world().generation(), generation());
-  const size_t known = membership_.nodes().size();
-  CHECK_LE(failures_.causes().size(), Limits::causes_max);
-  CHECK_LE(notices_.leaving().size(), known);
-  CHECK_LE(quarantine_.checking(), known);
-  CHECK_LE(isolation_.silent(), known);
-  CHECK_LE(hangs_.size(), world().world_size());
-  CHECK_LE(vetting_.probes().held(), known);
-  CHECK_LE(vetting_.nodes(), known);
-  CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);
-  adoption_.CheckInvariants();
+bool Job::AwaitsWord(const v1::Hello& hello) const {
+  const Node* const at = state_.membership.Find(hello.node());
+  return at != nullptr && !at->confirmed && !at->by_credential &&
+         at->hello.incarnation() == hello.incarnation();
+}
+
+bool Job::HasCredential(const v1::Hello& hello) const {
+  const Node* const at = state_.membership.Find(hello.node());
+  if (at == nullptr || at->gone) return false;
+  const Node& node = *at;
+  // A world commit has the incarnations of its world, and every member has the
+  // commit.
+  if (node.restored()) {
+    return node.incarnation_committed != 0 &&
+           node.incarnation_committed == hello.incarnation();
+  }
+  return (node.confirmed || node.by_credential) &&
+         node.hello.incarnation() == hello.incarnation();
+}
+
+v1::Pings Job::Pings(absl::Time now) const {
+  return PingsOf(state_.world(), state_.vetting.probes().results(), now);
 }
 
 }  // namespace rollcall

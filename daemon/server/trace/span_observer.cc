@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/base/durations.h"
-#include "daemon/core/job/job_report.h"
 #include "daemon/core/status_words.h"
 #include "daemon/server/events/log_line.h"
 
@@ -54,7 +53,7 @@ void SpanObserver::See(const Job& job, const std::vector<Action>& actions,
   if (!of.run.has_value() && !(over && events.empty())) {
     of.run.emplace(Begin(job, now));
   }
-  const JobReport report(job);
+  const JobReport report = job.Report();
   const auto formation = of.formations.Note(
       {job.state(), job.generation(), report.IsProbing()}, now, absl::Now());
   if (formation.has_value()) {

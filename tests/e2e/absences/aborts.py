@@ -48,18 +48,19 @@ CHECKS_JUSTIFIED = {
         "drawn by ourselves, never zero",
     ("client/agent/core/agent.cc", "CHECK_GE(now, now_);"):
         "our shell's monotonic clock",
-    ("daemon/core/job/job_restore.cc",
-     "CHECK_GE(settings_.nodes_min(), 1u);"):
+    ("daemon/core/job/state/job_state.cc",
+     "CHECK_GE(settings.nodes_min(), 1u);"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job/job_restore.cc",
-     "CHECK_LE(settings_.nodes_min(), settings_.nodes_max());"):
+    ("daemon/core/job/state/job_state.cc",
+     "CHECK_LE(settings.nodes_min(), settings.nodes_max());"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job/job_restore.cc",
-     "CHECK_LE(settings_.nodes_max(), Limits::nodes_max);"):
+    ("daemon/core/job/state/job_state.cc",
+     "CHECK_LE(settings.nodes_max(), Limits::nodes_max);"):
         "settings are checked at admission, a journal's by CheckJournal",
-    ("daemon/core/job/job_restore.cc", "CHECK(!state.end.has_value());"):
+    ("daemon/core/job/handlers/restoring.cc",
+     "CHECK(!state.end.has_value());"):
         "CheckJournal, which comes before, refuses a run that has ended",
-    ("daemon/core/job/job.cc", "CHECK_GE(now, now_);"):
+    ("daemon/core/job/job.cc", "CHECK_GE(now, state_.now);"):
         "our shell's monotonic clock",
     ("daemon/core/membership/membership.cc",
      "CHECK_LE(excluded_.size(), streams_.size());"):
@@ -74,7 +75,7 @@ CHECKS_JUSTIFIED = {
      "CHECK_LE(deadlines_.size(), nodes_.size());"):
         "an invariant of ours, for any input",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(failures_.causes().size(), Limits::causes_max);"):
+     "CHECK_LE(job.failures.causes().size(), Limits::causes_max);"):
         "an invariant of ours, for any input",
     ("daemon/core/membership/membership.cc",
      "CHECK((node.session == 0) || streams_.contains(node.session));"):
@@ -86,27 +87,27 @@ CHECKS_JUSTIFIED = {
      "CHECK_LT(static_cast<uint32_t>(node.seat), seats);"):
         "seats are given by ourselves",
     ("daemon/core/job/job.cc",
-     "CHECK_EQ(world().generation(), generation());"):
+     "CHECK_EQ(job.world().generation(), job.generation());"):
         "both were just set by ourselves",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(notices_.leaving().size(), known);"):
+     "CHECK_LE(job.notices.leaving().size(), known);"):
         "only known nodes are put there, and go from both together",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(vetting_.probes().held(), known);"):
+     "CHECK_LE(job.vetting.probes().held(), known);"):
         "its entries are known nodes, and go when a node is gone",
-    ("daemon/core/job/job.cc", "CHECK_LE(vetting_.nodes(), known);"):
+    ("daemon/core/job/job.cc", "CHECK_LE(job.vetting.nodes(), known);"):
         "its entries are known nodes, and go with them",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(quarantine_.checking(), known);"):
+     "CHECK_LE(job.quarantine.checking(), known);"):
         "only connected nodes are asked, and one that leaves is removed",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(hangs_.size(), world().world_size());"):
+     "CHECK_LE(job.hangs.size(), job.world().world_size());"):
         "by rank of the world, for local ranks that its nodes have",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(newcomers_.names(), Limits::newcomer_names_max);"):
+     "CHECK_LE(job.newcomers.names(), Limits::newcomer_names_max);"):
         "a further name is counted with the others",
     ("daemon/core/job/job.cc",
-     "CHECK_LE(isolation_.silent(), known);"):
+     "CHECK_LE(job.isolation.silent(), known);"):
         "members are put there, and go when it is known what became of them",
     ("daemon/core/adoption/adoption.cc",
      "CHECK_LE(claimants_.size(), Limits::nodes_max);"):
@@ -114,19 +115,19 @@ CHECKS_JUSTIFIED = {
     ("daemon/core/adoption/adoption.cc",
      "CHECK_LE(claims_.size(), Limits::claimed_worlds_max);"):
         "a claim of one more world is refused",
-    ("daemon/core/job/job_notice.cc", "CHECK(IsRunning());"):
+    ("daemon/core/job/acts/notice_rounds.cc", "CHECK(job.IsRunning());"):
         "all callers check the phase first, which is ours",
     ("daemon/core/network_plan/newcomer_verdict.cc",
      "CHECK_LT(left.size(), nodes.size());"):
         "a newcomer is left in each pass, and each pass removes at least one",
-    ("daemon/core/job/job_attend.cc",
+    ("daemon/core/job/handlers/attending.cc",
      "CHECK(node.deadline == absl::InfiniteFuture());"):
         "a node that attends again is absent or unknown: judged before",
-    ("daemon/core/job/job_end.cc", "CHECK(!HasEnded());"):
+    ("daemon/core/job/acts/job_end.cc", "CHECK(!job.HasEnded());"):
         "a job's phase is ours; a message after its end gets a Refusal",
-    ("daemon/core/job/job_form.cc", "CHECK(!names.empty());"):
+    ("daemon/core/job/handlers/forming.cc", "CHECK(!names.empty());"):
         "called only while a member is unprepared",
-    ("daemon/core/job/job_form.cc", "CHECK(HasWorld());"):
+    ("daemon/core/job/acts/generation_end.cc", "CHECK(job.HasWorld());"):
         "a job's phase is ours",
     ("daemon/core/exchange.cc", "CHECK_LT(node_rank, ranks_.size());"):
         "the rank that we gave the session, never the message's",

@@ -140,16 +140,42 @@ def way(uses, start, end):
     return []
 
 
-def folder_cycles(files):
-    """There is no include cycle between folders."""
-    uses, found, told = folder_uses(files), [], set()
-    for folder in sorted(uses):
-        cycle = way(uses, folder, folder)
+def unit_uses(files):
+    """The same for the pure cores' units: a header with its source."""
+    units = {}
+    for path, text in sorted(files.items()):
+        if is_pure(path):
+            units.setdefault(os.path.splitext(path)[0], []).append((path, text))
+    uses = {unit: {} for unit in units}
+    for unit, sources in units.items():
+        for path, text in sources:
+            for line, name in includes(text):
+                other = os.path.splitext(name)[0]
+                if other in units and other != unit:
+                    uses[unit].setdefault(other, f"{path}:{line}")
+    return uses
+
+
+def cycles(uses, subject):
+    found, told = [], set()
+    for start in sorted(uses):
+        cycle = way(uses, start, start)
         if cycle and frozenset(cycle) not in told:
             told.add(frozenset(cycle))
-            found.append(f"{uses[cycle[0]][cycle[1]]}: folders include each "
+            found.append(f"{uses[cycle[0]][cycle[1]]}: {subject} include each "
                          f"other: {' -> '.join(cycle)}")
     return found
+
+
+def folder_cycles(files):
+    """There is no include cycle between folders."""
+    return cycles(folder_uses(files), "folders")
+
+
+def unit_cycles(files):
+    """In the pure cores, a function calls only functions of its own unit or of
+    units below it: units include each other in one direction only."""
+    return cycles(unit_uses(files), "units")
 
 
 def lies_in(folder, other):

@@ -1,4 +1,4 @@
-#include "daemon/core/job/ending.h"
+#include "daemon/core/job/state/ending.h"
 
 #include <gtest/gtest.h>
 

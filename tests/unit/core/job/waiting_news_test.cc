@@ -1,4 +1,4 @@
-#include "daemon/core/job/waiting_news.h"
+#include "daemon/core/job/state/waiting_news.h"
 
 #include <gtest/gtest.h>
 
