@@ -110,7 +110,10 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   rollcall::ChooseOpenBlasKernels(argv);
   rollcall::TrainOptions options;
-  if (std::optional<int> code = rollcall::ParseOptions(argc, argv, &options)) {
+  std::string error;
+  if (std::optional<int> code =
+          rollcall::ParseOptions(argc, argv, &options, &error)) {
+    if (!error.empty()) rollcall::WriteErrorFile(error);
     return *code;
   }
   if (options.check_group) return rollcall::CheckGroup();

@@ -338,7 +338,7 @@ absl::Status CheckValidation(const CLI::App& app) {
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv,
-                                TrainOptions* options) {
+                                TrainOptions* options, std::string* error) {
   CLI::App app(kAbout, "rollcall-train");
   app.set_version_flag("--version", ROLLCALL_VERSION);
   app.option_defaults()->always_capture_default();
@@ -357,8 +357,10 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
   app.add_flag("--check-group", options->check_group, "")->group("");
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+  } catch (const CLI::ParseError& thrown) {
+    if (app.exit(thrown) == 0) return 0;
+    if (error != nullptr) *error = thrown.what();
+    return kUsage;
   }
   if (options->check_group) return std::nullopt;
   options->collective_timeout = absl::Seconds(timeout_s);
@@ -382,8 +384,9 @@ std::optional<int> ParseOptions(int argc, const char* const* argv,
         "information");
   }
   if (!status.ok()) {
-    std::fprintf(stderr, "rollcall-train: %s\n",
-                 std::string(status.message()).c_str());
+    const std::string message(status.message());
+    std::fprintf(stderr, "rollcall-train: %s\n", message.c_str());
+    if (error != nullptr) *error = message;
     return kUsage;
   }
   return std::nullopt;

@@ -82,9 +82,11 @@ struct TrainOptions {
 };
 
 // Parses the command line. Returns the exit code if the process has to exit
-// now: 0 after --help or --version, 2 after a message on stderr.
+// now: 0 after --help or --version, 2 after a message on stderr, which `error`
+// receives too.
 std::optional<int> ParseOptions(int argc, const char* const* argv,
-                                TrainOptions* options);
+                                TrainOptions* options,
+                                std::string* error = nullptr);
 
 }  // namespace rollcall
 

@@ -136,6 +136,15 @@ class Train(E2E):
                           if name.startswith("step-")],
                          [f"step-{skipped[-9] - 1:08d}"])
 
+    def test_a_wrong_flag_spends_no_restart(self):
+        launcher = self.launch(
+            ["--local-workers", "1"],
+            [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
+             "--val-every", "1"])
+        self.assert_code(launcher, 2)
+        self.assertTrue(launcher.find("--val-every needs --val-data"))
+        self.assertFalse(launcher.find("generation 2"), launcher.text())
+
     def test_bad_validation_data_is_named(self):
         empty = self.stage.path("empty")
         with open(empty, "wb"):
