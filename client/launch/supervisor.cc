@@ -43,10 +43,10 @@ bool Supervisor::Done() const {
 
 absl::Duration Supervisor::Timeout() const {
   const absl::Time now = MonotonicNow();
-  const absl::Time until =
-      std::min({daemon_.restart_at(), daemon_.beats_due(), stop_again_at_,
-                overdue_.term_at, overdue_.kill_at, overdue_.tell_at,
-                agent_failed_at_, judge_hosts_at_, story_.NextShow(now)});
+  const absl::Time until = std::min(
+      {daemon_.restart_at(), daemon_.beats_due(), stop_.again_at,
+       overdue_.term_at, overdue_.kill_at, overdue_.tell_at, agent_failed_at_,
+       failed_hosts_.judge_at, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -101,15 +101,15 @@ void Supervisor::OnTimers() {
     agent_failed_at_ = absl::InfiniteFuture();
     // A daemon that lingers after a failure still runs, although its job has
     // ended.
-    if (!stop_ && !daemon_.end() && !job_ended_) {
+    if (!stop_.request && !daemon_.end() && !job_ended_) {
       Stop(own_exit_.value_or(kExitRendezvous),
            absl::StrCat("the launcher's own agent ", options_.node,
                         " has failed"),
            false);
     }
   }
-  if (now >= judge_hosts_at_) JudgeHosts();
-  if (now >= stop_again_at_) SendStop();
+  if (now >= failed_hosts_.judge_at) JudgeHosts();
+  if (now >= stop_.again_at) SendStop();
   if (now >= overdue_.term_at) {
     overdue_.term_at = absl::InfiniteFuture();
     agents_.Kill(SIGTERM);
@@ -184,12 +184,12 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
                     overdue_.term_at + StopGrace() + kStopPatience));
     return;
   }
-  if (!gave_up_.empty()) return;
+  if (!gave_up_.why.empty()) return;
   feed_.End();
   // A limit of this machine, which applies to the launcher as well.
   if (wait_status && WIFEXITED(*wait_status) &&
       WEXITSTATUS(*wait_status) == kExitCannotStart && !daemon_.listened()) {
-    gave_up_code_ = kExitCannotStart;
+    gave_up_.code = kExitCannotStart;
   }
   DaemonFailed(
       absl::StrCat("the daemon ",
@@ -201,7 +201,7 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
 void Supervisor::DaemonFailed(const std::string& how, bool again,
                               bool hopeless) {
   const std::string grace = absl::FormatDuration(Limits{}.daemon_grace);
-  if (again && interrupts_ <= 1 && !(stop_ && agents_.empty())) {
+  if (again && stop_.interrupts <= 1 && !(stop_.request && agents_.empty())) {
     if (daemon_.latest_listened()) {
       story_.Say(absl::StrCat(how, "; it is started again, ranks run on"));
     } else if (!std::exchange(told_unstartable_, true)) {
@@ -213,7 +213,7 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
     }
     return;
   }
-  if (stop_ && daemon_.listened()) {
+  if (stop_.request && daemon_.listened()) {
     return GiveUp(absl::StrCat("the run was stopped; ", how,
                                " before it could say how the run ended"));
   }
@@ -225,7 +225,7 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
       DaemonsReason());
   if (plan_.kind == StartPlan::Kind::kResume && !daemon_.listened()) {
     left_ = true;
-    gave_up_ = absl::StrCat(
+    gave_up_.why = absl::StrCat(
         why, "\nthe run is left as it was; launch it again to go on with it");
     return;
   }
@@ -240,7 +240,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
     if (overdue_.killed && WTERMSIG(*agent.wait_status) == SIGKILL) {
       story_.Say(absl::StrCat("the agent of ", agent.name,
                               " did not end; it was killed"));
-    } else if (!stop_) {
+    } else if (!stop_.request) {
       story_.Say(absl::StrCat("the agent of ", agent.name, " ",
                               DescribeExit(*agent.wait_status)));
     }
@@ -260,34 +260,36 @@ void Supervisor::HostFailed(const LocalAgents::Ended& agent) {
   if (ExitCodeOf(*agent.wait_status) == 0) return;
   const uint32_t nodes_min = options_.settings.nodes_min();
   if (agent.name == kSubmitName) {
-    too_few_ = absl::StrCat("too few workers could be submitted for --nodes ",
-                            nodes_min);
+    failed_hosts_.why = absl::StrCat(
+        "too few workers could be submitted for --nodes ", nodes_min);
   } else if (!options_.hosts.empty() && agents_.size() < nodes_min) {
-    too_few_ = absl::StrCat(
+    failed_hosts_.why = absl::StrCat(
         "no agent runs on ", agent.name, ", and the ", agents_.size(),
         " that are left are fewer than --nodes ", nodes_min);
   } else {
     return;
   }
-  judge_hosts_at_ = MonotonicNow();
+  failed_hosts_.judge_at = MonotonicNow();
 }
 
 // Ends the run if no ranks run yet, because the hosts that are left are too few
 // to begin. The daemon is asked, because the feed's latest state may be older
 // than the failure: once ranks run, a broken connection ends nothing.
 void Supervisor::JudgeHosts() {
-  judge_hosts_at_ = absl::InfiniteFuture();
-  if (ran_ || stop_ || job_ended_ || daemon_.end() || !gave_up_.empty()) return;
+  failed_hosts_.judge_at = absl::InfiniteFuture();
+  if (ran_ || stop_.request || job_ended_ || daemon_.end() ||
+      !gave_up_.why.empty())
+    return;
   RefreshTokens();
   const auto status = AdminClient(address_).Status(kStatusTimeout);
   if (!status.ok()) {
-    judge_hosts_at_ = MonotonicNow() + kJudgeAgain;
+    failed_hosts_.judge_at = MonotonicNow() + kJudgeAgain;
     return;
   }
   ran_ = HasRun(*status);
   if (ran_) return;
-  story_.Say(too_few_);
-  Stop(kExitRendezvous, too_few_, /*now=*/true);
+  story_.Say(failed_hosts_.why);
+  Stop(kExitRendezvous, failed_hosts_.why, /*now=*/true);
 }
 
 }  // namespace rollcall

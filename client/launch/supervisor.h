@@ -58,6 +58,27 @@ class Supervisor {
     bool killed = false;
   };
 
+  // The request to stop the job.
+  struct Stopping {
+    std::optional<v1::StopRequest> request;
+    int interrupts = 0;
+    absl::Time asked_at = absl::InfiniteFuture();
+    // When a failed request is sent again.
+    absl::Time again_at = absl::InfiniteFuture();
+  };
+  // Agents on other hosts, or submitted workers, that could not be started.
+  struct FailedHosts {
+    // Why the run ends if no ranks run.
+    std::string why;
+    // When the daemon is asked whether ranks run.
+    absl::Time judge_at = absl::InfiniteFuture();
+  };
+  // The run cannot continue; empty: it can.
+  struct GaveUp {
+    std::string why;
+    int code = kExitRendezvous;
+  };
+
   // --- Until the run is under way (supervisor_start.cc) ---
   // Handles what an earlier launcher has left: adopts it, or ends it if its run
   // is over or never began.
@@ -144,20 +165,12 @@ class Supervisor {
   bool ran_ = false;
   std::optional<int> own_exit_;
 
-  std::optional<v1::StopRequest> stop_;
-  int interrupts_ = 0;
-  absl::Time asked_at_ = absl::InfiniteFuture();  // For `stop_`.
-  // When a failed stop request is sent again.
-  absl::Time stop_again_at_ = absl::InfiniteFuture();
+  Stopping stop_;
   Overdue overdue_;
   // When the job is stopped because the launcher's own agent has failed.
   absl::Time agent_failed_at_ = absl::InfiniteFuture();
-  // `too_few_`: why the run ends if no ranks run. `judge_hosts_at_`: when the
-  // daemon is asked whether ranks run.
-  std::string too_few_;
-  absl::Time judge_hosts_at_ = absl::InfiniteFuture();
-  std::string gave_up_;
-  int gave_up_code_ = kExitRendezvous;
+  FailedHosts failed_hosts_;
+  GaveUp gave_up_;
   // The run could not be adopted and is left unchanged.
   bool left_ = false;
 };

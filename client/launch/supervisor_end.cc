@@ -36,9 +36,9 @@ void Supervisor::OnSignal(int signal) {
   if (signal == SIGWINCH || signal == SIGCONT) return story_.Redraw();
   // Agents pass it on to their ranks.
   if (signal == SIGUSR2) return agents_.KillAgents(signal);
-  ++interrupts_;
+  ++stop_.interrupts;
   // A run that is already over cannot be stopped gracefully first.
-  const bool again = interrupts_ > 1 || daemon_.end();
+  const bool again = stop_.interrupts > 1 || daemon_.end();
   int code = 128 + signal;
   // Schedulers send these before they reclaim the machine.
   if (signal == SIGUSR1 || signal == SIGTERM) {
@@ -49,7 +49,7 @@ void Supervisor::OnSignal(int signal) {
                    ? "stopping the run; once more ends it at once"
                    : absl::StrCat("stopping the run (signal ", signal, ")"));
   }
-  Stop(stop_ ? stop_->exit_code() : code,
+  Stop(stop_.request ? stop_.request->exit_code() : code,
        signal == SIGINT
            ? "stopped by Ctrl-C"
            : absl::StrCat("stopped by signal ", signal, " to the launcher"),
@@ -62,11 +62,11 @@ absl::Duration Supervisor::StopGrace() const {
 
 void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   story_.Quiet();
-  stop_.emplace();
-  stop_->set_exit_code(exit_code);
-  stop_->set_reason(reason);
-  stop_->set_now(now);
-  asked_at_ = MonotonicNow();
+  stop_.request.emplace();
+  stop_.request->set_exit_code(exit_code);
+  stop_.request->set_reason(reason);
+  stop_.request->set_now(now);
+  stop_.asked_at = MonotonicNow();
   // Linked ranks have the notice time to reach a boundary, and after it their
   // grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
@@ -120,29 +120,29 @@ void Supervisor::SendStop() {
     GiveUp("stopped before the daemon listened");
     return;
   }
-  auto stopped = AdminClient(address_).Stop(*stop_, kStopTimeout);
-  stop_again_at_ = absl::InfiniteFuture();
+  auto stopped = AdminClient(address_).Stop(*stop_.request, kStopTimeout);
+  stop_.again_at = absl::InfiniteFuture();
   if (stopped.ok()) {
     overdue_.term_at = absl::InfiniteFuture();
     return;
   }
   const absl::Time now = MonotonicNow();
   // A daemon that is started again is asked once it listens.
-  if (daemon_.pid() >= 0) stop_again_at_ = now + kStopAgain;
+  if (daemon_.pid() >= 0) stop_.again_at = now + kStopAgain;
   // SIGTERM ends the agents without a daemon.
   const bool refused = absl::IsUnauthenticated(stopped.status()) ||
                        absl::IsPermissionDenied(stopped.status());
-  if (stop_->now() || refused) {
+  if (stop_.request->now() || refused) {
     agents_.Kill(SIGTERM);
-  } else if (now < asked_at_ + kDaemonPatience) {
-    overdue_.term_at = asked_at_ + kDaemonPatience;
+  } else if (now < stop_.asked_at + kDaemonPatience) {
+    overdue_.term_at = stop_.asked_at + kDaemonPatience;
   }
 }
 
 void Supervisor::GiveUp(const std::string& why) {
-  if (gave_up_.empty()) gave_up_ = why;
+  if (gave_up_.why.empty()) gave_up_.why = why;
   daemon_.CancelRestart();
-  stop_again_at_ = absl::InfiniteFuture();
+  stop_.again_at = absl::InfiniteFuture();
   agents_.Kill(SIGTERM);
   daemon_.Kill(SIGTERM);
   KillAt(MonotonicNow() + StopGrace() + kKillPatience);
@@ -152,11 +152,11 @@ int Supervisor::Finish() {
   feed_.End();
   const std::optional<v1::End>& end = daemon_.end();
   int code = own_exit_.value_or(kExitRendezvous);
-  if (!gave_up_.empty()) code = gave_up_code_;
-  if (stop_) code = stop_->exit_code();
+  if (!gave_up_.why.empty()) code = gave_up_.code;
+  if (stop_.request) code = stop_.request->exit_code();
   if (end) code = end->exit_code();
   if (!end && code == 0) code = kExitRendezvous;
-  story_.Ended(end, code, gave_up_);
+  story_.Ended(end, code, gave_up_.why);
   if (!left_) ForgetRun(state_->path(), options_.ephemeral && end.has_value());
   return code;
 }

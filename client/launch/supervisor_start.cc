@@ -155,7 +155,7 @@ void Supervisor::DaemonListens() {
   const bool first = !agents_started_;
   agents_started_ = true;
   if (first) GiveUpTheGone();
-  if (first && !stop_ && !JobHasEnded()) StartAgents();
+  if (first && !stop_.request && !JobHasEnded()) StartAgents();
   KeepRecord();
   agents_.Release();
   if (first) {
@@ -168,7 +168,7 @@ void Supervisor::DaemonListens() {
                     lifetime, {agents_.size(), settings.nodes_min(), most, {}});
   }
   feed_.Begin(endpoint, address_);
-  if (stop_) SendStop();
+  if (stop_.request) SendStop();
 }
 
 // New agents attend under the names of nodes whose agents are gone.
