@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 export ROLLCALL_BIN=${ROLLCALL_BIN:-$PWD/build/release/bin}
-PYTHONPATH=tests/e2e exec /usr/bin/python3 -B - <<'EOF'
+PYTHONPATH=tests/e2e/support exec /usr/bin/python3 -B - <<'EOF'
 import contextlib
 import glob
 import os

@@ -23,7 +23,7 @@ command -v chromium >/dev/null || {
   exit 1
 }
 mkdir -p "$folder"
-PYTHONPATH=tests/e2e exec /usr/bin/python3 -B - "$folder" <<'PYTHON'
+PYTHONPATH=tests/e2e/support exec /usr/bin/python3 -B - "$folder" <<'PYTHON'
 import glob
 import json
 import os

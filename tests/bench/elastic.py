@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROJECT = os.path.dirname(os.path.dirname(HERE))
 os.environ.setdefault("ROLLCALL_BIN",
                       os.path.join(PROJECT, "build", "release", "bin"))
-sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e"))
+sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e", "support"))
 
 import harness  # noqa: E402
 

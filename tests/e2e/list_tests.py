@@ -1,4 +1,5 @@
-"""Prints the name module.Class.test of each test in the *_test.py files here.
+"""Prints the name module.Class.test of each test in the *_test.py files of the
+subfolders.
 
 It parses the source instead of importing it, since CMake runs it before
 anything is built.
@@ -9,7 +10,8 @@ import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-for path in sorted(glob.glob(os.path.join(HERE, "*_test.py"))):
+for path in sorted(glob.glob(os.path.join(HERE, "*", "*_test.py")),
+                   key=os.path.basename):
     with open(path, encoding="utf-8") as f:
         module = ast.parse(f.read(), path)
     for thing in module.body:

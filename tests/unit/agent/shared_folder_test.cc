@@ -74,7 +74,7 @@ TEST_F(SharedFolder, TheFirstMarkIsTheOneThatAllRead) {
   close(pipe_fds[1]);
 }
 
-// A read-only mount is in tests/e2e/sharing_test.py.
+// A read-only mount is in tests/e2e/nodes/sharing_test.py.
 TEST_F(SharedFolder, AFolderThatCannotBeWrittenHasNoDigest) {
   for (const std::string& folder : {std::string("/proc"), root_ + "/none"}) {
     const v1::SameFile file = LookAtSharedFolder(folder);

@@ -3,7 +3,6 @@
 The ranks share one GPU. Each has its own NCCL_HOSTID, so NCCL treats them as
 ranks of different machines and connects them by sockets.
 """
-import ctypes
 import os
 import re
 import signal
@@ -11,27 +10,8 @@ import unittest
 
 import harness
 from elastic_test import SMALL, TEXT, TRAIN
+from gpus import apart, gpus
 from harness import E2E, command_line, descendants
-
-APART = 'export NCCL_HOSTID="$ROLLCALL_NODE" NCCL_SOCKET_IFNAME==lo; ' \
-        'exec "$@"'
-
-
-def gpus():
-    """Returns the number of GPUs that the driver reports."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return 0
-    return count.value
-
-
-def apart(command):
-    """Returns a command whose ranks seem to be on different machines."""
-    return ["sh", "-c", APART, "sh", *command]
 
 
 @unittest.skipUnless(gpus(), "the driver shows no GPU")

@@ -174,7 +174,7 @@ class Hosts(E2E):
             "s.raw(b'10.77.0.3 lab1\\n10.77.0.3 lab2\\n')\n"
             "t = wire.Stranger(j.port(), '10.77.0.1').open()\n"
             "print('code', t.say(wire.hello(j, 'lab2')).end())\n") % (
-                os.path.dirname(os.path.abspath(__file__)), forged.text())])
+                os.path.dirname(wire.__file__), forged.text())])
         self.assertEqual(stranger.out(),
                          [f"code {wire.UNAUTHENTICATED}"], stranger.text())
         agent = lab.run(3, [harness.ROLLCALL, "join", forged.text(), "--",
@@ -204,7 +204,7 @@ class Hosts(E2E):
             "    for number, value in wire.fields(message):\n"
             "        if number == 4:\n"  # The number of Proposal.
             "            s.say(wire.prepared(dict(wire.fields(value))[1]))\n"
-        ) % (os.path.dirname(os.path.abspath(__file__)), text, address, node)])
+        ) % (os.path.dirname(wire.__file__), text, address, node)])
 
     def test_a_workers_name_of_several_labels_is_written_only_if_listed(self):
         # The name comes with the worker's own address, since the daemon accepts

@@ -5,7 +5,9 @@ import sys
 import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from paths import PROJECT
+
+RUN_ONE = os.path.join(PROJECT, "tests", "e2e", "run_one.py")
 CASES = """
 import unittest
 class Some(unittest.TestCase):
@@ -36,8 +38,8 @@ class RunOne(unittest.TestCase):
                     ("Some", "", 1), ("Good", "", 0), ("Good", "1", 1),
                     ("Skipped", "", 77), ("Skipped", "1", 1)):
                 run = subprocess.run(
-                    [sys.executable, "-B", os.path.join(HERE, "run_one.py"),
-                     f"cases.{name}"], check=False, stdout=subprocess.PIPE,
+                    [sys.executable, "-B", RUN_ONE, f"cases.{name}"],
+                    check=False, stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT, text=True,
                     env={**os.environ, "PYTHONPATH": folder,
                          "ROLLCALL_TEST_NO_SKIPS": strict})

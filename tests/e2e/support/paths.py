@@ -1,8 +1,8 @@
 """The paths of the tree and of its binaries."""
 import os
 
-PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__)))))
 BIN = os.path.abspath(os.environ.get(
     "ROLLCALL_BIN", os.path.join(PROJECT, "build", "dev", "bin")))
 ROLLCALL = os.path.join(BIN, "rollcall")

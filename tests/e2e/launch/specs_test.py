@@ -24,7 +24,7 @@ for document in json.load(sys.stdin):
 class Specs(E2E):
     def test_the_hostfile(self):
         # This script replaces ssh and runs the command on this machine.
-        # tests/e2e/ssh_test.py uses a real sshd.
+        # tests/e2e/launch/ssh_test.py uses a real sshd.
         ssh = self.stage.path("ssh")
         with open(ssh, "w", encoding="utf-8") as f:
             f.write("#!/bin/sh\nfor command; do :; done\n"

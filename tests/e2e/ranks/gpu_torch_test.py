@@ -6,7 +6,7 @@ with a torch with CUDA.
 import unittest
 
 import rank_elastic_test
-from gpu_test import apart, gpus
+from gpus import apart, gpus
 from harness import E2E
 from rank_python_test import ENVIRONMENT
 from with_torch import PYTHON
