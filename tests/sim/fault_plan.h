@@ -10,10 +10,10 @@
 #include <memory>
 #include <vector>
 
-#include "tests/sim/daemons.h"
+#include "tests/sim/daemons/daemons.h"
 #include "tests/sim/network.h"
-#include "tests/sim/node.h"
-#include "tests/sim/trainer.h"
+#include "tests/sim/nodes/node.h"
+#include "tests/sim/nodes/trainer.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

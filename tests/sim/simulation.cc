@@ -8,7 +8,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/formation/world.h"
-#include "tests/sim/group.h"
+#include "tests/sim/daemons/group.h"
 
 namespace rollcall::sim {
 namespace {

@@ -16,12 +16,12 @@
 
 #include "daemon/journal/journal.h"
 #include "tests/sim/checker/invariant_checker.h"
-#include "tests/sim/daemon.h"
-#include "tests/sim/daemons.h"
+#include "tests/sim/daemons/daemon.h"
+#include "tests/sim/daemons/daemons.h"
 #include "tests/sim/fault_plan.h"
 #include "tests/sim/network.h"
-#include "tests/sim/node.h"
-#include "tests/sim/trainer.h"
+#include "tests/sim/nodes/node.h"
+#include "tests/sim/nodes/trainer.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

@@ -1,6 +1,6 @@
 // A hello that is admitted, for tests that change it.
-#ifndef ROLLCALL_TESTS_UNIT_CORE_GOOD_HELLO_H_
-#define ROLLCALL_TESTS_UNIT_CORE_GOOD_HELLO_H_
+#ifndef ROLLCALL_TESTS_UNIT_CORE_ADMISSION_GOOD_HELLO_H_
+#define ROLLCALL_TESTS_UNIT_CORE_ADMISSION_GOOD_HELLO_H_
 
 #include "rollcall/v1/membership.pb.h"
 
@@ -25,4 +25,4 @@ inline v1::Hello GoodHello() {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_UNIT_CORE_GOOD_HELLO_H_
+#endif  // ROLLCALL_TESTS_UNIT_CORE_ADMISSION_GOOD_HELLO_H_

@@ -1,4 +1,4 @@
-#include "tests/sim/fibers.h"
+#include "tests/sim/daemons/fibers.h"
 
 #include <cstdint>
 #include <utility>

@@ -4,8 +4,8 @@
 #include "daemon/base/durations.h"
 #include "daemon/core/membership/welcome.h"
 #include "daemon/security/incarnation_nonce.h"
-#include "tests/sim/credentials.h"
-#include "tests/sim/daemon.h"
+#include "tests/sim/daemons/credentials.h"
+#include "tests/sim/daemons/daemon.h"
 
 namespace rollcall::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/sim/group.h"
+#include "tests/sim/daemons/group.h"
 
 #include <algorithm>
 #include <cstdlib>

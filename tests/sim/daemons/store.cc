@@ -1,4 +1,4 @@
-#include "tests/sim/store.h"
+#include "tests/sim/daemons/store.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
-#include "tests/sim/process.h"
+#include "tests/sim/daemons/process.h"
 
 namespace rollcall::sim {
 namespace {

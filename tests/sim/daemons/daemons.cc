@@ -1,4 +1,4 @@
-#include "tests/sim/daemons.h"
+#include "tests/sim/daemons/daemons.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -3,8 +3,8 @@
 //
 // One kernel thread runs all of them. A fiber must not give way while it holds
 // a lock that another fiber may want.
-#ifndef ROLLCALL_TESTS_SIM_FIBERS_H_
-#define ROLLCALL_TESTS_SIM_FIBERS_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_FIBERS_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_FIBERS_H_
 
 #include <ucontext.h>
 
@@ -63,4 +63,4 @@ class Fibers {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_FIBERS_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_FIBERS_H_

@@ -1,8 +1,8 @@
-#include "tests/sim/trainer.h"
+#include "tests/sim/nodes/trainer.h"
 
 #include <algorithm>
 
-#include "tests/sim/node.h"
+#include "tests/sim/nodes/node.h"
 
 namespace rollcall::sim {
 

@@ -1,4 +1,4 @@
-#include "tests/sim/ranks.h"
+#include "tests/sim/nodes/ranks.h"
 
 #include <algorithm>
 #include <csignal>

@@ -7,8 +7,8 @@
 // end at once (the process dies). In a process that dies, each call and each
 // wait returns at once and has no effect, so that its threads end by
 // themselves.
-#ifndef ROLLCALL_TESTS_SIM_PROCESS_H_
-#define ROLLCALL_TESTS_SIM_PROCESS_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_PROCESS_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_PROCESS_H_
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +23,9 @@
 #include "daemon/journal/key_value.h"
 #include "daemon/server/leader/current_loop.h"
 #include "daemon/server/leader/leader_session.h"
-#include "tests/sim/fibers.h"
+#include "tests/sim/daemons/fibers.h"
+#include "tests/sim/daemons/store.h"
 #include "tests/sim/network.h"
-#include "tests/sim/store.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
@@ -157,4 +157,4 @@ class Process final : public Machine {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_PROCESS_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_PROCESS_H_

@@ -6,8 +6,8 @@
 // with the step of its state source. Without one it begins with the checkpoint
 // of its run, which every step overwrites; ranks that save nothing begin with
 // 0. After the last step all ranks exit 0.
-#ifndef ROLLCALL_TESTS_SIM_TRAINER_H_
-#define ROLLCALL_TESTS_SIM_TRAINER_H_
+#ifndef ROLLCALL_TESTS_SIM_NODES_TRAINER_H_
+#define ROLLCALL_TESTS_SIM_NODES_TRAINER_H_
 
 #include <cstdint>
 #include <map>
@@ -76,4 +76,4 @@ class Trainer {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_TRAINER_H_
+#endif  // ROLLCALL_TESTS_SIM_NODES_TRAINER_H_

@@ -1,7 +1,7 @@
 // The proofs that a simulated daemon gives out: node credentials, and proofs of
 // commits. A proof is valid only if all of its bytes are equal.
-#ifndef ROLLCALL_TESTS_SIM_CREDENTIALS_H_
-#define ROLLCALL_TESTS_SIM_CREDENTIALS_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_CREDENTIALS_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_CREDENTIALS_H_
 
 #include <cstdint>
 #include <optional>
@@ -24,4 +24,4 @@ std::string ProofOf(const std::string& run, uint64_t generation,
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_CREDENTIALS_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_CREDENTIALS_H_

@@ -1,4 +1,4 @@
-#include "tests/sim/process.h"
+#include "tests/sim/daemons/process.h"
 
 #include <algorithm>
 #include <utility>

@@ -6,8 +6,8 @@
 // a tick is due. Preparations take time and may fail. The guard kills the ranks
 // within a second of the agent's death, and the next life of the agent sweeps
 // what is left.
-#ifndef ROLLCALL_TESTS_SIM_NODE_H_
-#define ROLLCALL_TESTS_SIM_NODE_H_
+#ifndef ROLLCALL_TESTS_SIM_NODES_NODE_H_
+#define ROLLCALL_TESTS_SIM_NODES_NODE_H_
 
 #include <cstdint>
 #include <deque>
@@ -22,8 +22,8 @@
 #include "client/agent/link/named_leader.h"
 #include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/network.h"
-#include "tests/sim/ranks.h"
-#include "tests/sim/trainer.h"
+#include "tests/sim/nodes/ranks.h"
+#include "tests/sim/nodes/trainer.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
@@ -190,4 +190,4 @@ class Node {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_NODE_H_
+#endif  // ROLLCALL_TESTS_SIM_NODES_NODE_H_

@@ -1,4 +1,4 @@
-#include "tests/sim/node.h"
+#include "tests/sim/nodes/node.h"
 
 #include <algorithm>
 #include <csignal>
@@ -9,7 +9,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/network_plan/probing.h"
-#include "tests/sim/daemons.h"
+#include "tests/sim/daemons/daemons.h"
 
 namespace rollcall::sim {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "daemon/core/admission/admission.h"
-#include "tests/sim/daemon.h"
+#include "tests/sim/daemons/daemon.h"
 
 namespace rollcall::sim {
 namespace {

@@ -5,8 +5,8 @@
 // time, and wait for the next world. After a notice, they stop at a boundary on
 // which the trainer makes all ranks agree. They add to a counter in the store
 // of their generation.
-#ifndef ROLLCALL_TESTS_SIM_RANKS_H_
-#define ROLLCALL_TESTS_SIM_RANKS_H_
+#ifndef ROLLCALL_TESTS_SIM_NODES_RANKS_H_
+#define ROLLCALL_TESTS_SIM_NODES_RANKS_H_
 
 #include <cstdint>
 #include <functional>
@@ -163,4 +163,4 @@ class Ranks {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_RANKS_H_
+#endif  // ROLLCALL_TESTS_SIM_NODES_RANKS_H_

@@ -5,8 +5,8 @@
 // A request may be lost, arrive late (after its caller has given up, or after
 // another daemon was elected), or be carried out twice. An answer may be lost.
 // The whole store may stand still, or be out of one daemon's reach.
-#ifndef ROLLCALL_TESTS_SIM_STORE_H_
-#define ROLLCALL_TESTS_SIM_STORE_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_STORE_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -126,4 +126,4 @@ class Store {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_STORE_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_STORE_H_

@@ -7,8 +7,8 @@
 // a failed write, the job is restored from the journal. All tokens are valid; a
 // node credential must be the one that was given, and a world that agents bring
 // to a daemon without a journal must have the proof of its commit.
-#ifndef ROLLCALL_TESTS_SIM_DAEMON_H_
-#define ROLLCALL_TESTS_SIM_DAEMON_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_DAEMON_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_DAEMON_H_
 
 #include <cstdint>
 #include <deque>
@@ -22,7 +22,7 @@
 #include "daemon/core/job/job.h"
 #include "daemon/journal/fold.h"
 #include "tests/sim/checker/invariant_checker.h"
-#include "tests/sim/daemons.h"
+#include "tests/sim/daemons/daemons.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"
 
@@ -161,4 +161,4 @@ class Daemon final : public Daemons {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_DAEMON_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_DAEMON_H_

@@ -1,4 +1,4 @@
-#include "tests/sim/credentials.h"
+#include "tests/sim/daemons/credentials.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "tests/sim/daemon.h"
+#include "tests/sim/daemons/daemon.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "tests/sim/credentials.h"
+#include "tests/sim/daemons/credentials.h"
 
 namespace rollcall::sim {
 namespace {

@@ -1,8 +1,8 @@
 // Daemons: the daemon side of a run, as the nodes, the faults and the checks of
 // the run's end use it. It is a single daemon (Daemon) or several that share a
 // store (Group).
-#ifndef ROLLCALL_TESTS_SIM_DAEMONS_H_
-#define ROLLCALL_TESTS_SIM_DAEMONS_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_DAEMONS_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_DAEMONS_H_
 
 #include <cstdint>
 #include <optional>
@@ -70,4 +70,4 @@ class Daemons {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_DAEMONS_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_DAEMONS_H_

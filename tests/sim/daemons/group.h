@@ -4,8 +4,8 @@
 // It observes what the store carries out, what each loop decides and what it
 // sends. To the InvariantChecker, it presents the leader as a single daemon
 // that is restarted again and again.
-#ifndef ROLLCALL_TESTS_SIM_GROUP_H_
-#define ROLLCALL_TESTS_SIM_GROUP_H_
+#ifndef ROLLCALL_TESTS_SIM_DAEMONS_GROUP_H_
+#define ROLLCALL_TESTS_SIM_DAEMONS_GROUP_H_
 
 #include <cstdint>
 #include <memory>
@@ -16,12 +16,12 @@
 #include "daemon/journal/journal.h"
 #include "daemon/security/value_sealer.h"
 #include "tests/sim/checker/invariant_checker.h"
-#include "tests/sim/daemon.h"
-#include "tests/sim/daemons.h"
-#include "tests/sim/fibers.h"
+#include "tests/sim/daemons/daemon.h"
+#include "tests/sim/daemons/daemons.h"
+#include "tests/sim/daemons/fibers.h"
+#include "tests/sim/daemons/process.h"
+#include "tests/sim/daemons/store.h"
 #include "tests/sim/network.h"
-#include "tests/sim/process.h"
-#include "tests/sim/store.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {
@@ -94,4 +94,4 @@ class Group final : public Daemons, private Store::Watcher {
 
 }  // namespace rollcall::sim
 
-#endif  // ROLLCALL_TESTS_SIM_GROUP_H_
+#endif  // ROLLCALL_TESTS_SIM_DAEMONS_GROUP_H_
