@@ -50,27 +50,27 @@ scripts/build.sh release
 export ROLLCALL_BIN=$PWD/build/release/bin
 for name in ${*:-start hostfile nccl_id formation facts probing node_check loss web events store takeover elastic checkpoint train}; do
   case $name in
-    start) python3 -B tests/bench/start.py ;;
-    hostfile) python3 -B tests/bench/hostfile.py ;;
+    start) python3 -B tests/bench/launch/start.py ;;
+    hostfile) python3 -B tests/bench/launch/hostfile.py ;;
     nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
     formation) "$ROLLCALL_BIN/formation" ;;
     facts)
-      python3 -B tests/bench/facts.py
+      python3 -B tests/bench/launch/facts.py
       "$ROLLCALL_BIN/plan" ;;
-    probing) python3 -B tests/bench/probing.py ;;
-    node_check) python3 -B tests/bench/node_check.py ;;
+    probing) python3 -B tests/bench/launch/probing.py ;;
+    node_check) python3 -B tests/bench/launch/node_check.py ;;
     loss) "$ROLLCALL_BIN/loss" ;;
     web) "$ROLLCALL_BIN/web" ;;
     events) "$ROLLCALL_BIN/events" ;;
-    store) python3 -B tests/bench/store.py ;;
-    takeover) python3 -B tests/bench/takeover.py ;;
-    elastic) python3 -B tests/bench/elastic.py ;;
-    torch_elastic) python3 -B tests/bench/torch_elastic.py ;;
-    torch_init) python3 -B tests/bench/torch_init.py ;;
-    torchrun) python3 -B tests/bench/torchrun.py ;;
-    checkpoint) python3 -B tests/bench/checkpoint.py ;;
-    train) python3 -B tests/bench/train.py ;;
-    gpu) python3 -B tests/bench/gpu.py ;;
+    store) python3 -B tests/bench/training/store.py ;;
+    takeover) python3 -B tests/bench/daemon/takeover.py ;;
+    elastic) python3 -B tests/bench/training/elastic.py ;;
+    torch_elastic) python3 -B tests/bench/training/torch_elastic.py ;;
+    torch_init) python3 -B tests/bench/training/torch_init.py ;;
+    torchrun) python3 -B tests/bench/launch/torchrun.py ;;
+    checkpoint) python3 -B tests/bench/training/checkpoint.py ;;
+    train) python3 -B tests/bench/training/train.py ;;
+    gpu) python3 -B tests/bench/training/gpu.py ;;
     *) echo "bench.sh: start, hostfile, nccl_id, formation, facts, probing, node_check, loss, web, events, store, takeover, elastic, torch_elastic, torch_init, torchrun, checkpoint, train or gpu, not '$name'" >&2
        exit 2 ;;
   esac

@@ -24,8 +24,8 @@
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
 #include "daemon/core/limits.h"
-#include "tests/bench/crowd.h"
-#include "tests/bench/served_daemon.h"
+#include "tests/bench/daemon/crowd.h"
+#include "tests/bench/daemon/served_daemon.h"
 
 namespace rollcall::bench {
 namespace {

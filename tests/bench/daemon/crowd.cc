@@ -1,4 +1,4 @@
-#include "tests/bench/crowd.h"
+#include "tests/bench/daemon/crowd.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -17,7 +17,7 @@
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/probing.h"
 #include "rollcall/v1/membership.grpc.pb.h"
-#include "tests/bench/hello.h"
+#include "tests/bench/daemon/hello.h"
 
 namespace rollcall::bench {
 namespace {

@@ -6,8 +6,8 @@
 //
 // It has the same service and kind of certificate as the daemon, gRPC's
 // callback API, and one shared slice for all streams. Thread rule: any thread.
-#ifndef ROLLCALL_TESTS_BENCH_BARE_SERVER_H_
-#define ROLLCALL_TESTS_BENCH_BARE_SERVER_H_
+#ifndef ROLLCALL_TESTS_BENCH_DAEMON_BARE_SERVER_H_
+#define ROLLCALL_TESTS_BENCH_DAEMON_BARE_SERVER_H_
 
 #include <cstddef>
 #include <memory>
@@ -42,4 +42,4 @@ class BareServer {
 
 }  // namespace rollcall::bench
 
-#endif  // ROLLCALL_TESTS_BENCH_BARE_SERVER_H_
+#endif  // ROLLCALL_TESTS_BENCH_DAEMON_BARE_SERVER_H_

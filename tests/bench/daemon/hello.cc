@@ -1,4 +1,4 @@
-#include "tests/bench/hello.h"
+#include "tests/bench/daemon/hello.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // The Hello of one node of a crowd; it has about as many facts as that of a
 // machine with two networks. Pure.
-#ifndef ROLLCALL_TESTS_BENCH_HELLO_H_
-#define ROLLCALL_TESTS_BENCH_HELLO_H_
+#ifndef ROLLCALL_TESTS_BENCH_DAEMON_HELLO_H_
+#define ROLLCALL_TESTS_BENCH_DAEMON_HELLO_H_
 
 #include <cstdint>
 
@@ -21,4 +21,4 @@ v1::Hello HelloOf(int index);
 
 }  // namespace rollcall::bench
 
-#endif  // ROLLCALL_TESTS_BENCH_HELLO_H_
+#endif  // ROLLCALL_TESTS_BENCH_DAEMON_HELLO_H_

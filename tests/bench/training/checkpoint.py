@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROJECT = os.path.dirname(os.path.dirname(HERE))
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 BIN = os.environ.get("ROLLCALL_BIN",
                      os.path.join(PROJECT, "build", "release", "bin"))
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")

@@ -18,8 +18,8 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
-#include "tests/bench/crowd.h"
-#include "tests/bench/served_daemon.h"
+#include "tests/bench/daemon/crowd.h"
+#include "tests/bench/daemon/served_daemon.h"
 
 namespace rollcall::bench {
 namespace {

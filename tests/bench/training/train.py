@@ -18,7 +18,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("ROLLCALL_BIN", os.path.join(
-    os.path.dirname(os.path.dirname(HERE)), "build", "release", "bin"))
+    os.path.dirname(os.path.dirname(os.path.dirname(HERE))), "build", "release",
+    "bin"))
 PYTHON = "/usr/bin/python3"
 MODEL = "gpt2-nano"
 NANO = [3, 4, 128, 64]  # Layers, heads, width, context.

@@ -1,4 +1,4 @@
-#include "tests/bench/bare_server.h"
+#include "tests/bench/daemon/bare_server.h"
 
 #include <grpcpp/grpcpp.h>
 

@@ -1,4 +1,4 @@
-#include "tests/bench/served_daemon.h"
+#include "tests/bench/daemon/served_daemon.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,8 +22,8 @@
 #include "absl/synchronization/mutex.h"
 #include "daemon/base/hex.h"
 #include "daemon/server/server.h"
-#include "tests/bench/bare_server.h"
-#include "tests/bench/hello.h"
+#include "tests/bench/daemon/bare_server.h"
+#include "tests/bench/daemon/hello.h"
 
 extern char** environ;
 

@@ -3,8 +3,8 @@
 // memory and processor time can be measured.
 //
 // That process runs the benchmark's own binary. Thread rule: one thread.
-#ifndef ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_
-#define ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_
+#ifndef ROLLCALL_TESTS_BENCH_DAEMON_SERVED_DAEMON_H_
+#define ROLLCALL_TESTS_BENCH_DAEMON_SERVED_DAEMON_H_
 
 #include <sys/types.h>
 
@@ -69,4 +69,4 @@ bool ReadCount(int argc, char** argv, int at, int most, int& value);
 
 }  // namespace rollcall::bench
 
-#endif  // ROLLCALL_TESTS_BENCH_SERVED_DAEMON_H_
+#endif  // ROLLCALL_TESTS_BENCH_DAEMON_SERVED_DAEMON_H_

@@ -12,8 +12,8 @@ import time
 
 import torch
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))), "e2e", "trainer"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__)))), "e2e", "trainer"))
 from torch_gpt2 import Gpt2, adamw  # noqa: E402
 
 

@@ -11,8 +11,8 @@ import sys
 import tempfile
 import time
 
-PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__)))))
 BIN = os.environ.get("ROLLCALL_BIN",
                      os.path.join(PROJECT, "build", "release", "bin"))
 NODES = int(os.environ.get("NODES", "64"))

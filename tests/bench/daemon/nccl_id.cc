@@ -19,9 +19,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/security/join_string.h"
-#include "tests/bench/crowd.h"
-#include "tests/bench/hello.h"
-#include "tests/bench/served_daemon.h"
+#include "tests/bench/daemon/crowd.h"
+#include "tests/bench/daemon/hello.h"
+#include "tests/bench/daemon/served_daemon.h"
 
 extern char** environ;
 

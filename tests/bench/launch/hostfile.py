@@ -13,7 +13,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROJECT = os.path.dirname(os.path.dirname(HERE))
+PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 os.environ.setdefault("ROLLCALL_BIN",
                       os.path.join(PROJECT, "build", "release", "bin"))
 sys.path.insert(0, os.path.join(PROJECT, "tests", "e2e", "support"))

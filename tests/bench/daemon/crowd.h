@@ -9,8 +9,8 @@
 // For benchmarks only.
 //
 // Thread rule: call it from one thread; streams run on gRPC's threads.
-#ifndef ROLLCALL_TESTS_BENCH_CROWD_H_
-#define ROLLCALL_TESTS_BENCH_CROWD_H_
+#ifndef ROLLCALL_TESTS_BENCH_DAEMON_CROWD_H_
+#define ROLLCALL_TESTS_BENCH_DAEMON_CROWD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -106,4 +106,4 @@ class Crowd {
 
 }  // namespace rollcall::bench
 
-#endif  // ROLLCALL_TESTS_BENCH_CROWD_H_
+#endif  // ROLLCALL_TESTS_BENCH_DAEMON_CROWD_H_
