@@ -90,7 +90,7 @@ do_step() {
     kills) for _ in 1 2 3; do e2e kills_test || return 1; done ;;
     repeat) scripts/repeat.sh 5 1 ;;
     torch) scripts/packages.sh torch &&
-      e2e checkpoint_test.InTransformers.test_loads_a_checkpoint &&
+      e2e checkpoint_torch_test.InTransformers.test_loads_a_checkpoint &&
       e2e rank_frameworks_test.InTransformers ;;
     pytorch) scripts/packages.sh pytorch && (
         export ROLLCALL_ELASTIC_KILLS=54 ROLLCALL_ELASTIC_NODES=8
