@@ -40,7 +40,8 @@ PORTS_JUSTIFIED = {
     ("tests/unit/agent/nccl_test.cc", "127.0.0.1:23456"):
         "a NCCL_COMM_ID that must be cleared",
     ("tests/unit/server/server_test.cc", "127.0.0.1:65536"): "no port at all",
-    ("tests/unit/server/listener_test.cc", "127.0.0.1:65536"): "no port at all",
+    ("tests/unit/server/connections/listener_test.cc", "127.0.0.1:65536"):
+        "no port at all",
     ("tests/e2e/daemon/web_test.py", "127.0.0.1:99999"): "no port at all",
     **{("tests/unit/server/web_test.cc", address): "parsed, never dialled"
        for address in ("localhost:80", "127.0.0.1:8080", "[::1]:8080")},

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/server/connections/listener.h"
 #include "rollcall/v1/admin.grpc.pb.h"
-#include "tests/unit/server/listener_client.h"
+#include "tests/unit/server/connections/listener_client.h"
 
 namespace rollcall {
 namespace {

@@ -25,7 +25,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
-#include "tests/unit/server/listener_client.h"
+#include "tests/unit/server/connections/listener_client.h"
 
 namespace rollcall {
 namespace {

@@ -1,7 +1,7 @@
 // ListenerClient: a TCP client of a listener under test, driven by hand, on
 // loopback.
-#ifndef ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
-#define ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
+#ifndef ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_LISTENER_CLIENT_H_
+#define ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_LISTENER_CLIENT_H_
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -76,4 +76,4 @@ class ListenerClient {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_UNIT_SERVER_LISTENER_CLIENT_H_
+#endif  // ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_LISTENER_CLIENT_H_

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/server/unauthenticated_connections_fixture.h"
+#include "tests/unit/server/connections/unauthenticated_connections_fixture.h"
 
 namespace rollcall {
 namespace {

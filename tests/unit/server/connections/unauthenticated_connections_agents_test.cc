@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/server/connections/unauthenticated_connections.h"
-#include "tests/unit/server/unauthenticated_connections_fixture.h"
+#include "tests/unit/server/connections/unauthenticated_connections_fixture.h"
 
 namespace rollcall {
 namespace {

@@ -1,6 +1,6 @@
 // Shared by the tests of UnauthenticatedConnections.
-#ifndef ROLLCALL_TESTS_UNIT_SERVER_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
-#define ROLLCALL_TESTS_UNIT_SERVER_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
+#ifndef ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
+#define ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/mutex.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
-#include "tests/unit/server/listener_client.h"
+#include "tests/unit/server/connections/listener_client.h"
 
 namespace rollcall {
 
@@ -159,4 +159,4 @@ class UnauthenticatedConnectionsTest : public testing::Test {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_UNIT_SERVER_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
+#endif  // ROLLCALL_TESTS_UNIT_SERVER_CONNECTIONS_UNAUTHENTICATED_CONNECTIONS_FIXTURE_H_
