@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tests/fuzz/job_script.h"
+#include "tests/fuzz/cores/job_script.h"
 
 namespace rollcall {
 

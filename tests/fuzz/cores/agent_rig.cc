@@ -1,4 +1,4 @@
-#include "tests/fuzz/agent_rig.h"
+#include "tests/fuzz/cores/agent_rig.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -12,8 +12,8 @@
 // It also checks that the agent speaks only on an open stream, and dials one at
 // a time; that a daemon admits what it says; and that the texts that it shows,
 // and that its ranks get in files and environments, are printable.
-#ifndef ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
-#define ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
+#ifndef ROLLCALL_TESTS_FUZZ_CORES_AGENT_RIG_H_
+#define ROLLCALL_TESTS_FUZZ_CORES_AGENT_RIG_H_
 
 #include <cstdint>
 #include <map>
@@ -119,4 +119,4 @@ class AgentRig {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_FUZZ_AGENT_RIG_H_
+#endif  // ROLLCALL_TESTS_FUZZ_CORES_AGENT_RIG_H_

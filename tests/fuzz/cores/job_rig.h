@@ -15,8 +15,8 @@
 //   8. A probe has secrets of their size, and asks for other nodes at addresses
 //      and ports, no more than its bounds.
 // The Job's own checks and the sanitizers check the rest.
-#ifndef ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
-#define ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
+#ifndef ROLLCALL_TESTS_FUZZ_CORES_JOB_RIG_H_
+#define ROLLCALL_TESTS_FUZZ_CORES_JOB_RIG_H_
 
 #include <cstdint>
 #include <map>
@@ -113,4 +113,4 @@ class JobRig {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_FUZZ_JOB_RIG_H_
+#endif  // ROLLCALL_TESTS_FUZZ_CORES_JOB_RIG_H_

@@ -1,4 +1,4 @@
-#include "tests/fuzz/job_script.h"
+#include "tests/fuzz/cores/job_script.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // takes the same way as in a daemon: protobuf, admission, Job::Step.
 //
 // Oracle: JobRig's promises and the Job's own checks.
-#include "tests/fuzz/job_script.h"
+#include "tests/fuzz/cores/job_script.h"
 
 namespace {
 

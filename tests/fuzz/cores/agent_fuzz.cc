@@ -11,7 +11,7 @@
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/formation/world.h"
 #include "rollcall/v1/rank.pb.h"
-#include "tests/fuzz/agent_rig.h"
+#include "tests/fuzz/cores/agent_rig.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 

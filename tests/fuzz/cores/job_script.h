@@ -1,12 +1,12 @@
 // The script for a JobRig that a fuzzer's bytes are read as: one byte selects
 // the event, the bytes after it its node and details. There are few node names,
 // incarnations and runs, so that worlds form and their members come back.
-#ifndef ROLLCALL_TESTS_FUZZ_JOB_SCRIPT_H_
-#define ROLLCALL_TESTS_FUZZ_JOB_SCRIPT_H_
+#ifndef ROLLCALL_TESTS_FUZZ_CORES_JOB_SCRIPT_H_
+#define ROLLCALL_TESTS_FUZZ_CORES_JOB_SCRIPT_H_
 
 #include "rollcall/v1/membership.pb.h"
+#include "tests/fuzz/cores/job_rig.h"
 #include "tests/fuzz/feed.h"
-#include "tests/fuzz/job_rig.h"
 
 namespace rollcall {
 
@@ -54,4 +54,4 @@ void Play(Feed& feed, JobRig& rig, int steps_max);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_TESTS_FUZZ_JOB_SCRIPT_H_
+#endif  // ROLLCALL_TESTS_FUZZ_CORES_JOB_SCRIPT_H_

@@ -1,4 +1,4 @@
-#include "tests/fuzz/job_rig.h"
+#include "tests/fuzz/cores/job_rig.h"
 
 #include <cstdint>
 #include <string>

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "daemon/core/formation/world.h"
-#include "tests/fuzz/job_script.h"
+#include "tests/fuzz/cores/job_script.h"
 
 namespace rollcall {
 namespace {
