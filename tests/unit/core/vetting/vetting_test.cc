@@ -212,7 +212,9 @@ TEST_F(VettingTest, OnlyNewNodesAreChecked) {
     row.set(job);
     EXPECT_EQ(job.Check("ab"), row.expect) << row.what;
     // A warning is not repeated.
-    if (!job.vetting.checks()) EXPECT_EQ(job.Check("ab"), "") << row.what;
+    if (!job.vetting.checks()) {
+      EXPECT_EQ(job.Check("ab"), "") << row.what;
+    }
   }
 }
 
@@ -274,7 +276,9 @@ TEST_F(VettingTest, ANodeWhoseProbesBecomeOutdatedRepeatedlyIsLeftOut) {
     std::string told;
     for (int i = 0; i < 4; ++i) {
       told = Told(vetting.Outdated(NodeOf(name), /*moved=*/true, View()));
-      if (i < 3) EXPECT_EQ(told, absl::StrCat("explain ", name));
+      if (i < 3) {
+        EXPECT_EQ(told, absl::StrCat("explain ", name));
+      }
     }
     return told;
   };
