@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent/agent.h"
 #include "client/agent/fact_watcher.h"
 #include "client/agent/group_checks.h"
 #include "client/agent/link/agent_incarnations.h"

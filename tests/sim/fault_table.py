@@ -160,13 +160,19 @@ FAULTS = [
              '    if (!refused->logged) return;'),
     ]),
     Fault('prepared while old ranks live', 16, [
-        Edit('client/agent/core/agent_world.cc',
-             'preparing_->world_commit.has_value() || !Settled() ||',
-             'preparing_->world_commit.has_value() ||'),
+        Edit('client/agent/core/agent/acts/owed_messages.cc',
+             '      !agent.Settled() || !agent.Welcomed()) {\n'
+             '    return;\n'
+             '  }\n'
+             '  agent.preparing->said',
+             '      !agent.Welcomed()) {\n'
+             '    return;\n'
+             '  }\n'
+             '  agent.preparing->said'),
     ]),
     Fault('an exit that no stream has told is lost', 30, [
-        Edit('client/agent/core/agent_link.cc',
-             '  SayExits();\n',
+        Edit('client/agent/core/agent/handlers/streams.cc',
+             '  SayExits(agent);\n',
              ''),
     ]),
     Fault('majority silence taken for death', 23, [
@@ -252,10 +258,10 @@ FAULTS = [
              '      job.out.SendTo(node, job.formation.CommitMessage());'),
     ]),
     Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
-        Edit('client/agent/core/agent_world.cc',
+        Edit('client/agent/core/agent/handlers/worlds.cc',
              '  CleanWorldCommit(world_commit);\n',
              '  CleanWorldCommit(world_commit);\n'
-             '  world_commit.set_master_port(preparing_->done->'
+             '  world_commit.set_master_port(agent.preparing->done->'
              'master_port());\n'),
     ]),
     Fault('a run is journaled without its settings', 9, [
@@ -273,32 +279,29 @@ FAULTS = [
     ]),
     # After Prepared, a linked rank that waits for a world may end or unlink.
     Fault('a world starts while a rank of the last one is being stopped', 14, [
-        Edit('client/agent/core/agent_world.cc',
-             '!preparing_->world_commit.has_value() ||\n'
-             '      !Settled()) {',
-             '!preparing_->world_commit.has_value()) {'),
+        Edit('client/agent/core/agent/acts/world_start.cc',
+             '!agent.preparing->world_commit.has_value() || '
+             '!agent.Settled()) {',
+             '!agent.preparing->world_commit.has_value()) {'),
     ]),
     Fault('a commit that is heard again starts the ranks again', 17, [
-        Edit('client/agent/core/agent_world.cc',
-             '  start.world_commit = *std::move(preparing_->'
+        Edit('client/agent/core/agent/acts/world_start.cc',
+             '  start.world_commit = *std::move(agent.preparing->'
              'world_commit);\n'
-             '  start.world = std::move(preparing_->world);\n',
-             '  start.world_commit = *preparing_->world_commit;\n'
-             '  start.world = preparing_->world;\n'),
-        Edit('client/agent/core/agent_world.cc',
-             '  preparing_.reset();\n'
-             '  if (notice.has_value()) OnNotice(*notice);\n',
-             '  preparing_->world_commit.reset();\n'
-             '  if (notice.has_value()) OnNotice(*notice);\n'),
+             '  start.world = std::move(agent.preparing->world);\n',
+             '  start.world_commit = *agent.preparing->world_commit;\n'
+             '  start.world = agent.preparing->world;\n'),
+        Edit('client/agent/core/agent/acts/world_start.cc',
+             '  agent.preparing.reset();\n',
+             '  agent.preparing->world_commit.reset();\n'),
     ]),
     Fault('an agent does not wait for the end of its ranks', 18, [
-        Edit('client/agent/core/agent.cc',
-             'if (!exit_.has_value() || !rank_processes_.empty() || '
-             'exited_) return;',
-             'if (!exit_.has_value() || exited_) return;'),
+        Edit('client/agent/core/agent/acts/departing.cc',
+             '!agent.rank_processes.empty() ||\n      agent.exited) {',
+             'agent.exited) {'),
     ]),
     Fault('a rank that a signal has ended exits 1 as well', 21, [
-        Edit('client/agent/core/agent_ranks.cc',
+        Edit('client/agent/core/agent/handlers/rank_events.cc',
              '  exited.set_code(ended.code);\n',
              '  exited.set_code(ended.signal != 0 ? 1 : ended.code);\n'),
     ]),
@@ -344,13 +347,13 @@ FAULTS = [
              ''),
     ]),
     Fault('an agent takes an older proposal', 5, [
-        Edit('client/agent/core/agent_world.cc',
-             '  if (proposal.generation() <= generation_seen_) return;',
-             '  if (proposal.generation() == generation_seen_) return;'),
+        Edit('client/agent/core/agent/handlers/worlds.cc',
+             'proposal.generation() <= agent.generation_seen',
+             'proposal.generation() == agent.generation_seen'),
     ]),
     Fault('an agent takes an older abort', 5, [
-        Edit('client/agent/core/agent_world.cc',
-             '  if (abort.generation() < generation_seen_) return;\n',
+        Edit('client/agent/core/agent/handlers/worlds.cc',
+             '  if (abort.generation() < agent.generation_seen) return;\n',
              ''),
     ]),
     Fault('a leaving node is not journaled', 25, [

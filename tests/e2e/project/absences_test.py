@@ -168,9 +168,9 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/server/y.h": "#include <mutex>\n#include <vector>\n"}),
             "daemon/server/y.h:1", "daemon/server/y.h:1")
         self.assert_finds(layers.impure_includes({
-            "client/agent/core/agent.h": "\n#include <grpcpp/grpcpp.h>\n",
+            "client/agent/core/agent/agent.h": "\n#include <grpcpp/grpcpp.h>\n",
             "client/agent/session.h": "#include <thread>\n"}),
-            "client/agent/core/agent.h:2")
+            "client/agent/core/agent/agent.h:2")
         self.assert_finds(layers.impure_includes({
             "daemon/core/x.cc": '#include "daemon/base/y.h"\n',
             "daemon/base/y.h": "",
@@ -298,7 +298,7 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/core/admission/admission.cc": "CHECK(x);\n// CHECK(y)\n",
             "daemon/core/formation/world.cc": "CHECK(x);\n",
             "daemon/core/job/job.cc": "CHECK(x);\n  CHECK_GE(now, state_.now);\n",
-            "client/agent/core/agent.cc": "m.abort();\nm->abort();\n",
+            "client/agent/core/agent/agent.cc": "m.abort();\nm->abort();\n",
             "client/facts/gpu.cc": "\n  abort();\n"}),
             "client/facts/gpu.cc:2", "daemon/core/admission/admission.cc:1",
             "daemon/core/job/job.cc:1")

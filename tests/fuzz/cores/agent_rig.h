@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent/agent.h"
 
 namespace rollcall {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent/agent.h"
 #include "daemon/core/events.h"
 #include "daemon/core/invariants.h"
 #include "daemon/core/job/job.h"

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/agent/core/agent.h"
+#include "client/agent/core/agent/agent.h"
 #include "client/agent/core/endpoint_round.h"
 #include "client/agent/link/agent_incarnations.h"
 #include "client/agent/link/named_leader.h"

@@ -44,9 +44,9 @@ CHECKS_JUSTIFIED = {
         "offset and size come from our sampler",
     ("trainer/data/dataset.cc", "CHECK_LE(offset, tokens_ - count);"):
         "offset and size come from our sampler",
-    ("client/agent/core/agent.cc", "CHECK_NE(hello.incarnation(), 0u);"):
+    ("client/agent/core/agent/agent.cc", "CHECK_NE(hello.incarnation(), 0u);"):
         "drawn by ourselves, never zero",
-    ("client/agent/core/agent.cc", "CHECK_GE(now, now_);"):
+    ("client/agent/core/agent/agent.cc", "CHECK_GE(now, state_.now);"):
         "our shell's monotonic clock",
     ("daemon/core/job/state/job_state.cc",
      "CHECK_GE(settings.nodes_min(), 1u);"):

@@ -1,0 +1,29 @@
+// The end on this node of what a generation needs: its preparation, its ranks,
+// the paired check before it.
+//
+// Free functions over AgentState; one thread. Each does nothing if there is
+// nothing to end.
+#ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_WORLD_END_H_
+#define ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_WORLD_END_H_
+
+#include <string>
+
+#include "client/agent/core/agent/acts/stops.h"
+#include "client/agent/core/agent/state/agent_state.h"
+#include "rollcall/v1/membership.pb.h"
+
+namespace rollcall {
+
+// Gives up the proposed world.
+void DropPreparation(AgentState& agent);
+
+// Ends this node's part in a round of the paired check.
+void EndGroupCheck(AgentState& agent);
+
+// Ends the committed generation on this node.
+void EndGeneration(AgentState& agent, v1::ReasonCode code,
+                   const std::string& reason, Keep keep);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_WORLD_END_H_
