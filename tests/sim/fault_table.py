@@ -161,14 +161,8 @@ FAULTS = [
     ]),
     Fault('prepared while old ranks live', 16, [
         Edit('client/agent/core/agent/acts/owed_messages.cc',
-             '      !agent.Settled() || !agent.Welcomed()) {\n'
-             '    return;\n'
-             '  }\n'
-             '  agent.preparing->said',
-             '      !agent.Welcomed()) {\n'
-             '    return;\n'
-             '  }\n'
-             '  agent.preparing->said'),
+             '      !agent.Settled() || !agent.attendance.welcomed()) {',
+             '      !agent.attendance.welcomed()) {'),
     ]),
     Fault('an exit that no stream has told is lost', 30, [
         Edit('client/agent/core/agent/handlers/streams.cc',
@@ -258,11 +252,10 @@ FAULTS = [
              '      job.out.SendTo(node, job.formation.CommitMessage());'),
     ]),
     Fault('each node starts by the MASTER_PORT that it prepared itself', 2, [
-        Edit('client/agent/core/agent/handlers/worlds.cc',
+        Edit('client/agent/core/agent/state/world_change.cc',
              '  CleanWorldCommit(world_commit);\n',
              '  CleanWorldCommit(world_commit);\n'
-             '  world_commit.set_master_port(agent.preparing->done->'
-             'master_port());\n'),
+             '  world_commit.set_master_port(prepared_->master_port());\n'),
     ]),
     Fault('a run is journaled without its settings', 9, [
         Edit('daemon/core/job/job.cc',
@@ -280,25 +273,20 @@ FAULTS = [
     # After Prepared, a linked rank that waits for a world may end or unlink.
     Fault('a world starts while a rank of the last one is being stopped', 14, [
         Edit('client/agent/core/agent/acts/world_start.cc',
-             '!agent.preparing->world_commit.has_value() || '
-             '!agent.Settled()) {',
-             '!agent.preparing->world_commit.has_value()) {'),
+             '!agent.change->committed() ||\n      !agent.Settled()) {',
+             '!agent.change->committed()) {'),
     ]),
     Fault('a commit that is heard again starts the ranks again', 17, [
         Edit('client/agent/core/agent/acts/world_start.cc',
-             '  start.world_commit = *std::move(agent.preparing->'
-             'world_commit);\n'
-             '  start.world = std::move(agent.preparing->world);\n',
-             '  start.world_commit = *agent.preparing->world_commit;\n'
-             '  start.world = agent.preparing->world;\n'),
-        Edit('client/agent/core/agent/acts/world_start.cc',
-             '  agent.preparing.reset();\n',
-             '  agent.preparing->world_commit.reset();\n'),
+             'std::move(*agent.change).Start();\n'
+             '  agent.change.reset();\n',
+             'WorldChange(*agent.change).Start();\n'
+             '  agent.change->ForgetCommit();\n'),
     ]),
     Fault('an agent does not wait for the end of its ranks', 18, [
         Edit('client/agent/core/agent/acts/departing.cc',
-             '!agent.rank_processes.empty() ||\n      agent.exited) {',
-             'agent.exited) {'),
+             '  if (!agent.rank_processes.empty() || agent.setup.running() ||',
+             '  if (agent.setup.running() ||'),
     ]),
     Fault('a rank that a signal has ended exits 1 as well', 21, [
         Edit('client/agent/core/agent/handlers/rank_events.cc',

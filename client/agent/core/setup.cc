@@ -11,6 +11,13 @@ bool Setup::failed() const {
   return ended_.has_value() && ExitCodeOf(*ended_) != 0;
 }
 
+std::optional<v1::SetupEnded> Setup::TakeResult() {
+  if (!ended_.has_value() || !std::exchange(awaited_, false)) {
+    return std::nullopt;
+  }
+  return ended_;
+}
+
 bool Setup::Begin(absl::Time now, const Limits& limits) {
   if (phase_ != Phase::kWaiting) return false;
   phase_ = Phase::kRunning;

@@ -38,6 +38,16 @@ class Setup {
   const std::optional<v1::SetupEnded>& ended() const { return ended_; }
   bool failed() const;
 
+  // A Hello is sent. Returns pending(): the daemon then awaits the result on
+  // this stream.
+  bool Announce() { return awaited_ = pending(); }
+  // The daemon of this stream awaits the result.
+  bool awaited() const { return awaited_; }
+  // It is of an older version, which does not.
+  void NotAwaited() { awaited_ = false; }
+  // Returns the result if it is to be sent now on this stream.
+  std::optional<v1::SetupEnded> TakeResult();
+
   // A daemon waits for the node. Returns whether the command must be started
   // now; true only once.
   bool Begin(absl::Time now, const Limits& limits);
@@ -73,6 +83,7 @@ class Setup {
   absl::Time kill_at_ = absl::InfiniteFuture();
   bool timed_out_ = false;
   bool abandoned_ = false;
+  bool awaited_ = false;
   // How the running try's shell has ended.
   std::optional<v1::SetupEnded> shell_;
   std::optional<v1::SetupEnded> ended_;

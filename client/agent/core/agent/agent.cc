@@ -27,7 +27,7 @@ namespace {
 
 void On(AgentState& agent, const FromDaemon& from) {
   const auto kind = from.message.kind_case();
-  if (agent.exit.has_value() && kind != v1::DaemonMessage::kEnd) return;
+  if (agent.departure.leaves() && kind != v1::DaemonMessage::kEnd) return;
   // These messages contain text from users and other nodes, which is printed on
   // this terminal.
   const bool wordy = kind == v1::DaemonMessage::kWaiting ||
@@ -80,8 +80,7 @@ void On(AgentState& agent, const FromDaemon& from) {
 }
 
 void On(AgentState& agent, const AgentTick&) {
-  if (agent.Welcomed() && agent.now >= agent.next_heartbeat) {
-    agent.next_heartbeat = agent.now + agent.heartbeat;
+  if (agent.attendance.TakeHeartbeat(agent.now)) {
     v1::AgentMessage message;
     v1::Heartbeat& heartbeat = *message.mutable_heartbeat();
     if (agent.starts.took().has_value()) {
@@ -103,14 +102,12 @@ void On(AgentState& agent, const AgentTick&) {
   LeaveTheUnendedAlone(agent);
   LookForHangs(agent);
   AdvanceSetup(agent);
-  if (agent.now >= agent.linger_until) EndLinger(agent);
-  if (agent.now >= agent.leave.until) {
-    agent.leave.until = absl::InfiniteFuture();
-    Leave(agent, 128 + agent.leave.signal,
+  if (agent.now >= agent.departure.linger_until()) EndLinger(agent);
+  if (agent.leave.TakeDue(agent.now)) {
+    Leave(agent, 128 + agent.leave.signal(),
           "asked to leave; the daemon did not answer");
   }
-  if (agent.exit.has_value()) return;
-  if (agent.Welcomed()) return;
+  if (agent.departure.leaves() || agent.attendance.welcomed()) return;
   if (agent.now >= agent.redial.give_up_at()) {
     return Leave(agent,
                  agent.setup.failed() ? ExitCodeOf(*agent.setup.ended())
@@ -118,9 +115,8 @@ void On(AgentState& agent, const AgentTick&) {
                  agent.redial.GiveUpReason());
   }
   Tell(agent, agent.redial.Silence(agent.now));
-  if (agent.link == AgentState::Link::kDown &&
-      agent.now >= agent.redial.dial_at()) {
-    agent.link = AgentState::Link::kDialing;
+  if (agent.attendance.down() && agent.now >= agent.redial.dial_at()) {
+    agent.attendance.Dial();
     agent.actions.push_back(Dial{});
   }
 }
@@ -136,7 +132,7 @@ Agent::Agent(const v1::Hello& hello, absl::Duration join_timeout,
 }
 
 std::vector<AgentAction> Agent::Start() {
-  state_.link = AgentState::Link::kDialing;
+  state_.attendance.Dial();
   return {Dial{}};
 }
 
@@ -148,7 +144,7 @@ std::vector<AgentAction> Agent::Step(const AgentEvent& event, absl::Time now) {
   const absl::Duration late = now - std::max(NextDeadline(), state_.now);
   state_.now = now;
   state_.actions.clear();
-  if (state_.exited) return {};
+  if (state_.departure.exited()) return {};
   if (late > Limits::late_min) Forgive(state_, late);
   std::visit([this](const auto& e) { On(state_, e); }, event);
   MaybeExit(state_);

@@ -134,11 +134,32 @@ TEST(Setup, Table) {
   }
 }
 
+TEST(Setup, TellsItsResultOnceOnEachStreamOfADaemonThatAwaitsIt) {
+  rollcall::Setup setup(true, 0);
+  EXPECT_TRUE(setup.Announce());
+  EXPECT_TRUE(setup.Begin(At(0), kLimits));
+  EXPECT_FALSE(setup.TakeResult().has_value());
+  Ends(7)(setup, 1);
+  EXPECT_EQ(setup.TakeResult()->code(), 7);
+  EXPECT_FALSE(setup.TakeResult().has_value());
+
+  EXPECT_TRUE(setup.Announce());
+  EXPECT_TRUE(setup.awaited());
+  EXPECT_EQ(setup.TakeResult()->code(), 7);
+  EXPECT_FALSE(setup.awaited());
+
+  EXPECT_TRUE(setup.Announce());
+  setup.NotAwaited();  // A daemon of an older version.
+  EXPECT_FALSE(setup.TakeResult().has_value());
+}
+
 TEST(Setup, WithoutACommandThereIsNone) {
   rollcall::Setup setup(false, 3);
   EXPECT_FALSE(setup.pending());
   EXPECT_FALSE(setup.Begin(At(0), kLimits));
   EXPECT_FALSE(setup.failed());
+  EXPECT_FALSE(setup.Announce());
+  EXPECT_FALSE(setup.TakeResult().has_value());
 }
 
 }  // namespace

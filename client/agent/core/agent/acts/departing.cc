@@ -20,11 +20,10 @@ constexpr absl::Duration kSetupElsewhereGrace = absl::Seconds(1);
 
 void Leave(AgentState& agent, int code, const std::string& reason,
            std::optional<v1::End> end) {
-  if (agent.exit.has_value()) return;
-  agent.leave.until = absl::InfiniteFuture();
   const v1::ReasonCode why =
       end.has_value() ? end->code() : v1::REASON_CODE_UNSPECIFIED;
-  agent.exit = Exit{code, reason, std::move(end)};
+  if (!agent.departure.Leave(Exit{code, reason, std::move(end)})) return;
+  agent.leave.WaitNoLonger();
   EndGroupCheck(agent);
   DropPreparation(agent);
   EndGeneration(agent, why, reason, Keep::kNobody);
@@ -34,26 +33,23 @@ void Leave(AgentState& agent, int code, const std::string& reason,
 }
 
 void EndLinger(AgentState& agent) {
-  if (agent.linger_until == absl::InfiniteFuture()) return;
-  agent.linger_until = absl::InfiniteFuture();
-  EndGeneration(agent, agent.exit->end->code(), agent.exit->reason,
-                Keep::kNobody);
+  if (!agent.departure.EndLinger()) return;
+  const Exit& exit = agent.departure.exit();
+  EndGeneration(agent, exit.end->code(), exit.reason, Keep::kNobody);
   StopSetup(agent, agent.limits.stop_grace);
 }
 
 void MaybeExit(AgentState& agent) {
-  if (!agent.exit.has_value() || !agent.rank_processes.empty() ||
-      agent.exited) {
+  if (!agent.rank_processes.empty() || agent.setup.running() ||
+      !agent.departure.TakeExit()) {
     return;
   }
-  if (agent.setup.running() || agent.LingersWithoutRanks()) return;
-  agent.exited = true;
-  if (agent.exit->end.has_value() && agent.Welcomed()) {
+  if (agent.departure.job_ended()) {
     v1::AgentMessage message;
     message.mutable_end_seen()->set_generation(agent.generation_seen);
     Tell(agent, std::move(message));
   }
-  agent.actions.push_back(*agent.exit);
+  agent.actions.push_back(agent.departure.exit());
 }
 
 }  // namespace rollcall

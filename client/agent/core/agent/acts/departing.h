@@ -12,7 +12,7 @@
 
 namespace rollcall {
 
-// Stops all ranks, then exits. Only the first call counts.
+// Stops all ranks, then exits, if Departure takes this reason.
 void Leave(AgentState& agent, int code, const std::string& reason,
            std::optional<v1::End> end = std::nullopt);
 

@@ -1,6 +1,7 @@
 #include "client/agent/core/agent/acts/owed_messages.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,42 +20,27 @@ constexpr absl::Duration kDeadlineMax = absl::Hours(24 * 365);
 }  // namespace
 
 void SayPreparedIfReady(AgentState& agent) {
-  if (!agent.preparing.has_value() || !agent.preparing->done.has_value() ||
-      agent.preparing->said || agent.preparing->world_commit.has_value() ||
-      !agent.Settled() || !agent.Welcomed()) {
+  if (!agent.change.has_value() || !agent.change->owes_prepared() ||
+      !agent.Settled() || !agent.attendance.welcomed()) {
     return;
   }
-  agent.preparing->said = agent.preparing->promised = true;
   v1::AgentMessage message;
-  *message.mutable_prepared() = *agent.preparing->done;
+  *message.mutable_prepared() = agent.change->TakePrepared();
   for (const auto& [local_rank, rank] : agent.rank_processes) {
     *message.mutable_prepared()->add_states() = *rank.waits;
   }
   Tell(agent, std::move(message));
 }
 
-void SayStoppedIfSettled(AgentState& agent) {
-  if (agent.stopped.generation == 0 || agent.stopped.said || !agent.Settled() ||
-      !agent.Welcomed()) {
-    return;
-  }
-  agent.stopped.said = true;
-  v1::AgentMessage message;
-  message.mutable_stopped()->set_generation(agent.stopped.generation);
-  Tell(agent, std::move(message));
+void SayAnswerIfDue(AgentState& agent) {
+  if (!agent.attendance.welcomed()) return;
+  std::optional<v1::AgentMessage> answer = agent.answer.Take(agent.Settled());
+  if (answer.has_value()) Tell(agent, *std::move(answer));
 }
 
 void Refuse(AgentState& agent, uint64_t generation, const std::string& reason) {
-  agent.refused.emplace().set_generation(generation);
-  agent.refused->set_reason(reason);
-  SayRefused(agent);
-}
-
-void SayRefused(AgentState& agent) {
-  if (!agent.refused.has_value()) return;
-  v1::AgentMessage message;
-  *message.mutable_refused() = *agent.refused;
-  Tell(agent, std::move(message));
+  agent.answer.Refuse(generation, reason);
+  SayAnswerIfDue(agent);
 }
 
 void SayExits(AgentState& agent) {
@@ -67,9 +53,7 @@ void SayExits(AgentState& agent) {
 }
 
 void SayNoticeSeenIfThere(AgentState& agent) {
-  if (!agent.notice.has_value() || agent.notice->said || !agent.Welcomed()) {
-    return;
-  }
+  if (!agent.notices.owes_seen() || !agent.attendance.welcomed()) return;
   const bool all = std::all_of(
       agent.rank_processes.begin(), agent.rank_processes.end(),
       [&agent](const auto& entry) {
@@ -77,38 +61,34 @@ void SayNoticeSeenIfThere(AgentState& agent) {
         return rank.ended || rank.at_boundary || agent.Awaited(rank);
       });
   if (!all) return;
-  agent.notice->said = true;
   v1::AgentMessage message;
-  message.mutable_notice_seen()->set_notice(agent.notice->number);
+  message.mutable_notice_seen()->set_notice(agent.notices.Seen());
   message.mutable_notice_seen()->set_generation(agent.running->generation);
   Tell(agent, std::move(message));
 }
 
 void SaySetupEnded(AgentState& agent) {
-  if (!agent.Welcomed() || !agent.owes_setup_ended ||
-      !agent.setup.ended().has_value()) {
-    return;
-  }
-  agent.owes_setup_ended = false;
+  if (!agent.attendance.welcomed()) return;
+  std::optional<v1::SetupEnded> ended = agent.setup.TakeResult();
+  if (!ended.has_value()) return;
   v1::AgentMessage message;
-  *message.mutable_setup_ended() = *agent.setup.ended();
+  *message.mutable_setup_ended() = *std::move(ended);
   Tell(agent, std::move(message));
 }
 
 void SayFactChanges(AgentState& agent) {
-  if (!agent.Welcomed()) return;
-  for (v1::FactChange& change : agent.fact_changes) {
+  if (!agent.attendance.welcomed()) return;
+  for (v1::FactChange& change : agent.fact_changes.Take()) {
     v1::AgentMessage message;
     *message.mutable_fact_change() = std::move(change);
-    if (agent.takes_fact_changes) Tell(agent, std::move(message));
+    Tell(agent, std::move(message));
   }
-  agent.fact_changes.clear();
 }
 
 void SayLeaving(AgentState& agent) {
   v1::AgentMessage message;
   message.mutable_leaving()->set_reason(
-      absl::StrCat("signal ", agent.leave.signal));
+      absl::StrCat("signal ", agent.leave.signal()));
   // The daemon may have set any notice time; the clamp keeps the message valid.
   ToProto(
       std::clamp(agent.limits.notice_time, absl::ZeroDuration(), kDeadlineMax),

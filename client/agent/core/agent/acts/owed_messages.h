@@ -18,14 +18,13 @@ namespace rollcall {
 // Prepared: this node can start the ranks of the proposed world.
 void SayPreparedIfReady(AgentState& agent);
 
-// Stopped: no rank of the ended generation runs here.
-void SayStoppedIfSettled(AgentState& agent);
+// The answer about the last generation: Refused, or Stopped once no rank of it
+// runs here.
+void SayAnswerIfDue(AgentState& agent);
 
 // Refuses a proposal. The refusal is kept and repeated until the next proposal
 // or abort.
 void Refuse(AgentState& agent, uint64_t generation, const std::string& reason);
-
-void SayRefused(AgentState& agent);
 
 // Sends the exits again: a Hello does not contain them, and a restarted daemon
 // does not know them.

@@ -12,25 +12,18 @@
 #include "daemon/base/durations.h"
 
 namespace rollcall {
+
 void OnNotice(AgentState& agent, const v1::Notice& notice) {
-  agent.drained |= std::count(notice.nodes().begin(), notice.nodes().end(),
-                              agent.hello.node()) > 0;
-  if (agent.preparing.has_value() &&
-      agent.preparing->world_commit.has_value() &&
-      notice.generation() == agent.preparing->world.generation()) {
-    agent.preparing->notice = notice;
-    return;
+  if (std::count(notice.nodes().begin(), notice.nodes().end(),
+                 agent.hello.node()) > 0) {
+    agent.notices.Drain();
   }
+  if (agent.change.has_value() && agent.change->Keep(notice)) return;
   if (!agent.running.has_value() ||
       notice.generation() != agent.running->generation) {
     return;
   }
-  if (agent.notice.has_value() && notice.notice() <= agent.notice->number) {
-    if (notice.notice() == agent.notice->number) agent.notice->said = false;
-    return SayNoticeSeenIfThere(agent);
-  }
-  agent.notice = AgentState::Notice();
-  agent.notice->number = notice.notice();
+  if (!agent.notices.Take(notice.notice())) return SayNoticeSeenIfThere(agent);
   const absl::Duration deadline = notice.has_deadline()
                                       ? FromProto(notice.deadline())
                                       : agent.limits.notice_time;
@@ -55,7 +48,7 @@ void OnNotice(AgentState& agent, const v1::Notice& notice) {
     // With --attach, a rank that attaches later in this generation is told
     // then.
     if (rank.ended || rank.elastic || agent.attach) continue;
-    agent.notice->kill_at = agent.now + deadline;
+    agent.notices.LimitTo(agent.now + deadline);
     if (rank.linked || rank.unlinked) continue;
     if (std::exchange(rank.signalled, true)) continue;
     signalled.push_back({rank.born, local_rank});

@@ -10,6 +10,7 @@
 #include "client/agent/core/node_exchanges.h"
 
 namespace rollcall {
+
 void On(AgentState& agent, const RankExchanged& exchanged) {
   const uint64_t generation = exchanged.generation;
   if (!agent.running.has_value() || generation != agent.running->generation) {

@@ -9,10 +9,11 @@
 #include "daemon/core/failures/root_cause.h"
 
 namespace rollcall {
+
 void MaybeBeginSetup(AgentState& agent, const v1::Welcome& welcome) {
-  if (!agent.owes_setup_ended || agent.exit.has_value()) return;
+  if (!agent.setup.awaited() || agent.departure.leaves()) return;
   if (!welcome.takes_setup_ended()) {
-    agent.owes_setup_ended = false;
+    agent.setup.NotAwaited();
     if (!agent.setup.pending()) return;
     return Leave(agent, kExitRendezvous,
                  "--setup: the daemon is of an older version, which does not "
@@ -50,7 +51,7 @@ void On(AgentState& agent, const SetupShellEnded& ended) {
 void On(AgentState& agent, const SetupGone& gone) {
   if (!agent.setup.running()) return;
   agent.setup.Gone(agent.now, agent.limits);
-  if (agent.exit.has_value()) return;
+  if (agent.departure.leaves()) return;
   // The launcher's node always has a seat, and the other nodes are compared
   // with it.
   if (agent.hello.launcher() && !gone.unusable_file.empty()) {

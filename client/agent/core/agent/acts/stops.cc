@@ -1,6 +1,6 @@
 #include "client/agent/core/agent/acts/stops.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,6 +8,7 @@
 #include "client/agent/core/agent/acts/telling.h"
 
 namespace rollcall {
+
 void StopThose(AgentState& agent, absl::Duration grace,
                const std::function<bool(const RankProcess&)>& which) {
   const absl::Time kill_at = agent.now + grace;
@@ -29,23 +30,22 @@ void Stop(AgentState& agent, absl::Duration grace, Keep keep) {
            !rank.stopping;
   };
   for (auto& [local_rank, rank] : agent.rank_processes) {
-    if (kept(rank)) {
-      if (!rank.waits.has_value() && rank.answer_by == absl::InfiniteFuture()) {
-        rank.answer_by = agent.now + grace;
-      }
+    if (kept(rank) && !rank.waits.has_value() &&
+        rank.answer_by == absl::InfiniteFuture()) {
+      rank.answer_by = agent.now + grace;
     }
   }
   // Ranks that were signalled for a notice have already used part or all of
   // their grace period.
-  if (agent.notice.has_value()) {
-    const absl::Duration left = std::clamp(agent.notice->kill_at - agent.now,
-                                           absl::ZeroDuration(), grace);
-    StopThose(agent, left, [&](const RankProcess& rank) {
+  const std::optional<absl::Duration> left =
+      agent.notices.GraceLeft(grace, agent.now);
+  if (left.has_value()) {
+    StopThose(agent, *left, [&](const RankProcess& rank) {
       return rank.signalled && !kept(rank);
     });
   }
   StopThose(agent, grace, [&](const RankProcess& rank) {
-    return !(agent.notice.has_value() && rank.signalled) && !kept(rank);
+    return !(left.has_value() && rank.signalled) && !kept(rank);
   });
 }
 
@@ -56,11 +56,7 @@ void StopWhoDidNotAnswer(AgentState& agent) {
 }
 
 void KillWhoseNoticeIsOver(AgentState& agent) {
-  if (!agent.notice.has_value() || agent.notice->over ||
-      agent.now < agent.notice->kill_at) {
-    return;
-  }
-  agent.notice->over = true;
+  if (!agent.notices.TakeDue(agent.now)) return;
   StopThose(agent, absl::ZeroDuration(), [](const RankProcess& rank) {
     return (rank.signalled || !rank.elastic) && !rank.ended &&
            !rank.at_boundary;
@@ -92,8 +88,9 @@ void LeaveTheUnendedAlone(AgentState& agent) {
 }
 
 void StopSetup(AgentState& agent, absl::Duration grace) {
-  if (agent.setup.Stop(grace, agent.now))
+  if (agent.setup.Stop(grace, agent.now)) {
     agent.actions.push_back(StopSetupCommand{grace});
+  }
 }
 
 }  // namespace rollcall

@@ -3,10 +3,10 @@
 #include <utility>
 
 namespace rollcall {
+
 void Tell(AgentState& agent, v1::AgentMessage message) {
-  // Without a stream the message is dropped, and nothing is lost: the next
-  // Hello contains it, or it is sent again after the next Welcome.
-  if (agent.Welcomed()) agent.actions.push_back(Say{std::move(message)});
+  if (!agent.attendance.welcomed()) return;
+  agent.actions.push_back(Say{std::move(message)});
 }
 
 void Tell(AgentState& agent, Report::Kind kind, std::string text) {

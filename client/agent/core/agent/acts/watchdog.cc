@@ -1,30 +1,26 @@
 #include "client/agent/core/agent/acts/watchdog.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/core/agent/acts/telling.h"
-#include "daemon/base/printable.h"
 
 namespace rollcall {
 namespace {
 
 void SayStalledIfKnown(AgentState& agent, uint32_t local_rank,
                        RankProcess& rank) {
-  if (!rank.stall.has_value() || !rank.stall->known() || rank.stall->said ||
-      !agent.Welcomed()) {
-    return;
-  }
-  rank.stall->said = true;
-  const v1::RankStalled& stalled = rank.stall->message;
+  if (!agent.attendance.welcomed()) return;
+  const v1::RankStalled* report = rank.watch.TakeReport();
+  if (report == nullptr) return;
+  const v1::RankStalled& stalled = *report;
   v1::AgentMessage message;
   *message.mutable_rank_stalled() = stalled;
   Tell(agent, std::move(message));
   const std::string what =
-      rank.begun
+      rank.watch.begun()
           ? absl::StrCat("made no progress for ",
                          absl::FormatDuration(agent.limits.hang_timeout),
                          " after step ", stalled.step())
@@ -54,32 +50,30 @@ void SayStalledIfKnown(AgentState& agent, uint32_t local_rank,
 void Watch(AgentState& agent, uint32_t local_rank, RankProcess& rank) {
   Unwatch(agent, local_rank, rank);
   if (agent.limits.hang_timeout <= absl::ZeroDuration() ||
-      agent.exit.has_value()) {
+      agent.departure.leaves()) {
     return;
   }
-  rank.hangs_at = agent.now + agent.limits.hang_timeout;
+  rank.watch.Start(agent.now + agent.limits.hang_timeout);
 }
 
 void WatchStart(AgentState& agent, RankProcess& rank) {
-  if (!agent.ExpectsStarts() || rank.begun || rank.ended || rank.stopping) {
+  if (!agent.ExpectsStarts() || rank.watch.begun() || rank.ended ||
+      rank.stopping) {
     return;
   }
-  rank.hangs_at =
-      agent.starts.StalledAt(rank.started_at, agent.limits, agent.now);
+  rank.watch.Start(
+      agent.starts.StalledAt(rank.started_at, agent.limits, agent.now));
 }
 
 void NoteBegun(AgentState& agent, uint32_t local_rank, RankProcess& rank) {
-  if (std::exchange(rank.begun, true)) return;
+  if (!rank.watch.Begin()) return;
   Unwatch(agent, local_rank, rank);
   agent.starts.Took(std::min(agent.now - rank.started_at, Limits::wait_max));
 }
 
 void Unwatch(AgentState& agent, uint32_t local_rank, RankProcess& rank) {
-  rank.hangs_at = absl::InfiniteFuture();
-  const std::optional<RankStall> stall =
-      std::exchange(rank.stall, std::nullopt);
-  if (!stall.has_value() || !stall->said || !agent.running.has_value() ||
-      agent.exit.has_value()) {
+  const bool reported = rank.watch.Stop();
+  if (!reported || !agent.running.has_value() || agent.departure.leaves()) {
     return;
   }
   v1::AgentMessage message;
@@ -93,44 +87,44 @@ void Unwatch(AgentState& agent, uint32_t local_rank, RankProcess& rank) {
 }
 
 void UnwatchAll(AgentState& agent) {
-  for (auto& [local_rank, rank] : agent.rank_processes)
+  for (auto& [local_rank, rank] : agent.rank_processes) {
     Unwatch(agent, local_rank, rank);
+  }
 }
 
 void Forgive(AgentState& agent, absl::Duration late) {
-  for (auto& [local_rank, rank] : agent.rank_processes) {
-    rank.hangs_at += late;
-    if (rank.stall.has_value()) rank.stall->answer_by += late;
-  }
+  for (auto& [local_rank, rank] : agent.rank_processes) rank.watch.Delay(late);
 }
 
 void LookForHangs(AgentState& agent) {
   if (!agent.running.has_value()) return;
   for (auto& [local_rank, rank] : agent.rank_processes) {
-    if (rank.stall.has_value()) {
-      if (agent.now < rank.stall->answer_by) continue;
-      rank.stall->answer_by = absl::InfiniteFuture();
-      rank.stall->message.set_answered(false);
-      SayStalledIfKnown(agent, local_rank, rank);
-    } else if (agent.now >= rank.hangs_at) {
-      rank.stall = RankStall();
-      RankStall& stall = *rank.stall;
-      stall.message.set_generation(agent.running->generation);
-      stall.message.set_local_rank(local_rank);
-      stall.message.set_step(rank.step);
-      if (rank.linked)
-        stall.answer_by = agent.now + agent.limits.where_patience;
-      agent.actions.push_back(
-          LookAtRank{{rank.born, local_rank}, agent.running->generation});
+    switch (rank.watch.Tick(agent.now)) {
+      case RankWatch::Due::kNothing:
+        break;
+      case RankWatch::Due::kNoAnswer:
+        SayStalledIfKnown(agent, local_rank, rank);
+        break;
+      case RankWatch::Due::kExamine: {
+        v1::RankStalled message;
+        message.set_generation(agent.running->generation);
+        message.set_local_rank(local_rank);
+        message.set_step(rank.step);
+        rank.watch.Stalled(std::move(message),
+                           rank.linked ? agent.now + agent.limits.where_patience
+                                       : absl::InfiniteFuture());
+        agent.actions.push_back(
+            LookAtRank{{rank.born, local_rank}, agent.running->generation});
+        break;
+      }
     }
   }
 }
 
 void SayStallsAgain(AgentState& agent) {
   for (auto& [local_rank, rank] : agent.rank_processes) {
-    if (rank.stall.has_value()) rank.stall->said = false;
-    if (rank.hangs_at != absl::InfiniteFuture() && rank.begun &&
-        rank.step == 0) {
+    rank.watch.NewStream();
+    if (rank.watch.runs() && rank.watch.begun() && rank.step == 0) {
       Watch(agent, local_rank, rank);
     }
     SayStalledIfKnown(agent, local_rank, rank);
@@ -144,33 +138,14 @@ void OnRanksLink(AgentState& agent, const v1::RanksLink& link) {
 
 void On(AgentState& agent, const RankIsHere& here) {
   RankProcess* rank = agent.FindRunning(here.generation, here.local_rank);
-  if (rank == nullptr || !rank->stall.has_value() ||
-      rank->stall->answer_by == absl::InfiniteFuture()) {
-    return;
-  }
-  rank->stall->answer_by = absl::InfiniteFuture();
-  v1::RankStalled& message = rank->stall->message;
-  message.set_answered(true);
-  if (here.collective_entered.has_value()) {
-    // A program may report any numbers; they must not make the message invalid.
-    const uint64_t entered = *here.collective_entered;
-    message.set_collective_entered(entered);
-    if (here.collective_left.has_value()) {
-      message.set_collective_left(std::min(entered, *here.collective_left));
-    }
-  }
+  if (rank == nullptr || !rank->watch.Answer(here)) return;
   SayStalledIfKnown(agent, here.local_rank, *rank);
 }
 
 void On(AgentState& agent, const RankLooked& looked) {
   RankProcess* rank =
       agent.Find(looked.incarnation.generation, looked.incarnation.local_rank);
-  if (rank == nullptr || !rank->stall.has_value()) return;
-  rank->stall->looked = true;
-  rank->stall->message.set_stopped(looked.stopped);
-  rank->stall->message.set_nccl(looked.nccl);
-  rank->stall->message.set_text(
-      Printable(looked.text, Limits::stall_text_bytes_max));
+  if (rank == nullptr || !rank->watch.Look(looked)) return;
   SayStalledIfKnown(agent, looked.incarnation.local_rank, *rank);
 }
 

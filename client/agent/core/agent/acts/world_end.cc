@@ -7,10 +7,11 @@
 #include "client/agent/core/agent_events.h"
 
 namespace rollcall {
+
 void DropPreparation(AgentState& agent) {
-  if (!agent.preparing.has_value()) return;
-  agent.actions.push_back(Undo{agent.preparing->world.generation()});
-  agent.preparing.reset();
+  if (!agent.change.has_value()) return;
+  agent.actions.push_back(Undo{agent.change->generation()});
+  agent.change.reset();
 }
 
 void EndGroupCheck(AgentState& agent) {
@@ -30,7 +31,7 @@ void EndGeneration(AgentState& agent, v1::ReasonCode code,
     agent.store.End();
   }
   Stop(agent, agent.limits.stop_grace, keep);
-  agent.notice.reset();
+  agent.notices.End();
 }
 
 }  // namespace rollcall

@@ -1,7 +1,6 @@
 #include "client/agent/core/agent/handlers/leave_requests.h"
 
 #include <csignal>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -14,34 +13,30 @@
 #include "daemon/base/durations.h"
 
 namespace rollcall {
+
 void On(AgentState& agent, const LeaveAsked& leave) {
-  // A signal to the whole node reaches both its ranks and its agent; the two
-  // count as one request.
-  if (std::exchange(agent.leave.by_rank, false) &&
-      agent.linger_until == absl::InfiniteFuture()) {
-    agent.leave.signal = leave.signal;
-    return;
+  switch (agent.leave.Take(leave.signal, agent.departure.leaves(),
+                           agent.departure.lingers())) {
+    case LeaveRequest::Meaning::kSame:
+      return;
+    case LeaveRequest::Meaning::kAtOnce:
+      agent.departure.EndLinger();
+      Stop(agent, absl::ZeroDuration());
+      StopSetup(agent, absl::ZeroDuration());
+      return Leave(agent, 128 + leave.signal,
+                   absl::StrCat("signal ", leave.signal));
+    case LeaveRequest::Meaning::kFirst:
+      break;
   }
-  if (agent.leave.signal != 0 || agent.exit.has_value()) {
-    // The second request: leave at once.
-    agent.linger_until = absl::InfiniteFuture();
-    Stop(agent, absl::ZeroDuration());
-    StopSetup(agent, absl::ZeroDuration());
-    if (!agent.exit.has_value()) {
-      Leave(agent, 128 + leave.signal, absl::StrCat("signal ", leave.signal));
-    }
-    return;
-  }
-  agent.leave.signal = leave.signal;
-  if (!agent.Welcomed()) {
+  if (!agent.attendance.welcomed()) {
     return Leave(agent, 128 + leave.signal,
                  absl::StrCat("signal ", leave.signal));
   }
   // Time for the ranks to reach a boundary, for stopping them, and for the
   // daemon to learn of both.
-  agent.leave.until = agent.now + agent.limits.notice_time +
-                      agent.limits.stop_grace + agent.limits.lease +
-                      absl::Seconds(2);
+  agent.leave.WaitUntil(agent.now + agent.limits.notice_time +
+                        agent.limits.stop_grace + agent.limits.lease +
+                        absl::Seconds(2));
   SayLeaving(agent);
 }
 
@@ -49,29 +44,28 @@ void On(AgentState& agent, const RankAskedToLeave& asked) {
   const auto at = agent.rank_processes.find(asked.local_rank);
   // A rank that received the agent's own signal did not ask by itself.
   if (at == agent.rank_processes.end() || !agent.running.has_value() ||
-      at->second.signalled || at->second.stopping || agent.leave.signal != 0 ||
-      agent.exit.has_value()) {
+      at->second.signalled || at->second.stopping || agent.leave.made() ||
+      agent.departure.leaves()) {
     return;
   }
   On(agent, LeaveAsked{SIGTERM});
-  agent.leave.by_rank = true;
+  agent.leave.IsOfRank();
 }
 
 void OnEnd(AgentState& agent, const v1::End& end) {
   if (end.now()) {
-    agent.linger_until = absl::InfiniteFuture();
+    agent.departure.EndLinger();
     Stop(agent, absl::ZeroDuration());
     StopSetup(agent, absl::ZeroDuration());
   }
-  if (agent.exit.has_value() && agent.exit->end.has_value()) {
+  if (agent.departure.job_ended()) {
     // A second End may report that the job no longer lingers.
     if (!end.has_linger()) EndLinger(agent);
     return;
   }
-  agent.exit.reset();
   // After Ctrl-C the exit code is 130, which shells expect.
   const bool interrupted =
-      agent.leave.signal == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
+      agent.leave.signal() == SIGINT && end.code() == v1::REASON_CODE_LEAVING;
   const int code = interrupted ? 128 + SIGINT : end.exit_code();
   const absl::Duration linger = FromProto(end.linger());
   const bool kept =
@@ -79,9 +73,8 @@ void OnEnd(AgentState& agent, const v1::End& end) {
   if (end.now() || !kept || linger <= absl::ZeroDuration()) {
     return Leave(agent, code, end.reason(), end);
   }
-  agent.leave.until = absl::InfiniteFuture();
-  agent.exit = Exit{code, end.reason(), end};
-  agent.linger_until = agent.now + linger;
+  agent.leave.WaitNoLonger();
+  agent.departure.Linger(Exit{code, end.reason(), end}, agent.now + linger);
   agent.setup.Abandon();
   UnwatchAll(agent);
   DropPreparation(agent);

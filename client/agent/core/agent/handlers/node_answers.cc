@@ -8,6 +8,7 @@
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
+
 void On(AgentState& agent, const ChecksDone& done) {
   v1::AgentMessage message;
   *message.mutable_check_report() = done.report;
@@ -30,10 +31,7 @@ void On(AgentState& agent, const GroupCheckSaid& said) {
 }
 
 void On(AgentState& agent, const FactChanged& changed) {
-  if (agent.fact_changes.size() == Limits::fact_changes_per_node) {
-    agent.fact_changes.pop_front();
-  }
-  agent.fact_changes.push_back(changed.change);
+  agent.fact_changes.Add(changed.change);
   SayFactChanges(agent);
 }
 

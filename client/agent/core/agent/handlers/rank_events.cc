@@ -84,8 +84,8 @@ void On(AgentState& agent, const RankUnlinked& unlinked) {
   Unwatch(agent, unlinked.local_rank, rank);
   if (agent.running.has_value() || rank.ended || rank.stopping) return;
   // No later world can reach the rank. Usually its process ends soon.
-  if (rank.waits.has_value() && agent.preparing.has_value()) {
-    agent.preparing->said = false;
+  if (rank.waits.has_value() && agent.change.has_value()) {
+    agent.change->SayAgain();
   }
   StopThose(agent, agent.limits.stop_grace,
             [&rank](const RankProcess& other) { return &other == &rank; });
@@ -116,7 +116,7 @@ void On(AgentState& agent, const RankWaits& waits) {
   state.set_local_rank(waits.local_rank);
   state.set_completed_step(waits.completed_step);
   state.set_whole_state(waits.whole_state);
-  SayStoppedIfSettled(agent);
+  SayAnswerIfDue(agent);
   SayPreparedIfReady(agent);
   StartIfSettled(agent);
 }
@@ -127,14 +127,14 @@ void On(AgentState& agent, const RankEnded& ended) {
   const bool on_order = OnOrder(agent, *rank, ended);
   rank->ended = true;
   rank->elastic = rank->linked = false;
-  rank->answer_by = rank->hangs_at = absl::InfiniteFuture();
-  rank->stall.reset();
+  rank->answer_by = absl::InfiniteFuture();
+  rank->watch.Stop();
   if (!on_order) SayExited(agent, *rank, ended);
   if (agent.running.has_value()) return SayNoticeSeenIfThere(agent);
   // The rank waited or was about to wait. The generation in preparation
   // continues without it.
-  if (rank->waits.has_value() && agent.preparing.has_value()) {
-    agent.preparing->said = false;
+  if (rank->waits.has_value() && agent.change.has_value()) {
+    agent.change->SayAgain();
   }
   rank->waits.reset();
   StopThose(agent, agent.limits.stop_grace, [rank](const RankProcess& other) {
@@ -148,7 +148,7 @@ void On(AgentState& agent, const RanksGone& gone) {
       agent.rank_processes.erase(incarnation.local_rank);
     }
   }
-  SayStoppedIfSettled(agent);
+  SayAnswerIfDue(agent);
   SayPreparedIfReady(agent);
   StartIfSettled(agent);
 }

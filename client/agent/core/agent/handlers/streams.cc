@@ -1,6 +1,5 @@
 #include "client/agent/core/agent/handlers/streams.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -19,13 +18,10 @@
 namespace rollcall {
 namespace {
 
-// The daemon never issues a longer credential.
-constexpr size_t kCredentialBytesMax = 64;
-
 v1::ResumeState ResumeStateNow(const AgentState& agent) {
   v1::ResumeState resume_state;
-  if (agent.preparing.has_value() && agent.preparing->done.has_value()) {
-    resume_state.set_prepared_generation(agent.preparing->world.generation());
+  if (agent.change.has_value() && agent.change->prepared()) {
+    resume_state.set_prepared_generation(agent.change->generation());
   }
   if (!agent.running.has_value()) return resume_state;
   resume_state.set_running_generation(agent.running->generation);
@@ -44,22 +40,21 @@ void AttendAgain(AgentState& agent, uint64_t incarnation,
   Tell(agent, Report::Kind::kWarning,
        absl::StrCat(why, "; attending with a new incarnation"));
   agent.hello.set_incarnation(incarnation);
-  agent.refused.reset();
+  agent.answer.Forget();
   DropPreparation(agent);
   EndGeneration(agent, v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
   // The ranks are being stopped, and Stopped is to be sent: no world without
   // this node then needs to wait for them.
-  agent.stopped.generation =
-      agent.ended_generation > 0 ? agent.generation_seen : 0;
+  if (agent.ended_generation > 0) agent.answer.Stopped(agent.generation_seen);
 }
 
 // The daemon lost its journal before this agent was in a committed world. The
 // agent has no state to continue, and its token is still valid.
 void AttendOtherRun(AgentState& agent, uint64_t incarnation) {
   AttendAgain(agent, incarnation, agent.redial.last_error());
-  agent.stopped.generation = 0;
+  agent.answer.Forget();
   agent.hello.clear_run();
-  agent.credential = {};
+  agent.credential.Forget();
   agent.generation_seen = 0;
   agent.starts.Forget();
 }
@@ -74,17 +69,16 @@ void Refused(AgentState& agent, const StreamDown& down) {
       return AttendAgain(agent, down.fresh_incarnation, why);
     case v1::REFUSAL_CODE_NAME_TAKEN: {
       std::optional<Report> news;
-      if (!agent.redial.AwaitName(agent.limits, agent.now, news))
+      if (!agent.redial.AwaitName(agent.limits, agent.now, news)) {
         Leave(agent, kExitRefused, why);
+      }
       return Tell(agent, std::move(news));
     }
     case v1::REFUSAL_CODE_CREDENTIAL:
       // A daemon that lost its key rejects the credential; the agent's token
       // may still be valid, so the agent tries it.
-      if (agent.credential.bytes.empty()) {
-        return Leave(agent, kExitRefused, why);
-      }
-      agent.credential = {};
+      if (!agent.credential.held()) return Leave(agent, kExitRefused, why);
+      agent.credential.Forget();
       return;
     case v1::REFUSAL_CODE_UNAUTHENTICATED:
     case v1::REFUSAL_CODE_TOKEN_EXPIRED:
@@ -96,7 +90,7 @@ void Refused(AgentState& agent, const StreamDown& down) {
     // A drained node that is evicted has finished: its End was lost with the
     // stream.
     case v1::REFUSAL_CODE_EVICTED:
-      return Leave(agent, agent.drained ? 0 : kExitRefused, why);
+      return Leave(agent, agent.notices.drained() ? 0 : kExitRefused, why);
     case v1::REFUSAL_CODE_SETTINGS:
       return Leave(agent, kExitUsage, why);
     case v1::REFUSAL_CODE_OTHER_RUN:
@@ -139,26 +133,18 @@ void On(AgentState& agent, const StreamUp&) {
   v1::AgentMessage message;
   v1::Hello& hello = *message.mutable_hello();
   hello = agent.hello;
-  if (!agent.credential.bytes.empty()) {
-    hello.set_node_credential(agent.credential.bytes);
-    if (agent.credential.incarnation != hello.incarnation()) {
-      hello.set_previous_incarnation(agent.credential.incarnation);
-    }
-  }
+  agent.credential.AddTo(hello);
   hello.set_generation_seen(agent.generation_seen);
-  agent.owes_setup_ended = agent.setup.pending();
-  hello.set_setting_up(agent.owes_setup_ended);
+  hello.set_setting_up(agent.setup.Announce());
   *hello.mutable_resume_state() = ResumeStateNow(agent);
   agent.actions.push_back(Say{std::move(message)});
 }
 
 void On(AgentState& agent, const StreamDown& down) {
-  const bool attended = agent.Welcomed();
-  agent.link = AgentState::Link::kDown;
-  agent.next_heartbeat = absl::InfiniteFuture();
+  const bool attended = agent.attendance.End();
   agent.store.StreamEnded();
   EndGroupCheck(agent);
-  if (agent.exit.has_value()) return;
+  if (agent.departure.leaves()) return;
   agent.redial.Ended(down, attended, agent.limits, agent.now);
   if (attended && !down.refusal.has_value()) {
     Tell(agent, Report::Kind::kWarning,
@@ -170,19 +156,18 @@ void On(AgentState& agent, const StreamDown& down) {
   }
   if (attended) Tell(agent, agent.redial.TurnedAway(down, agent.limits));
   Refused(agent, down);
-  if (agent.exit.has_value()) return;
+  if (agent.departure.leaves()) return;
   Tell(agent, agent.redial.Unreachable(down, agent.now));
   agent.redial.Schedule(down.jitter, agent.limits, agent.now);
 }
 
 void TakeCredential(AgentState& agent, const std::string& credential) {
-  if (credential.size() > kCredentialBytesMax) return;
-  agent.credential = {credential, agent.hello.incarnation()};
+  agent.credential.Take(credential, agent.hello.incarnation());
 }
 
 void OnWelcome(AgentState& agent, const v1::Welcome& welcome) {
-  if (agent.Welcomed()) return;
-  agent.link = AgentState::Link::kAttending;
+  const absl::Duration heartbeat = FromProto(welcome.heartbeat_interval());
+  if (!agent.attendance.Welcome(heartbeat, agent.now)) return;
   agent.hello.set_run(welcome.run());
   TakeCredential(agent, welcome.node_credential());
   agent.limits.lease = FromProto(welcome.lease());
@@ -200,29 +185,26 @@ void OnWelcome(AgentState& agent, const v1::Welcome& welcome) {
   if (welcome.settings().has_setup_timeout()) {
     agent.limits.setup_timeout = FromProto(welcome.settings().setup_timeout());
   }
-  agent.heartbeat =
-      std::max(FromProto(welcome.heartbeat_interval()), absl::Milliseconds(10));
-  agent.next_heartbeat = agent.now + agent.heartbeat;
-  if (agent.redial.welcomed())
+  if (agent.redial.welcomed()) {
     Tell(agent, Report::Kind::kState, "attending again");
+  }
   agent.redial.Welcomed();
-  if (agent.preparing.has_value()) agent.preparing->said = false;
+  if (agent.change.has_value()) agent.change->SayAgain();
   SayPreparedIfReady(agent);
-  SayRefused(agent);
-  agent.stopped.said = false;
-  SayStoppedIfSettled(agent);
+  agent.answer.NewStream();
+  SayAnswerIfDue(agent);
   SayExits(agent);
   SayStallsAgain(agent);
-  if (agent.notice.has_value()) agent.notice->said = false;
+  agent.notices.NewStream();
   SayNoticeSeenIfThere(agent);
   for (v1::ExchangeIn& values : agent.exchanges.ToRepeat()) {
     v1::AgentMessage message;
     *message.mutable_exchange() = std::move(values);
     Tell(agent, std::move(message));
   }
-  agent.takes_fact_changes = welcome.takes_fact_changes();
+  agent.fact_changes.Welcomed(welcome.takes_fact_changes());
   SayFactChanges(agent);
-  if (agent.leave.signal != 0) SayLeaving(agent);
+  if (agent.leave.made()) SayLeaving(agent);
   MaybeBeginSetup(agent, welcome);
 }
 

@@ -1,5 +1,6 @@
 #include "client/agent/core/agent/handlers/worlds.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -12,14 +13,11 @@
 #include "client/agent/core/agent/acts/world_end.h"
 #include "client/agent/core/agent/acts/world_start.h"
 #include "daemon/base/awaited_text.h"
-#include "daemon/core/admission/admission.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/formation/world.h"
 
 namespace rollcall {
 namespace {
-
-constexpr size_t kProofBytesMax = 64;
 
 const v1::Member* RowOf(const v1::World& world, const std::string& node) {
   for (const v1::Member& member : world.members()) {
@@ -46,8 +44,8 @@ absl::StatusOr<v1::World> OwnWorld(v1::World world,
 }  // namespace
 
 void OnProposal(AgentState& agent, const v1::Proposal& proposal) {
-  if (proposal.generation() <= agent.generation_seen)
-    return;  // Old or a retry.
+  // An older one, or a retry.
+  if (proposal.generation() <= agent.generation_seen) return;
   agent.generation_seen = proposal.generation();
   absl::StatusOr<v1::World> world = DecodeWorld(proposal.world());
   if (world.ok()) world = OwnWorld(*std::move(world), proposal, agent.hello);
@@ -60,8 +58,7 @@ void OnProposal(AgentState& agent, const v1::Proposal& proposal) {
       agent, v1::REASON_CODE_UNSPECIFIED,
       absl::StrCat("generation ", proposal.generation(), " takes its place"),
       starts ? Keep::kElastic : Keep::kNobody);
-  agent.stopped.generation = 0;  // Prepared implies Stopped.
-  agent.refused.reset();
+  agent.answer.Forget();  // Prepared implies Stopped.
   if (agent.setup.pending()) {
     return Refuse(agent, proposal.generation(),
                   "its set-up command has not succeeded yet");
@@ -76,17 +73,14 @@ void OnProposal(AgentState& agent, const v1::Proposal& proposal) {
                            agent.hello.once() ? " and --once" : "")
             : std::string(world.status().message()));
   }
-  AgentState::Preparing preparing;
-  preparing.node_rank = row->node_rank();
-  preparing.world_bytes = proposal.world();
-  preparing.world = *std::move(world);
-  agent.actions.push_back(Prepare{preparing.world, preparing.node_rank});
-  agent.preparing = std::move(preparing);
+  const uint32_t node_rank = row->node_rank();
+  agent.actions.push_back(Prepare{*world, node_rank});
+  agent.change.emplace(*std::move(world), proposal.world(), node_rank);
 }
 
 void On(AgentState& agent, const PreparationDone& done) {
-  if (!agent.preparing.has_value() ||
-      agent.preparing->world.generation() != done.generation) {
+  if (!agent.change.has_value() ||
+      agent.change->generation() != done.generation) {
     return;
   }
   v1::Prepared prepared;
@@ -99,13 +93,13 @@ void On(AgentState& agent, const PreparationDone& done) {
     prepared.add_warnings(warning);
     Tell(agent, Report::Kind::kWarning, warning);
   }
-  agent.preparing->done = std::move(prepared);
+  agent.change->Done(std::move(prepared));
   SayPreparedIfReady(agent);
 }
 
 void On(AgentState& agent, const PreparationFailed& failed) {
-  if (!agent.preparing.has_value() ||
-      agent.preparing->world.generation() != failed.generation) {
+  if (!agent.change.has_value() ||
+      agent.change->generation() != failed.generation) {
     return;
   }
   DropPreparation(agent);
@@ -116,26 +110,15 @@ void On(AgentState& agent, const PreparationFailed& failed) {
 }
 
 void OnCommit(AgentState& agent, const v1::Commit& commit) {
-  if (!agent.preparing.has_value() || !agent.preparing->promised ||
-      agent.preparing->world_commit.has_value() ||
-      agent.preparing->world.generation() != commit.generation()) {
+  if (!agent.change.has_value() || !agent.change->Awaits(commit.generation())) {
     return;
   }
-  v1::WorldCommit world_commit;
-  if (!world_commit.ParseFromString(commit.world_commit()) ||
-      !AdmitWorldCommit(world_commit, agent.preparing->world).ok()) {
+  if (!agent.change->Commit(commit)) {
     return Leave(agent, kExitRendezvous,
                  absl::StrCat("the commit of generation ", commit.generation(),
                               " does not fit its world; the daemon speaks "
                               "another version of rollcall"));
   }
-  CleanWorldCommit(world_commit);
-  agent.preparing->world_commit_bytes = commit.world_commit();
-  // The daemon never sends a longer proof.
-  if (commit.proof().size() <= kProofBytesMax) {
-    agent.preparing->proof = commit.proof();
-  }
-  agent.preparing->world_commit = std::move(world_commit);
   StartIfSettled(agent);
 }
 
@@ -143,7 +126,6 @@ void OnAbort(AgentState& agent, const v1::Abort& abort) {
   // A late abort must not stop ranks of a newer generation.
   if (abort.generation() < agent.generation_seen) return;
   agent.generation_seen = abort.generation();
-  agent.refused.reset();
   DropPreparation(agent);
   const bool ran = agent.running.has_value();
   if (ran) {
@@ -155,9 +137,8 @@ void OnAbort(AgentState& agent, const v1::Abort& abort) {
   if (ran && abort.hung_node() == agent.hello.node()) {
     KillTheHung(agent, abort.hung_local_rank());
   }
-  agent.stopped.generation = abort.generation();
-  agent.stopped.said = false;
-  SayStoppedIfSettled(agent);
+  agent.answer.Stopped(abort.generation());
+  SayAnswerIfDue(agent);
 }
 
 void OnWaiting(AgentState& agent, const v1::Waiting& waiting) {
@@ -168,7 +149,7 @@ void OnWaiting(AgentState& agent, const v1::Waiting& waiting) {
                : absl::StrCat("spare: ", waiting.reason());
     // Other members run this world, so the ranks that wait here have no place
     // in it.
-    if (!agent.running.has_value() && !agent.preparing.has_value()) {
+    if (!agent.running.has_value() && !agent.change.has_value()) {
       Stop(agent, agent.limits.stop_grace);
     }
   } else if (waiting.without_rank()) {

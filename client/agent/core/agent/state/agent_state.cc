@@ -11,7 +11,6 @@ AgentState::AgentState(const v1::Hello& hello, absl::Duration join_timeout,
       limits(limits),
       now(now),
       redial(limits, join_timeout, now),
-      heartbeat(limits.heartbeat()),
       setup(hello.setting_up(), setup_retries),
       preempt_signal(preempt_signal),
       attach(attach) {}
@@ -38,22 +37,21 @@ RankProcess* AgentState::FindRunning(uint64_t generation, uint32_t local_rank) {
 }
 
 bool AgentState::ExpectsStarts() const {
-  return running.has_value() && !exit.has_value() &&
+  return running.has_value() && !departure.leaves() &&
          starts.Expects(running->generation, limits);
 }
 
 absl::Time AgentState::NextHang() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [local_rank, rank] : rank_processes) {
-    next = std::min(
-        next, rank.stall.has_value() ? rank.stall->answer_by : rank.hangs_at);
+    next = std::min(next, rank.watch.due());
   }
   return next;
 }
 
 absl::Time AgentState::NextLeftAlone() const {
   absl::Time next = absl::InfiniteFuture();
-  if (!attach || !exit.has_value()) return next;
+  if (!attach || !departure.leaves()) return next;
   for (const auto& [local_rank, rank] : rank_processes) {
     if (rank.stopping) next = std::min(next, rank.kill_at);
   }
@@ -61,23 +59,16 @@ absl::Time AgentState::NextLeftAlone() const {
 }
 
 absl::Time AgentState::NextDeadline() const {
-  if (exited) return absl::InfiniteFuture();
+  if (departure.exited()) return absl::InfiniteFuture();
   absl::Time next = std::min(
-      {leave.until, linger_until, setup.due(), NextHang(), NextLeftAlone()});
-  if (notice.has_value() && !notice->over) {
-    next = std::min(next, notice->kill_at);
-  }
+      {leave.due(), departure.linger_until(), setup.due(), notices.due(),
+       attendance.heartbeat_due(), NextHang(), NextLeftAlone()});
   for (const auto& [local_rank, rank] : rank_processes) {
     next = std::min(next, rank.answer_by);
   }
-  if (link == Link::kDown && !exit.has_value()) {
-    next = std::min(next, redial.dial_at());
-  }
-  if (Welcomed()) next = std::min(next, next_heartbeat);
-  if (!Welcomed() && !exit.has_value()) {
-    next = std::min({next, redial.give_up_at(), redial.silent_until()});
-  }
-  return next;
+  if (attendance.welcomed() || departure.leaves()) return next;
+  if (attendance.down()) next = std::min(next, redial.dial_at());
+  return std::min({next, redial.give_up_at(), redial.silent_until()});
 }
 
 }  // namespace rollcall

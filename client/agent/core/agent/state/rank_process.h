@@ -10,21 +10,10 @@
 #include <optional>
 
 #include "absl/time/time.h"
+#include "client/agent/core/agent/state/rank_watch.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
-
-// A rank that makes no progress, and what is known of it so far.
-struct RankStall {
-  v1::RankStalled message;
-  // The deadline for the rank's own answer; infinite: it has answered or is
-  // no longer awaited.
-  absl::Time answer_by = absl::InfiniteFuture();
-  bool looked = false;
-  bool said = false;  // Sent on this stream.
-
-  bool known() const { return looked && answer_by == absl::InfiniteFuture(); }
-};
 
 struct RankProcess {
   uint64_t born = 0;  // The generation for which it was started.
@@ -37,8 +26,6 @@ struct RankProcess {
   bool stopping = false;
   absl::Time kill_at = absl::InfiniteFuture();
   absl::Time started_at;
-  // It has linked or published a step.
-  bool begun = false;
   // The preempt signal for the notice was sent to it.
   bool signalled = false;
   bool at_boundary = false;
@@ -47,10 +34,7 @@ struct RankProcess {
   std::optional<v1::RankState> waits;
   // Its highest step in the running generation.
   uint64_t step = 0;
-  // The time at which the rank counts as stalled if it makes no progress;
-  // infinite: no progress is expected of it.
-  absl::Time hangs_at = absl::InfiniteFuture();
-  std::optional<RankStall> stall;
+  RankWatch watch;
 };
 
 }  // namespace rollcall
