@@ -46,7 +46,9 @@ TEST(FactChangeQueue, Table) {
     uint32_t last = 0;
     for (const v1::FactChange& change : queue.Take()) {
       if (sent.empty()) sent = absl::StrCat(change.count(), "-");
-      if (last != 0) EXPECT_EQ(change.count(), last + 1);
+      if (last != 0) {
+        EXPECT_EQ(change.count(), last + 1);
+      }
       last = change.count();
     }
     if (last != 0) absl::StrAppend(&sent, last);
