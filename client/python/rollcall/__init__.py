@@ -15,7 +15,8 @@ Without an agent the process is a world of one. client/python/README.md of the
 sources has more.
 """
 
-from ._rank import Rank, attach, current
+from ._attach import attach, current
+from ._rank import Rank
 from ._store import Store
 from .errors import Aborted, Error, Lost, Refused, TimedOut
 from .world import Abort, Node, Notice, NoticeKind, StateSource, World

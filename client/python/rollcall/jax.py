@@ -13,7 +13,7 @@ from typing import Any, List, Optional
 
 from jax._src import clusters
 
-from ._rank import attach, current
+from ._attach import attach, current
 
 
 class RollcallCluster(clusters.ClusterEnv):

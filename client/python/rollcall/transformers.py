@@ -23,8 +23,9 @@ from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
+from ._attach import attach, current
 from ._leave_signals import LeaveSignals
-from ._rank import Rank, attach, current
+from ._rank import Rank
 from .errors import Aborted, Error
 
 # The exit code of a rank that has saved and is to be started again.

@@ -31,7 +31,7 @@ RANKS = """
 import os, socket, sys, time
 from datetime import timedelta
 import torch, torch.distributed as dist
-from rollcall._rank import attach_to
+from rollcall._attach import attach_to
 from rollcall.torch import Store
 
 name, sockets, per_node = sys.argv[1], sys.argv[3:], int(sys.argv[2])

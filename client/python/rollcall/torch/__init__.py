@@ -17,7 +17,8 @@ from typing import Any, List, Optional, Sequence, Union
 import torch.distributed
 
 from .. import errors
-from .._rank import Rank, attach, current, refuse_alone
+from .._attach import attach, current, refuse_alone
+from .._rank import Rank
 from .._store import Store as KeyValueStore
 from .._store import bytes_of
 

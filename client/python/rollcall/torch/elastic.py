@@ -43,9 +43,10 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 import torch
 
 from .. import errors
+from .._attach import attach, refuse_alone
 from .._boundary import Boundary, Due
 from .._leave_signals import LeaveSignals
-from .._rank import Rank, attach, refuse_alone
+from .._rank import Rank
 from . import dist
 from ._groups import Groups, default_backend, groups_over
 from ._sampler import BatchNotDone, Sampler

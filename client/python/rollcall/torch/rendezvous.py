@@ -24,7 +24,8 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import api
 
 from .. import _processes, errors
-from .._rank import Rank, attach_to
+from .._attach import attach_to
+from .._rank import Rank
 from ..world import World
 from . import Store
 from ._rendezvous_settings import Settings, listens
