@@ -166,6 +166,9 @@ class NodeCheck {
   std::string WaitingText() const;
 
  private:
+  // With fewer times there is no median that could tell which node is slow.
+  static constexpr size_t kTimesMin = 3;
+
   enum class State {
     kNone,     // Not asked, or the round has no result of this node.
     kAwaited,  // Asked.
