@@ -7,11 +7,14 @@ import time
 import harness
 from harness import E2E
 
-SCRIPT = os.path.join(harness.PROJECT, "daemon", "server", "web",
-                      "status_page.js")
+WEB = os.path.join(harness.PROJECT, "daemon", "server", "web")
+# In the order in which the page has them.
+SCRIPT = [os.path.join(WEB, name)
+          for name in ("status_page_history.js", "status_page.js")]
 
 # Runs the script of the page without a browser; elements are plain objects. The
-# status and the answer of /events.json are in argv, and the id of an element.
+# status, the answer of /events.json, the id of an element and the files of the
+# script are in argv.
 # Prints each child of that element, and each row of a table, on a line: the
 # texts of its parts, and the titles of marks.
 PARTS = """
@@ -33,19 +36,20 @@ const asked = [];
 globalThis.fetch = async (path) => {
   asked.push(path);
   const events = path.startsWith("/events.json");
-  const given = JSON.parse(process.argv[events ? 3 : 2]);
+  const given = JSON.parse(process.argv[events ? 2 : 1]);
   return {ok: true, status: 200, json: async () => given,
-    headers: {get: () => JSON.parse(process.argv[3]).last}};
+    headers: {get: () => JSON.parse(process.argv[2]).last}};
 };
 require("vm").runInThisContext(
-  require("fs").readFileSync(process.argv[1], "utf8"));
+  process.argv.slice(4).map((path) => require("fs").readFileSync(path, "utf8"))
+    .join(""));
 const text = (node) => typeof node === "string" ? node
   : [node.title || "", ...node.children.map(text)].filter((s) => s).join("|");
 const rows = (node) => typeof node === "string" ? []
   : node.children.some((one) => /^num/.test(one.className)) ? [node]
   : node.children.flatMap(rows);
 setImmediate(() => setImmediate(() => setImmediate(() => {
-  const named = byId.get(process.argv[4]);
+  const named = byId.get(process.argv[3]);
   for (const part of named.children) {
     const found = rows(part);
     for (const one of found.length > 0 ? found : [part]) console.log(text(one));
@@ -96,9 +100,9 @@ class Page(E2E):
         ]
         for state, nodes, missing, notes in rows:
             status = dict(base, state=state, nodes=nodes, missing=missing)
-            ran = self.stage.run([self.node, "-e", PARTS, SCRIPT,
+            ran = self.stage.run([self.node, "-e", PARTS,
                                   json.dumps(status),
-                                  '{"last":null}', "notes"])
+                                  '{"last":null}', "notes", *SCRIPT])
             self.assert_code(ran, 0)
             self.assertEqual([line.replace("|", "") for line in ran.out()],
                              [*notes, "asked /status.json"],
@@ -113,9 +117,9 @@ class Page(E2E):
             "nodes": []}
 
         def shown(**more):
-            ran = self.stage.run([self.node, "-e", PARTS, SCRIPT,
+            ran = self.stage.run([self.node, "-e", PARTS,
                                   json.dumps(dict(status, **more)),
-                                  '{"last":null}', "facts"])
+                                  '{"last":null}', "facts", *SCRIPT])
             self.assert_code(ran, 0)
             return " ".join(ran.out())
         self.assertNotIn("norm", shown())
@@ -125,8 +129,9 @@ class Page(E2E):
         self.assertIn("validation loss|3.5000", text)
 
     def test_the_page_draws_the_events(self):
-        with open(SCRIPT, encoding="utf-8") as f:
-            self.assertNotIn("innerHTML", f.read())
+        for path in SCRIPT:
+            with open(path, encoding="utf-8") as f:
+                self.assertNotIn("innerHTML", f.read())
         begin = 1_700_000_000
         status = {
             "job": "j", "run": "r", "state": "running", "generation": 2,
@@ -162,9 +167,9 @@ class Page(E2E):
         answer = {"last": 19, "more": False, "lost": 0, "events": events}
 
         def shown(element):
-            ran = self.stage.run([self.node, "-e", PARTS, SCRIPT,
+            ran = self.stage.run([self.node, "-e", PARTS,
                                   json.dumps(status), json.dumps(answer),
-                                  element],
+                                  element, *SCRIPT],
                                  {"TZ": "UTC"})
             self.assert_code(ran, 0)
             *lines, asked = ran.out()
