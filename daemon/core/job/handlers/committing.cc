@@ -12,7 +12,7 @@
 #include "daemon/core/events.h"
 #include "daemon/core/formation/state_source.h"
 #include "daemon/core/formation/world.h"
-#include "daemon/core/job/acts/rank_starts.h"
+#include "daemon/core/job/acts/first_steps.h"
 #include "daemon/core/job/acts/records.h"
 #include "daemon/core/job/acts/standing.h"
 #include "daemon/core/job/handlers/forming.h"

@@ -14,8 +14,8 @@
 #include "daemon/base/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/job/acts/blame.h"
+#include "daemon/core/job/acts/first_steps.h"
 #include "daemon/core/job/acts/job_end.h"
-#include "daemon/core/job/acts/rank_starts.h"
 #include "daemon/core/job/acts/sends.h"
 #include "daemon/core/job/handlers/leaving.h"
 

@@ -13,8 +13,8 @@
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/grammar.h"
 #include "daemon/core/formation/world.h"
+#include "daemon/core/job/acts/first_steps.h"
 #include "daemon/core/job/acts/notice_rounds.h"
-#include "daemon/core/job/acts/rank_starts.h"
 #include "daemon/core/job/state/journal_state.h"
 
 namespace rollcall {

@@ -1,4 +1,4 @@
-#include "daemon/core/job/acts/rank_starts.h"
+#include "daemon/core/job/acts/first_steps.h"
 
 #include <algorithm>
 #include <utility>

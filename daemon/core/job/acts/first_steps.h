@@ -1,8 +1,8 @@
 // The start of ranks in a world: how long they may take until their first step.
 //
 // Thread rule: as for Job.
-#ifndef ROLLCALL_DAEMON_CORE_JOB_ACTS_RANK_STARTS_H_
-#define ROLLCALL_DAEMON_CORE_JOB_ACTS_RANK_STARTS_H_
+#ifndef ROLLCALL_DAEMON_CORE_JOB_ACTS_FIRST_STEPS_H_
+#define ROLLCALL_DAEMON_CORE_JOB_ACTS_FIRST_STEPS_H_
 
 #include <vector>
 
@@ -25,4 +25,4 @@ void TellRanksLink(JobState& job, std::vector<SessionId> sessions);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_CORE_JOB_ACTS_RANK_STARTS_H_
+#endif  // ROLLCALL_DAEMON_CORE_JOB_ACTS_FIRST_STEPS_H_
