@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/network_plan/join_endpoints.h"
 #include "daemon/journal/default_state.h"

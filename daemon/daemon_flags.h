@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/journal/etcd_location.h"
+#include "daemon/journal/etcd/etcd_location.h"
 #include "daemon/security/server_certificate.h"
 
 namespace rollcall {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/security/certificates/identity.h"
+#include "daemon/security/crypto/wipe.h"
 #include "daemon/security/given_secrets.h"
-#include "daemon/security/identity.h"
-#include "daemon/security/wipe.h"
 
 namespace rollcall {
 

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/daemon_flags.h"
-#include "daemon/journal/etcd_client.h"
-#include "daemon/security/shared_secret.h"
+#include "daemon/journal/etcd/etcd_client.h"
+#include "daemon/security/secrets/shared_secret.h"
 
 namespace rollcall {
 

@@ -23,9 +23,9 @@
 #include "trainer/check/group_link.h"
 #include "trainer/check/group_request.h"
 #include "trainer/collective/gloo.h"
-#include "trainer/cuda/nccl_collective.h"
-#include "trainer/model/gemm.h"
-#include "trainer/rank_device.h"
+#include "trainer/cuda/nccl/nccl_collective.h"
+#include "trainer/model/cpu/gemm.h"
+#include "trainer/rank/rank_device.h"
 
 namespace rollcall {
 namespace {

@@ -10,8 +10,8 @@
 #include "trainer/check/memory.h"
 #include "trainer/check/run_check.h"
 #include "trainer/check/used_ports.h"
-#include "trainer/connect.h"
-#include "trainer/world_end.h"
+#include "trainer/rank/connect.h"
+#include "trainer/rank/world_end.h"
 
 namespace rollcall {
 namespace {

@@ -6,8 +6,8 @@
 #define ROLLCALL_TRAINER_CHECK_WORLDS_H_
 
 #include "client/rank/rank.h"
-#include "trainer/options.h"
-#include "trainer/rank_end.h"
+#include "trainer/rank/options.h"
+#include "trainer/rank/rank_end.h"
 
 namespace rollcall {
 

@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "trainer/checkpoint/checkpoint_saver.h"
 #include "trainer/checkpoint/checkpoint_store.h"
-#include "trainer/options.h"
+#include "trainer/rank/options.h"
 #include "trainer/train_loop.h"
 
 namespace rollcall {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "trainer/options.h"
+#include "trainer/rank/options.h"
 #include "trainer/train_loop.h"
 
 namespace rollcall {

@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "trainer/model/parameters.h"
 #include "trainer/model/random.h"
-#include "trainer/options.h"
+#include "trainer/rank/options.h"
 
 namespace rollcall {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/check.h"
 #include "daemon/base/counted.h"
-#include "trainer/agreement.h"
+#include "trainer/rank/agreement.h"
 
 namespace rollcall {
 namespace {

@@ -31,10 +31,10 @@
 #include "trainer/data/sampler.h"
 #include "trainer/model/backend.h"
 #include "trainer/model/memory_plan.h"
-#include "trainer/options.h"
-#include "trainer/spike_guard.h"
-#include "trainer/step_result.h"
-#include "trainer/validation.h"
+#include "trainer/rank/options.h"
+#include "trainer/steps/spike_guard.h"
+#include "trainer/steps/step_result.h"
+#include "trainer/steps/validation.h"
 
 namespace rollcall {
 

@@ -10,14 +10,14 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/counted.h"
 #include "trainer/checkpointing.h"
-#include "trainer/connect.h"
 #include "trainer/init_from.h"
+#include "trainer/model/cpu/openblas.h"
 #include "trainer/model/model_flops.h"
-#include "trainer/model/openblas.h"
-#include "trainer/progress_report.h"
-#include "trainer/rank_device.h"
+#include "trainer/rank/connect.h"
+#include "trainer/rank/rank_device.h"
+#include "trainer/rank/world_end.h"
+#include "trainer/steps/progress_report.h"
 #include "trainer/train_loop.h"
-#include "trainer/world_end.h"
 
 namespace rollcall {
 namespace {

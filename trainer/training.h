@@ -9,9 +9,9 @@
 #define ROLLCALL_TRAINER_TRAINING_H_
 
 #include "client/rank/rank.h"
-#include "trainer/leave_signals.h"
-#include "trainer/options.h"
-#include "trainer/rank_end.h"
+#include "trainer/rank/leave_signals.h"
+#include "trainer/rank/options.h"
+#include "trainer/rank/rank_end.h"
 
 namespace rollcall {
 

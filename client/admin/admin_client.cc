@@ -9,7 +9,7 @@
 #include "client/agent/link/channel.h"
 #include "client/agent/link/named_leader.h"
 #include "daemon/base/durations.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

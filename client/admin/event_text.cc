@@ -4,10 +4,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/admin/job_text.h"
-#include "daemon/base/bytes_text.h"
 #include "daemon/base/counted.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/bytes_text.h"
+#include "daemon/base/text/printable.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

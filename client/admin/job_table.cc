@@ -10,9 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "client/admin/event_text.h"
 #include "client/admin/job_text.h"
-#include "daemon/base/bytes_text.h"
 #include "daemon/base/counted.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/text/bytes_text.h"
 
 namespace rollcall {
 namespace {

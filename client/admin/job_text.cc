@@ -10,10 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "daemon/base/awaited_text.h"
 #include "daemon/base/counted.h"
-#include "daemon/base/name_list.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/awaited_text.h"
+#include "daemon/base/text/name_list.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "client/agent/processes/output.h"
+#include "client/agent/processes/output/output.h"
 
 namespace rollcall {
 

@@ -12,7 +12,7 @@
 #include "client/admin/job_text.h"
 #include "client/admin/text_width.h"
 #include "daemon/base/counted.h"
-#include "daemon/base/name_list.h"
+#include "daemon/base/text/name_list.h"
 
 namespace rollcall {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "client/facts/facts.h"
-#include "daemon/base/child_process.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/processes/child_process.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -22,10 +22,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "client/agent/processes/fork_exec.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/base/mutex.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

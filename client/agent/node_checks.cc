@@ -6,8 +6,8 @@
 #include "client/agent/node_trials.h"
 #include "client/doctor/doctor.h"
 #include "client/doctor/doctor_text.h"
-#include "client/facts/network.h"
-#include "client/facts/system.h"
+#include "client/facts/system/network.h"
+#include "client/facts/system/system.h"
 
 namespace rollcall {
 namespace {

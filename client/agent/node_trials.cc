@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/processes/exit_watch.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/exit_watch.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 namespace {

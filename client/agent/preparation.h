@@ -24,7 +24,7 @@
 #include "client/agent/core/agent_events.h"
 #include "client/agent/hosts/hosts_resolver.h"
 #include "client/agent/nccl/network_settings.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -17,7 +17,7 @@
 #include "client/agent/node_files/run_folder.h"
 #include "client/agent/preparation.h"
 #include "client/agent/probe/prober.h"
-#include "client/agent/processes/fork_exec.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
 #include "client/agent/processes/processes.h"
 #include "client/agent/processes/signal_thread.h"
 #include "client/agent/processes/stack_dump.h"

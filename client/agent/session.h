@@ -19,7 +19,7 @@
 #include "client/agent/nccl/network_settings.h"
 #include "client/facts/facts.h"
 #include "client/facts/later_same_files.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/trust.h"
 #include "rollcall/v1/membership.pb.h"

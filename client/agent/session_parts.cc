@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/hosts/hosts_file.h"
-#include "client/facts/network.h"
+#include "client/facts/system/network.h"
 #include "daemon/core/admission/communication_variables.h"
 
 namespace rollcall {

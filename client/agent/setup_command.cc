@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/processes/fork_exec.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
 #include "client/facts/same_files.h"
 
 namespace rollcall {

@@ -10,8 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/same_files.h"
-#include "daemon/base/fd.h"
-#include "daemon/security/digest.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/security/crypto/digest.h"
 
 namespace rollcall {
 namespace {

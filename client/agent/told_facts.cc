@@ -1,8 +1,8 @@
 #include "client/agent/told_facts.h"
 
 #include "client/facts/facts.h"
-#include "client/facts/network.h"
-#include "client/facts/system.h"
+#include "client/facts/system/network.h"
+#include "client/facts/system/system.h"
 
 namespace rollcall {
 

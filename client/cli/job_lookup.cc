@@ -22,18 +22,18 @@
 #include "client/admin/addresses.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/cli/commands.h"
-#include "client/launch/launch_folder.h"
 #include "client/launch/platform/detectors.h"
 #include "client/launch/platform/platform.h"
+#include "client/launch/takeover/launch_folder.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/admission/job_variables.h"
 #include "daemon/core/network_plan/plan_node.h"
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
+#include "daemon/security/certificates/identity.h"
 #include "daemon/security/given_secrets.h"
-#include "daemon/security/identity.h"
 #include "daemon/security/join_string.h"
 #include "daemon/security/kept_tokens.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 extern char** environ;
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "client/admin/admin_client.h"
 #include "client/cli/flags/flags.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

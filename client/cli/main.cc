@@ -15,8 +15,8 @@
 #include "client/agent/processes/guard.h"
 #include "client/cli/commands.h"
 #include "client/launch/spawn/hosted_agent.h"
-#include "daemon/base/start_limits.h"
-#include "daemon/security/undumpable.h"
+#include "daemon/base/processes/start_limits.h"
+#include "daemon/security/crypto/undumpable.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace rollcall {

@@ -26,9 +26,9 @@
 #include "client/cli/job_lookup.h"
 #include "client/cli/watch_patience.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/base/mutex.h"
-#include "daemon/base/signal_pipe.h"
+#include "daemon/base/processes/signal_pipe.h"
 
 namespace rollcall {
 namespace {

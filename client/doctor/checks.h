@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "client/doctor/doctor.h"
-#include "daemon/base/bytes_text.h"
+#include "daemon/base/text/bytes_text.h"
 
 namespace rollcall {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "client/doctor/checks.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan/thresholds.h"
+#include "daemon/core/network_plan/comparison/thresholds.h"
 
 namespace rollcall {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/child_process.h"
-#include "daemon/base/write_error.h"
+#include "daemon/base/files/write_error.h"
+#include "daemon/base/processes/child_process.h"
 
 namespace rollcall {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/isolated_query.h"
-#include "daemon/base/write_error.h"
+#include "daemon/base/files/write_error.h"
 
 namespace rollcall {
 namespace {

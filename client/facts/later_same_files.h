@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/facts/same_files.h"
-#include "daemon/base/child_process.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/processes/child_process.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/facts/isolated_query.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/hex.h"
+#include "daemon/base/text/hex.h"
 
 namespace rollcall {
 namespace {

@@ -26,8 +26,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/admin/addresses.h"
-#include "client/launch/known_process.h"
 #include "client/launch/spawn/spawn.h"
+#include "client/launch/takeover/known_process.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/membership.pb.h"
 

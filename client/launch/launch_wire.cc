@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/facts/facts.h"
 #include "daemon/core/network_plan/join_endpoints.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/identity.h"
 #include "daemon/security/join_string.h"
 
 namespace rollcall {

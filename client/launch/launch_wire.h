@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "client/admin/addresses.h"
 #include "daemon/security/kept_tokens.h"
+#include "daemon/security/secrets/shared_secret.h"
 #include "daemon/security/server_certificate.h"
-#include "daemon/security/shared_secret.h"
 #include "daemon/security/trust.h"
 
 namespace rollcall {

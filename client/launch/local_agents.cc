@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "client/launch/start_plan.h"
+#include "client/launch/takeover/start_plan.h"
 
 namespace rollcall {
 

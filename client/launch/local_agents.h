@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/launch/known_process.h"
-#include "client/launch/launch_record.h"
 #include "client/launch/spawn/spawn.h"
+#include "client/launch/takeover/known_process.h"
+#include "client/launch/takeover/launch_record.h"
 
 namespace rollcall {
 

@@ -17,7 +17,7 @@
 #include "client/admin/live_line.h"
 #include "client/admin/messages.h"
 #include "client/admin/step_track.h"
-#include "daemon/base/awaited_text.h"
+#include "daemon/base/text/awaited_text.h"
 #include "nlohmann/json_fwd.hpp"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "client/admin/admin_client.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/base/mutex.h"
 #include "rollcall/v1/admin.pb.h"
 

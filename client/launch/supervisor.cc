@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/launch/kept_run.h"
+#include "client/launch/takeover/kept_run.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/limits.h"

@@ -9,11 +9,11 @@
 #include "client/launch/supervisor.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/name_list.h"
+#include "daemon/base/text/name_list.h"
 #include "daemon/core/exit_codes.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/identity.h"
 #include "daemon/security/kept_tokens.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/launch/launch_record.h"
 #include "client/launch/supervisor.h"
+#include "client/launch/takeover/launch_record.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
 #include "daemon/core/exit_codes.h"

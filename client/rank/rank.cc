@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/rank/frames.h"
 #include "client/rank/stream.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -327,7 +327,7 @@ struct Limits {
   // Earlier lives that one Hello may report as swept.
   static constexpr int swept_max = 16;
   // Bytes of the secret of each such life, see
-  // daemon/security/incarnation_nonce.h.
+  // daemon/security/secrets/incarnation_nonce.h.
   static constexpr size_t incarnation_nonce_bytes = 16;
   // Bytes of the largest world that an agent sends when it redials.
   static constexpr size_t resume_state_world_bytes_max = 512 << 10;

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/base/write_error.h"
+#include "daemon/base/files/write_error.h"
 
 namespace rollcall {
 namespace {

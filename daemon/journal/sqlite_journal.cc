@@ -11,7 +11,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/write_error.h"
+#include "daemon/base/files/write_error.h"
 #include "daemon/journal/old_schemas.h"
 #include "daemon/journal/private_folder.h"
 #include "daemon/journal/run_record.h"

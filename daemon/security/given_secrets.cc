@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/identity.h"
 
 namespace rollcall {
 namespace {

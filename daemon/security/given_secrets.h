@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "daemon/security/shared_secret.h"
-#include "daemon/security/wipe.h"
+#include "daemon/security/crypto/wipe.h"
+#include "daemon/security/secrets/shared_secret.h"
 
 namespace rollcall {
 

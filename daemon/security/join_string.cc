@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/security/chain.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/token.h"
+#include "daemon/security/certificates/chain.h"
+#include "daemon/security/crypto/digest.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

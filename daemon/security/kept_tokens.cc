@@ -1,11 +1,11 @@
 #include "daemon/security/kept_tokens.h"
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/identity.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/security/certificates/identity.h"
+#include "daemon/security/crypto/digest.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

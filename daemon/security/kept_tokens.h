@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/security/shared_secret.h"
-#include "daemon/security/token_table.h"
+#include "daemon/security/secrets/shared_secret.h"
+#include "daemon/security/secrets/token_table.h"
 
 namespace rollcall {
 

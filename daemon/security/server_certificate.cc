@@ -13,12 +13,12 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/address_text.h"
+#include "daemon/base/text/address_text.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/network_plan/plan_node.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/identity.h"
+#include "daemon/security/crypto/openssl_owned.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/openssl_owned.h"
 
 namespace rollcall {
 namespace {

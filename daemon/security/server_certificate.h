@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
 #include "google/protobuf/repeated_field.h"
 #include "rollcall/v1/membership.pb.h"
 

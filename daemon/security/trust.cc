@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/security/authority.h"
-#include "daemon/security/chain.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/authority.h"
+#include "daemon/security/certificates/chain.h"
+#include "daemon/security/certificates/identity.h"
 
 namespace rollcall {
 namespace {

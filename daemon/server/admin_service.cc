@@ -10,12 +10,12 @@
 #include "absl/strings/strip.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/mutex.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "daemon/server/connections/peer_address.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/server/loop/streams/refusal.h"
 #include "daemon/server/membership_service.h"
 
 namespace rollcall {

@@ -14,8 +14,8 @@
 #include "daemon/core/admission/admission.h"
 #include "daemon/server/connections/peer_address.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
-#include "daemon/server/loop/broadcast.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/server/loop/streams/broadcast.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

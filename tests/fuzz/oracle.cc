@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/strings/escaping.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

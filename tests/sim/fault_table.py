@@ -385,32 +385,32 @@ FAULTS = [
              ''),
     ]),
     Fault('a write does not compare the key of the leader', 35, [
-        Edit('daemon/journal/etcd_journal.cc',
+        Edit('daemon/journal/etcd/etcd_journal.cc',
              '  Compare& leader = *txn.add_compare();\n',
              '  Compare leader;\n'),
     ], group=True),
     Fault('a write does not compare the number of writes', 36, [
-        Edit('daemon/journal/etcd_journal.cc',
+        Edit('daemon/journal/etcd/etcd_journal.cc',
              '  Compare& writes = *txn.add_compare();\n',
              '  Compare writes;\n'),
     ], group=True),
     Fault('a write does not move the number of writes on', 36, [
-        Edit('daemon/journal/etcd_journal.cc',
+        Edit('daemon/journal/etcd/etcd_journal.cc',
              'WritesValue(options_.leader_term.lease, ++tried_)',
              'WritesValue(options_.leader_term.lease, tried_)'),
     ], group=True),
     Fault('a lost write does not end the term', 37, [
-        Edit('daemon/journal/etcd_journal.cc',
+        Edit('daemon/journal/etcd/etcd_journal.cc',
              '  options_.lost(why);\n',
              ''),
     ], group=True),
     Fault('a leader term never ends', 35, [
-        Edit('daemon/journal/leadership.cc',
+        Edit('daemon/journal/etcd/leadership.cc',
              'if (absl::ToUnixNanos(LeaseNow()) < until) return true;',
              'if (until > 0) return true;'),
     ], group=True),
     Fault('a term goes on that was seen to be over', 30, [
-        Edit('daemon/journal/leadership.cc',
+        Edit('daemon/journal/etcd/leadership.cc',
              '  leading_.compare_exchange_strong(leading, 0);\n'
              '  return false;',
              '  return false;'),
@@ -421,17 +421,18 @@ FAULTS = [
              '    inputs_.push_front(std::move(input));\n'),
     ], group=True),
     Fault('a term lasts as long as its lease', 35, [
-        Edit('daemon/journal/leader_lease.cc', 'sent + left * 9 / 10', 'sent + left'),
+        Edit('daemon/journal/etcd/leader_lease.cc',
+             'sent + left * 9 / 10', 'sent + left'),
     ], group=True),
     Fault('a term counts from the answer', 35, [
-        Edit('daemon/journal/leadership.cc',
+        Edit('daemon/journal/etcd/leadership.cc',
              '  leader_lease_.Renewed(sent, *left);',
              '  leader_lease_.Renewed(LeaseNow(), *left);'),
     ], group=True),
     # The comparison that is removed fails in another daemon's term, and when
     # the same request arrives a second time.
     Fault('a daemon campaigns although another one leads', (35, 36), [
-        Edit('daemon/journal/leadership.cc',
+        Edit('daemon/journal/etcd/leadership.cc',
              '  Compare& compare = *txn.add_compare();',
              '  Compare compare;'),
     ], group=True),

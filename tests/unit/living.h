@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <string>
 
-#include "daemon/security/openssl_owned.h"
+#include "daemon/security/crypto/openssl_owned.h"
 
 namespace rollcall {
 

@@ -22,7 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "trainer/check/group_request.h"
 
 namespace rollcall {

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "daemon/base/hex.h"
+#include "daemon/base/text/hex.h"
 
 namespace rollcall {
 namespace {

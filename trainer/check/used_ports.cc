@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "daemon/base/nccl_list.h"
+#include "daemon/base/text/nccl_list.h"
 
 namespace rollcall {
 

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "trainer/checkpoint/gpt2_config.h"
-#include "trainer/checkpoint/hashed_file.h"
-#include "trainer/checkpoint/json_text.h"
-#include "trainer/checkpoint/tensor_file.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
+#include "trainer/checkpoint/files/hashed_file.h"
+#include "trainer/checkpoint/files/json_text.h"
+#include "trainer/checkpoint/files/tensor_file.h"
 #include "trainer/model/random.h"
 
 namespace rollcall {

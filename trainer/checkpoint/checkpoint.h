@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "trainer/checkpoint/disk_calls.h"
-#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/files/disk_calls.h"
+#include "trainer/checkpoint/files/manifest.h"
 #include "trainer/checkpoint/train_state.h"
 
 namespace rollcall {

@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "trainer/checkpoint/checkpoint_names.h"
-#include "trainer/checkpoint/hashed_file.h"
-#include "trainer/checkpoint/json_text.h"
+#include "trainer/checkpoint/files/hashed_file.h"
+#include "trainer/checkpoint/files/json_text.h"
 
 namespace rollcall {
 namespace {

@@ -28,7 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/disk_calls.h"
+#include "trainer/checkpoint/files/disk_calls.h"
 #include "trainer/checkpoint/train_state.h"
 
 namespace rollcall {

@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "trainer/checkpoint/gpt2_config.h"
-#include "trainer/checkpoint/hashed_file.h"
-#include "trainer/checkpoint/json_text.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
+#include "trainer/checkpoint/files/hashed_file.h"
+#include "trainer/checkpoint/files/json_text.h"
+#include "trainer/checkpoint/files/safetensors.h"
 
 namespace rollcall {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "trainer/checkpoint/json_text.h"
+#include "trainer/checkpoint/files/json_text.h"
 
 namespace rollcall {
 namespace {

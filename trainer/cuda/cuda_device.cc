@@ -14,7 +14,7 @@
 #include "trainer/cuda/blas.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/cuda/cuda_status.h"
-#include "trainer/cuda/kernels.h"
+#include "trainer/cuda/kernels/kernels.h"
 #include "trainer/cuda/products.h"
 
 namespace rollcall {

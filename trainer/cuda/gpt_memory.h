@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trainer/cuda/kernels.h"
+#include "trainer/cuda/kernels/kernels.h"
 #include "trainer/model/backend.h"
 
 namespace rollcall {

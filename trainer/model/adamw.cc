@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "daemon/base/check.h"
-#include "trainer/model/loops.h"
+#include "trainer/model/cpu/loops.h"
 
 namespace rollcall {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "trainer/model/cpu/thread_pool.h"
 #include "trainer/model/parameters.h"
-#include "trainer/model/thread_pool.h"
 
 namespace rollcall {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "daemon/base/counted.h"
 #include "trainer/model/backend.h"
+#include "trainer/model/cpu/host_memory.h"
 #include "trainer/model/gpt.h"
-#include "trainer/model/host_memory.h"
 #include "trainer/model/state_fingerprint.h"
 
 namespace rollcall {

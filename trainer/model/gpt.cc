@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "daemon/base/check.h"
-#include "trainer/model/gemm.h"
+#include "trainer/model/cpu/gemm.h"
 #include "trainer/model/layers.h"
 
 namespace rollcall {

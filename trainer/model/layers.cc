@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "trainer/model/gemm.h"
-#include "trainer/model/loops.h"
+#include "trainer/model/cpu/gemm.h"
+#include "trainer/model/cpu/loops.h"
 
 namespace rollcall {
 namespace {

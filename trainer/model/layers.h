@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "trainer/model/cpu/thread_pool.h"
 #include "trainer/model/parameters.h"
-#include "trainer/model/thread_pool.h"
 
 namespace rollcall {
 

@@ -22,7 +22,8 @@ namespace rollcall {
 // counted from p times this number.
 inline constexpr uint64_t kFingerprintPairsMax = uint64_t{1} << 56;
 
-// The term of pair `index`. cuda/update_kernels.cu has the same function.
+// The term of pair `index`. cuda/kernels/update_kernels.cu has the same
+// function.
 inline uint64_t FingerprintTerm(uint64_t index, uint32_t first,
                                 uint32_t second) {
   return Mix((uint64_t{second} << 32 | first) +

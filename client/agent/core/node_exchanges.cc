@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "daemon/base/file_lock.h"
+#include "daemon/base/files/file_lock.h"
 
 namespace rollcall {
 

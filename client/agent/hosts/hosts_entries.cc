@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/agent/hosts/hosts_block.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

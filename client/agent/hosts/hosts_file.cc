@@ -10,8 +10,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "client/facts/system.h"
-#include "daemon/base/proc_stat.h"
+#include "client/facts/system/system.h"
+#include "daemon/base/processes/proc_stat.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

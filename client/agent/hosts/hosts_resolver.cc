@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "client/facts/system.h"
-#include "daemon/base/address_text.h"
+#include "client/facts/system/system.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/text/address_text.h"
 
 namespace rollcall {
 namespace {

@@ -1,6 +1,7 @@
-// AgentIncarnations: the nonces (daemon/security/incarnation_nonce.h) of the
-// agent's current incarnation and of the next one, which the agent uses when it
-// must attend with a new incarnation. Agent itself knows only incarnations.
+// AgentIncarnations: the nonces (daemon/security/secrets/incarnation_nonce.h)
+// of the agent's current incarnation and of the next one, which the agent uses
+// when it must attend with a new incarnation. Agent itself knows only
+// incarnations.
 //
 // Thread rule: one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_LINK_AGENT_INCARNATIONS_H_
@@ -11,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/security/incarnation_nonce.h"
+#include "daemon/security/secrets/incarnation_nonce.h"
 
 namespace rollcall {
 

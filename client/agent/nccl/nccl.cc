@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "daemon/base/hex.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
+#include "daemon/base/text/hex.h"
 #include "daemon/core/limits.h"
 
 extern char** environ;

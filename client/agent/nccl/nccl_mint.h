@@ -19,8 +19,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/agent/nccl/nccl.h"
-#include "daemon/base/child_process.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/child_process.h"
+#include "daemon/base/processes/system_user.h"
 
 namespace rollcall {
 

@@ -15,10 +15,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "daemon/base/nccl_list.h"
+#include "daemon/base/text/nccl_list.h"
 #include "daemon/core/admission/job_variables.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan/fabric.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 
 namespace rollcall {
 namespace {

@@ -17,10 +17,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "daemon/base/address_text.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/text/address_text.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

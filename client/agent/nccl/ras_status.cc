@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/base/name_list.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/name_list.h"
+#include "daemon/base/text/printable.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/processes/system_user.h"
 
 namespace rollcall {
 

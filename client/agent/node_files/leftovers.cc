@@ -22,10 +22,10 @@
 #include "absl/time/clock.h"
 #include "client/agent/node_files/remove_entries.h"
 #include "client/agent/node_files/world_files.h"
-#include "client/agent/processes/left_processes.h"
-#include "client/facts/system.h"
+#include "client/agent/processes/process_tree/left_processes.h"
+#include "client/facts/system/system.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/hex.h"
+#include "daemon/base/text/hex.h"
 #include "daemon/core/limits.h"
 #include "nlohmann/json.hpp"
 

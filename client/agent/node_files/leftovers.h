@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "client/agent/processes/sweep.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/sweep.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 

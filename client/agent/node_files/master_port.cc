@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/facts/system.h"
+#include "client/facts/system/system.h"
 
 namespace rollcall {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "client/agent/nccl/network_settings.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/agent/node_files/world_files.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/core/limits.h"
 #include "nlohmann/json.hpp"
 

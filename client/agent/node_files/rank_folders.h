@@ -18,7 +18,7 @@
 #include "client/agent/core/agent_events.h"
 #include "client/agent/node_files/rank_environment.h"
 #include "client/agent/node_files/run_folder.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 
 namespace rollcall {
 

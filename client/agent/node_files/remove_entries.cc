@@ -13,8 +13,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/fd.h"
-#include "daemon/security/digest.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/security/crypto/digest.h"
 
 namespace rollcall {
 namespace {

@@ -16,11 +16,11 @@
 #include "client/agent/node_files/leftovers.h"
 #include "client/agent/node_files/remove_entries.h"
 #include "client/agent/node_files/world_files.h"
-#include "client/agent/processes/left_processes.h"
-#include "client/agent/processes/sweep.h"
-#include "client/facts/system.h"
+#include "client/agent/processes/process_tree/left_processes.h"
+#include "client/agent/processes/process_tree/sweep.h"
+#include "client/facts/system/system.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/digest.h"
+#include "daemon/security/crypto/digest.h"
 
 namespace rollcall {
 namespace {

@@ -33,8 +33,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/processes/system_user.h"
 
 namespace rollcall {
 

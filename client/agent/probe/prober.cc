@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/probe/probe_call.h"
-#include "daemon/base/address_text.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/text/address_text.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 
 namespace rollcall {
 namespace {

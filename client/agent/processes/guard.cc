@@ -24,8 +24,8 @@
 #include "absl/time/time.h"
 #include "client/agent/hosts/edit_file.h"
 #include "client/agent/hosts/hosts_file.h"
-#include "client/agent/processes/cgroup.h"
-#include "client/agent/processes/left_processes.h"
+#include "client/agent/processes/process_tree/cgroup.h"
+#include "client/agent/processes/process_tree/left_processes.h"
 
 namespace rollcall {
 namespace {

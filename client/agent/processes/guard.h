@@ -40,8 +40,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "client/agent/hosts/hosts_text.h"
-#include "client/agent/processes/sweep.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/sweep.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 

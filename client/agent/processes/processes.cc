@@ -15,13 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/hosts/hosts_file.h"
 #include "client/agent/processes/guard.h"
-#include "client/agent/processes/output.h"
+#include "client/agent/processes/output/output.h"
 #include "client/agent/processes/rank_group.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/files/poller.h"
 #include "daemon/base/inbox.h"
 #include "daemon/base/mutex.h"
-#include "daemon/base/poller.h"
 
 namespace rollcall {
 namespace {

@@ -20,8 +20,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/agent/core/agent_events.h"
-#include "client/agent/processes/sweep.h"
-#include "daemon/base/system_user.h"
+#include "client/agent/processes/process_tree/sweep.h"
+#include "daemon/base/processes/system_user.h"
 
 namespace rollcall {
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/agent/processes/process_tree/sweep.h"
 #include "client/agent/processes/rank_group.h"
-#include "client/agent/processes/sweep.h"
 
 namespace rollcall {
 namespace {

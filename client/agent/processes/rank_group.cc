@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/agent/processes/error_file.h"
-#include "client/agent/processes/missing_library.h"
+#include "client/agent/processes/output/error_file.h"
+#include "client/agent/processes/output/missing_library.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -35,14 +35,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/agent/processes/cgroup.h"
-#include "client/agent/processes/exit_watch.h"
-#include "client/agent/processes/fork_exec.h"
 #include "client/agent/processes/guard.h"
-#include "client/agent/processes/oom_kill.h"
-#include "client/agent/processes/output.h"
+#include "client/agent/processes/output/output.h"
+#include "client/agent/processes/process_tree/cgroup.h"
+#include "client/agent/processes/process_tree/exit_watch.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
+#include "client/agent/processes/process_tree/oom_kill.h"
 #include "client/agent/processes/processes.h"
-#include "daemon/base/poller.h"
+#include "daemon/base/files/poller.h"
 
 namespace rollcall {
 

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "client/agent/core/agent_events.h"
-#include "daemon/base/fd.h"
-#include "daemon/base/signal_pipe.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/processes/signal_pipe.h"
 
 namespace rollcall {
 

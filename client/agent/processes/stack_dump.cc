@@ -19,12 +19,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "client/agent/processes/exit_watch.h"
-#include "client/agent/processes/fork_exec.h"
+#include "client/agent/processes/process_tree/exit_watch.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/printable.h"
-#include "daemon/base/proc_stat.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/proc_stat.h"
+#include "daemon/base/processes/system_user.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -26,8 +26,8 @@
 #include "absl/time/time.h"
 #include "client/agent/core/agent_events.h"
 #include "client/agent/nccl/ras.h"
-#include "client/agent/processes/sweep.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/sweep.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 

@@ -33,7 +33,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/agent/core/agent_events.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/node_files/run_folder.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

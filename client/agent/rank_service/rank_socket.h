@@ -31,10 +31,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/rank/frames.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
+#include "daemon/base/files/poller.h"
 #include "daemon/base/mutex.h"
-#include "daemon/base/poller.h"
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 #include "daemon/core/limits.h"
 #include "rollcall/v1/rank.pb.h"
 

@@ -13,7 +13,7 @@
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "daemon/security/kept_tokens.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

@@ -11,7 +11,7 @@
 #include "client/cli/flags/flag_grammar.h"
 #include "client/cli/flags/flag_values.h"
 #include "client/cli/flags/flags_text.h"
-#include "daemon/base/nearest.h"
+#include "daemon/base/text/nearest.h"
 
 namespace rollcall {
 namespace {

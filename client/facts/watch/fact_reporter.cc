@@ -13,7 +13,7 @@
 
 #include "client/facts/watch/fact_watch.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

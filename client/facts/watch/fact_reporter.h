@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/facts/watch/fact_damper.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/base/mutex.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/bytes_text.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/bytes_text.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/network_plan/plan_node.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/facts/netlink.h"
+#include "client/facts/system/netlink.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

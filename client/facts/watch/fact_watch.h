@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/facts/facts.h"
-#include "daemon/base/child_process.h"
+#include "daemon/base/processes/child_process.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

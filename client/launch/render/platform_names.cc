@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

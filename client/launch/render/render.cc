@@ -15,9 +15,9 @@
 #include "client/launch/render/platform_texts.h"
 #include "client/launch/render/quoting.h"
 #include "client/launch/spawn/hostfile.h"
-#include "daemon/base/lines.h"
-#include "daemon/base/nearest.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/lines.h"
+#include "daemon/base/text/nearest.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

@@ -13,8 +13,8 @@
 #include "client/launch/run_spec/spec_environment.h"
 #include "client/launch/run_spec/spec_keys.h"
 #include "client/launch/spawn/hostfile.h"
-#include "daemon/base/nearest.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/nearest.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "daemon/base/lines.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/lines.h"
+#include "daemon/base/text/printable.h"
 
 namespace rollcall {
 namespace {

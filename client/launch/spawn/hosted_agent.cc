@@ -17,9 +17,9 @@
 #include "client/launch/spawn/handoff.h"
 #include "client/launch/spawn/spawn.h"
 #include "client/launch/spawn/ssh_process.h"
-#include "daemon/base/signal_pipe.h"
+#include "daemon/base/processes/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
-#include "daemon/security/wipe.h"
+#include "daemon/security/crypto/wipe.h"
 
 extern char** environ;
 

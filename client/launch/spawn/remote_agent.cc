@@ -19,11 +19,11 @@
 #include "absl/strings/string_view.h"
 #include "client/launch/spawn/spawn.h"
 #include "client/launch/spawn/ssh_process.h"
-#include "daemon/base/lines.h"
 #include "daemon/base/live_bell.h"
-#include "daemon/base/signal_pipe.h"
+#include "daemon/base/processes/signal_pipe.h"
+#include "daemon/base/text/lines.h"
 #include "daemon/core/exit_codes.h"
-#include "daemon/security/digest.h"
+#include "daemon/security/crypto/digest.h"
 
 namespace rollcall {
 namespace {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/write_error.h"
-#include "daemon/security/undumpable.h"
+#include "daemon/base/files/write_error.h"
+#include "daemon/security/crypto/undumpable.h"
 
 namespace rollcall {
 namespace {

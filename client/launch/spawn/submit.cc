@@ -17,8 +17,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/launch/spawn/spawn.h"
-#include "daemon/base/signal_pipe.h"
-#include "daemon/base/whole_file.h"
+#include "daemon/base/files/whole_file.h"
+#include "daemon/base/processes/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
 
 extern char** environ;

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 

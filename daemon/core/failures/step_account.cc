@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

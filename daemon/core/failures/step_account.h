@@ -20,8 +20,8 @@
 #include "daemon/core/failures/progress.h"
 #include "daemon/core/failures/slow_steps.h"
 #include "daemon/core/membership/membership.h"
-#include "daemon/core/network_plan/probing.h"
-#include "daemon/core/network_plan/slow_paths.h"
+#include "daemon/core/network_plan/probing/probing.h"
+#include "daemon/core/network_plan/probing/slow_paths.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/name_list.h"
+#include "daemon/base/text/name_list.h"
 #include "daemon/core/formation/world.h"
 
 namespace rollcall {

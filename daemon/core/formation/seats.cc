@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/core/network_plan/fabric.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 
 namespace rollcall {
 namespace {

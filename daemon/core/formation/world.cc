@@ -9,7 +9,7 @@
 #include "daemon/base/check.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan/fabric.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 

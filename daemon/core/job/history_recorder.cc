@@ -1,7 +1,7 @@
 #include "daemon/core/job/history_recorder.h"
 
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/status_words.h"
 
 namespace rollcall {

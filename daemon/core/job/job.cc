@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/job/acts/blame.h"
 #include "daemon/core/job/acts/job_end.h"
 #include "daemon/core/job/acts/loss.h"
@@ -25,7 +25,7 @@
 #include "daemon/core/job/handlers/node_reports.h"
 #include "daemon/core/job/handlers/rank_reports.h"
 #include "daemon/core/job/handlers/restoring.h"
-#include "daemon/core/network_plan/pings.h"
+#include "daemon/core/network_plan/probing/pings.h"
 #include "daemon/core/status_words.h"
 
 namespace rollcall {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "daemon/core/network_plan/address_proof.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 #include "daemon/core/network_plan/cuts.h"
-#include "daemon/core/network_plan/fabric.h"
 #include "daemon/core/network_plan/socket_settings.h"
 
 namespace rollcall {

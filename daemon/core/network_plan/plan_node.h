@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

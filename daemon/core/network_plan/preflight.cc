@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <deque>
 
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 
 namespace rollcall {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "daemon/core/membership/membership.h"
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 #include "daemon/core/network_plan/network_plan.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -26,9 +26,9 @@
 #include "daemon/core/limits.h"
 #include "daemon/core/membership/membership.h"
 #include "daemon/core/network_plan/network_plan.h"
-#include "daemon/core/network_plan/probing.h"
-#include "daemon/core/network_plan/reach.h"
-#include "daemon/core/network_plan/rounds.h"
+#include "daemon/core/network_plan/probing/probing.h"
+#include "daemon/core/network_plan/probing/reach.h"
+#include "daemon/core/network_plan/probing/rounds.h"
 #include "daemon/core/ranking.h"
 #include "rollcall/v1/membership.pb.h"
 

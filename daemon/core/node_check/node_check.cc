@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/name_list.h"
+#include "daemon/base/text/name_list.h"
 
 namespace rollcall {
 namespace {

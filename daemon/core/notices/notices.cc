@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/name_list.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/name_list.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/grammar.h"
 
 namespace rollcall {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 #include "daemon/core/network_plan/cuts.h"
-#include "daemon/core/network_plan/differences.h"
 #include "daemon/core/network_plan/newcomer_verdict.h"
 
 namespace rollcall {

@@ -27,7 +27,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "daemon/server/loop/agent_stream.h"
+#include "daemon/server/loop/streams/agent_stream.h"
 
 namespace rollcall {
 

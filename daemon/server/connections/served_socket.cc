@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/base/address_text.h"
+#include "daemon/base/text/address_text.h"
 
 namespace rollcall {
 namespace {

@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/address_text.h"
 #include "daemon/base/check.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/text/address_text.h"
 #include "daemon/server/connections/listening_socket.h"
 #include "daemon/server/connections/peer_address.h"
 

@@ -65,7 +65,7 @@
 #include "daemon/server/connections/agent_places.h"
 #include "daemon/server/connections/served_socket.h"
 #include "daemon/server/connections/viewer_places.h"
-#include "daemon/server/loop/agent_stream.h"
+#include "daemon/server/loop/streams/agent_stream.h"
 
 namespace rollcall {
 

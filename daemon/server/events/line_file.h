@@ -14,7 +14,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 

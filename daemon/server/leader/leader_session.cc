@@ -7,11 +7,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/base/hex.h"
-#include "daemon/base/printable.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/token.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/base/text/hex.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/security/crypto/digest.h"
+#include "daemon/security/secrets/token.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 namespace {

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "daemon/base/inbox.h"
-#include "daemon/journal/etcd_journal.h"
-#include "daemon/journal/etcd_tokens.h"
-#include "daemon/journal/key_value.h"
-#include "daemon/journal/leadership.h"
+#include "daemon/journal/etcd/etcd_journal.h"
+#include "daemon/journal/etcd/etcd_tokens.h"
+#include "daemon/journal/etcd/key_value.h"
+#include "daemon/journal/etcd/leadership.h"
 #include "daemon/server/leader/current_loop.h"
 #include "daemon/server/loop/logger.h"
 #include "daemon/server/loop/loop.h"

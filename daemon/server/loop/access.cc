@@ -11,13 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/commit_proof.h"
-#include "daemon/security/incarnation_nonce.h"
-#include "daemon/security/node_credential.h"
-#include "daemon/security/token.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/security/secrets/commit_proof.h"
+#include "daemon/security/secrets/incarnation_nonce.h"
+#include "daemon/security/secrets/node_credential.h"
+#include "daemon/security/secrets/token.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 namespace {

@@ -20,7 +20,7 @@
 #include "daemon/base/machine.h"
 #include "daemon/journal/journal.h"
 #include "daemon/security/failure_backoff.h"
-#include "daemon/security/token_table.h"
+#include "daemon/security/secrets/token_table.h"
 #include "daemon/server/loop/job_table.h"
 #include "daemon/server/loop/logger.h"
 #include "rollcall/v1/membership.pb.h"

@@ -7,11 +7,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
-#include "daemon/base/printable.h"
-#include "daemon/security/commit_proof.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/node_credential.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/security/crypto/digest.h"
+#include "daemon/security/secrets/commit_proof.h"
+#include "daemon/security/secrets/node_credential.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 namespace {

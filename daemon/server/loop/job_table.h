@@ -23,7 +23,7 @@
 #include "daemon/core/job/job.h"
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
-#include "daemon/security/digest.h"
+#include "daemon/security/crypto/digest.h"
 #include "daemon/server/loop/logger.h"
 
 namespace rollcall {

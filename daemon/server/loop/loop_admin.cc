@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
-#include "daemon/security/token.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/security/secrets/token.h"
 #include "daemon/server/loop/loop.h"
 
 namespace rollcall {

@@ -19,7 +19,7 @@
 #include "daemon/server/loop/access.h"
 #include "daemon/server/loop/call_quota.h"
 #include "daemon/server/loop/snapshots.h"
-#include "daemon/server/loop/stream.h"
+#include "daemon/server/loop/streams/stream.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/core/membership/welcome.h"
 #include "daemon/server/loop/loop.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
-#include "daemon/server/loop/refusal.h"
+#include "daemon/base/text/printable.h"
+#include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 namespace {

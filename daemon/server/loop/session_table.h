@@ -26,10 +26,10 @@
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/loop/agent_stream.h"
-#include "daemon/server/loop/broadcast.h"
 #include "daemon/server/loop/logger.h"
-#include "daemon/server/loop/stream.h"
+#include "daemon/server/loop/streams/agent_stream.h"
+#include "daemon/server/loop/streams/broadcast.h"
+#include "daemon/server/loop/streams/stream.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "daemon/server/loop/job_table.h"
-#include "daemon/server/loop/stream.h"
+#include "daemon/server/loop/streams/stream.h"
 
 namespace rollcall {
 

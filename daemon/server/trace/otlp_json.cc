@@ -4,7 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/security/digest.h"
+#include "daemon/security/crypto/digest.h"
 #include "nlohmann/json.hpp"
 
 namespace rollcall {

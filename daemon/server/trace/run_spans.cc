@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/server/trace/otlp_json.h"
 #include "nlohmann/json.hpp"
 #include "rollcall/v1/reasons.pb.h"

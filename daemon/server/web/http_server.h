@@ -33,7 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
 #include "daemon/server/connections/listening_socket.h"
 #include "daemon/server/web/handshake_budget.h"
 #include "daemon/server/web/routes.h"

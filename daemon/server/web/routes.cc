@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "daemon/base/mutex.h"
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
 #include "daemon/security/server_certificate.h"
-#include "daemon/server/loop/broadcast.h"
+#include "daemon/server/loop/streams/broadcast.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 
 namespace rollcall::bench {

@@ -15,7 +15,7 @@
 #include "client/agent/core/redial_delay.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/limits.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "rollcall/v1/membership.grpc.pb.h"
 #include "tests/bench/daemon/hello.h"
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/server/events/event_log.h"
 
 namespace rollcall::bench {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/core/network_plan/network_plan.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 
 namespace rollcall {
 namespace {

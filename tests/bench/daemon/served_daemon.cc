@@ -20,7 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "daemon/base/hex.h"
+#include "daemon/base/text/hex.h"
 #include "daemon/server/server.h"
 #include "tests/bench/daemon/bare_server.h"
 #include "tests/bench/daemon/hello.h"

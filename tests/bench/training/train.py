@@ -59,7 +59,7 @@ class Runner:
 
 
 def best_core():
-    """Returns the kernels that trainer/model/openblas.cc would choose."""
+    """Returns the kernels that trainer/model/cpu/openblas.cc would choose."""
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         flags = set(file.read().partition("flags")[2].partition("\n")[0]
                     .split())

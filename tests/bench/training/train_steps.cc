@@ -17,7 +17,7 @@
 #include "daemon/base/clock.h"
 #include "trainer/cuda/cuda.h"
 #include "trainer/model/backend.h"
-#include "trainer/model/openblas.h"
+#include "trainer/model/cpu/openblas.h"
 #include "trainer/model/random.h"
 #include "trainer/model/sizes.h"
 

@@ -47,7 +47,8 @@ class Absences(unittest.TestCase):
 
     def test_no_cycle_between_folders(self):
         files = source.tree()
-        self.assertIn("client/doctor", layers.folder_uses(files)["client/cli"])
+        self.assertIn("client/doctor",
+                      layers.folder_uses(files)["client/cli/commands"])
         self.check(layers.folder_cycles(files))
         self.check(layers.unit_cycles(files))
 
@@ -234,8 +235,10 @@ class EachRuleCanFail(unittest.TestCase):
 
     def test_server_in_client(self):
         self.assert_finds(layers.server_in_client({
-            "client/cli/daemon.cc": '#include "daemon/server/server.h"\n',
-            "client/cli/join.cc": '\n#include "daemon/server/loop/x.h"\n',
+            "client/cli/commands/daemon.cc":
+                '#include "daemon/server/server.h"\n',
+            "client/cli/commands/join.cc":
+                '\n#include "daemon/server/loop/x.h"\n',
             "daemon/main.cc": '#include "daemon/server/server.h"\n',
             "daemon/CMakeLists.txt":
                 "target_link_libraries(rollcalld PRIVATE rollcall_server)\n",
@@ -243,15 +246,16 @@ class EachRuleCanFail(unittest.TestCase):
                 "target_link_libraries(rollcall PRIVATE rollcall_server)\n"
                 "target_link_libraries(rollcall_cli\n  PUBLIC a\n"
                 "  rollcall_server)\n"}),
-            "client/cli/join.cc:2", "client/cli/CMakeLists.txt:2")
+            "client/cli/commands/join.cc:2", "client/cli/CMakeLists.txt:2")
 
     def test_base(self):
         self.assert_finds(layers.more_than_absl({
             "daemon/base/x.h": "#include <grpcpp/grpcpp.h>\n"
                                '#include "absl/time/time.h"\n',
-            "daemon/base/y.cc": '#include "rollcall/v1/admin.pb.h"\n',
+            "daemon/base/text/y.cc":
+                '#include "rollcall/v1/admin.pb.h"\n',
             "daemon/base/grpc/z.cc": "#include <grpcpp/grpcpp.h>\n"}),
-            "daemon/base/x.h:1", "daemon/base/y.cc:1")
+            "daemon/base/text/y.cc:1", "daemon/base/x.h:1")
 
     def test_grpc_in_rank(self):
         self.assert_finds(layers.grpc_in_rank({
@@ -299,8 +303,9 @@ class EachRuleCanFail(unittest.TestCase):
             "daemon/core/formation/world.cc": "CHECK(x);\n",
             "daemon/core/job/job.cc": "CHECK(x);\n  CHECK_GE(now, state_.now);\n",
             "client/agent/core/agent/agent.cc": "m.abort();\nm->abort();\n",
-            "client/facts/gpu.cc": "\n  abort();\n"}),
-            "client/facts/gpu.cc:2", "daemon/core/admission/admission.cc:1",
+            "client/facts/devices/gpu.cc": "\n  abort();\n"}),
+            "client/facts/devices/gpu.cc:2",
+            "daemon/core/admission/admission.cc:1",
             "daemon/core/job/job.cc:1")
 
     def test_orders(self):

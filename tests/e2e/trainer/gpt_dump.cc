@@ -22,7 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "trainer/model/backend.h"
-#include "trainer/model/openblas.h"
+#include "trainer/model/cpu/openblas.h"
 #include "trainer/model/random.h"
 #include "trainer/model/schedule.h"
 

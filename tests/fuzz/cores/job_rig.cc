@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/formation/world.h"
 #include "daemon/journal/fold.h"

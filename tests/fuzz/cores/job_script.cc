@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "tests/fuzz/cores/job_messages.h"
 
 namespace rollcall {

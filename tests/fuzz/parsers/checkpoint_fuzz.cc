@@ -13,12 +13,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/lines.h"
+#include "daemon/base/text/lines.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 #include "trainer/checkpoint/checkpoint_names.h"
-#include "trainer/checkpoint/manifest.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/files/manifest.h"
+#include "trainer/checkpoint/files/safetensors.h"
 #include "trainer/checkpoint/train_state.h"
 #include "trainer/data/shard_header.h"
 

@@ -13,8 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
-#include "trainer/checkpoint/gpt2_config.h"
-#include "trainer/checkpoint/json_text.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
+#include "trainer/checkpoint/files/json_text.h"
 
 namespace rollcall {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "client/cli/flags/argv.h"
 #include "client/cli/flags/flags.h"
-#include "daemon/base/nearest.h"
+#include "daemon/base/text/nearest.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/core/limits.h"
 #include "tests/fuzz/feed.h"

@@ -12,7 +12,7 @@
 #include "client/admin/addresses.h"
 #include "daemon/core/admission/admission.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "client/agent/probe/probe_call.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/core/admission/admission.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"

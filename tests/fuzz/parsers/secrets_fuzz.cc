@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "absl/strings/match.h"
-#include "daemon/security/authority.h"
-#include "daemon/security/chain.h"
-#include "daemon/security/node_credential.h"
-#include "daemon/security/shared_secret.h"
-#include "daemon/security/token.h"
+#include "daemon/security/certificates/authority.h"
+#include "daemon/security/certificates/chain.h"
+#include "daemon/security/secrets/node_credential.h"
+#include "daemon/security/secrets/shared_secret.h"
+#include "daemon/security/secrets/token.h"
 #include "tests/fuzz/feed.h"
 #include "tests/fuzz/oracle.h"
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_replace.h"
 #include "tests/fuzz/seeds/seeds.h"
-#include "trainer/checkpoint/manifest.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/files/manifest.h"
+#include "trainer/checkpoint/files/safetensors.h"
 #include "trainer/checkpoint/train_state.h"
 
 namespace rollcall {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "tests/fuzz/seeds/seeds.h"
-#include "trainer/checkpoint/gpt2_config.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
 
 namespace rollcall {
 

@@ -1,9 +1,9 @@
 // Join strings, tokens, certificates, keys.
 #include <string>
 
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
 #include "daemon/security/join_string.h"
-#include "daemon/security/shared_secret.h"
+#include "daemon/security/secrets/shared_secret.h"
 #include "tests/fuzz/seeds/seeds.h"
 
 namespace rollcall {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/hex.h"
+#include "daemon/base/text/hex.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/journal.pb.h"
 #include "tests/fuzz/seeds/seeds.h"

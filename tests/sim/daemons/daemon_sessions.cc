@@ -3,7 +3,7 @@
 
 #include "daemon/base/durations.h"
 #include "daemon/core/membership/welcome.h"
-#include "daemon/security/incarnation_nonce.h"
+#include "daemon/security/secrets/incarnation_nonce.h"
 #include "tests/sim/daemons/credentials.h"
 #include "tests/sim/daemons/daemon.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "daemon/journal/journal.h"
-#include "daemon/security/value_sealer.h"
+#include "daemon/security/secrets/value_sealer.h"
 #include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/daemons/daemon.h"
 #include "tests/sim/daemons/daemons.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "daemon/base/machine.h"
-#include "daemon/journal/key_value.h"
+#include "daemon/journal/etcd/key_value.h"
 #include "daemon/server/leader/current_loop.h"
 #include "daemon/server/leader/leader_session.h"
 #include "tests/sim/daemons/fibers.h"

@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/journal/key_value.h"
+#include "daemon/journal/etcd/key_value.h"
 #include "tests/sim/world.h"
 
 namespace rollcall::sim {

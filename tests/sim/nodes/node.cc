@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "tests/sim/daemons/daemons.h"
 
 namespace rollcall::sim {

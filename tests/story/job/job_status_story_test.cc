@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "tests/story/job/job_story.h"
 
 namespace rollcall {

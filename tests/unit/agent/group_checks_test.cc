@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "client/agent/processes/sweep.h"
+#include "client/agent/processes/process_tree/sweep.h"
 #include "daemon/base/durations.h"
 #include "tests/unit/living.h"
 

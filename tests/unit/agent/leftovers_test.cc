@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/node_files/run_folder.h"
 #include "client/agent/processes/guard.h"
-#include "client/facts/system.h"
-#include "daemon/base/fd.h"
+#include "client/facts/system/system.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/agent/run_folder_fixture.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "client/rank/frames.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "rollcall/v1/rank.pb.h"
 
 namespace rollcall {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/base/whole_file.h"
+#include "daemon/base/files/whole_file.h"
 
 namespace rollcall {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 namespace {

@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/agent/processes/left_processes.h"
-#include "daemon/base/fd.h"
+#include "client/agent/processes/process_tree/left_processes.h"
+#include "daemon/base/files/fd.h"
 #include "tests/unit/agent/run_folder_fixture.h"
 
 namespace rollcall {

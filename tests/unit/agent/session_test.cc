@@ -26,7 +26,7 @@
 #include "client/agent/processes/guard.h"
 #include "client/facts/device_facts.h"
 #include "client/facts/watch/fact_watch.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "daemon/server/server.h"
 #include "rollcall/v1/admin.grpc.pb.h"
 

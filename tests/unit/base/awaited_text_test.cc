@@ -1,5 +1,5 @@
 // The text that tells what a job still needs.
-#include "daemon/base/awaited_text.h"
+#include "daemon/base/text/awaited_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/base/child_process.h"
+#include "daemon/base/processes/child_process.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "daemon/base/proc_stat.h"
+#include "daemon/base/processes/proc_stat.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/name_list.h"
+#include "daemon/base/text/name_list.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/base/start_limits.h"
+#include "daemon/base/processes/start_limits.h"
 
 #include <grp.h>
 #include <sys/resource.h>

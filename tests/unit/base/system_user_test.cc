@@ -1,4 +1,4 @@
-#include "daemon/base/system_user.h"
+#include "daemon/base/processes/system_user.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "tests/unit/living.h"
 
 namespace rollcall {

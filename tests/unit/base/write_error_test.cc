@@ -1,4 +1,4 @@
-#include "daemon/base/write_error.h"
+#include "daemon/base/files/write_error.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <string>
 
-#include "daemon/base/bytes_text.h"
+#include "daemon/base/text/bytes_text.h"
 #include "gtest/gtest.h"
 
 namespace rollcall {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/nearest.h"
+#include "daemon/base/text/nearest.h"
 
 namespace rollcall {
 namespace {

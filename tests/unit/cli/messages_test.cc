@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/admin/live_line.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/facts/system.h"
+#include "client/facts/system/system.h"
 #include "tests/unit/doctor/doctor_rows.h"
 
 namespace rollcall {

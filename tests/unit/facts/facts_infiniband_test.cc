@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/device_facts.h"
-#include "client/facts/infiniband.h"
-#include "client/facts/verbs.h"
+#include "client/facts/devices/infiniband.h"
+#include "client/facts/devices/verbs.h"
 #include "daemon/core/admission/admission.h"
 #include "tests/unit/facts/facts_fixture.h"
 

@@ -1,8 +1,8 @@
 // The texts of sysfs files and of libibverbs errors.
 #include <errno.h>
 
-#include "client/facts/infiniband.h"
-#include "client/facts/verbs.h"
+#include "client/facts/devices/infiniband.h"
+#include "client/facts/devices/verbs.h"
 #include "gtest/gtest.h"
 
 namespace rollcall {

@@ -13,9 +13,9 @@
 #include <string>
 
 #include "client/facts/facts.h"
-#include "client/facts/missing.h"
-#include "client/facts/netlink.h"
-#include "client/facts/network.h"
+#include "client/facts/system/missing.h"
+#include "client/facts/system/netlink.h"
+#include "client/facts/system/network.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

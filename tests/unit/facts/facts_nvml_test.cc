@@ -3,8 +3,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/facts/device_facts.h"
-#include "client/facts/gpu.h"
-#include "client/facts/nvml.h"
+#include "client/facts/devices/gpu.h"
+#include "client/facts/devices/nvml.h"
 #include "daemon/core/admission/admission.h"
 #include "tests/unit/facts/facts_fixture.h"
 

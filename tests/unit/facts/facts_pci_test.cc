@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/facts/pci.h"
+#include "client/facts/system/pci.h"
 
 namespace rollcall {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/facts/infiniband.h"
-#include "daemon/core/network_plan/differences.h"
-#include "daemon/core/network_plan/fabric.h"
+#include "client/facts/devices/infiniband.h"
+#include "daemon/core/network_plan/comparison/differences.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 #include "tests/unit/facts/facts_fixture.h"
 
 namespace rollcall {

@@ -11,10 +11,10 @@
 #include <fstream>
 
 #include "client/facts/bound_facts.h"
-#include "client/facts/gpu.h"
-#include "client/facts/missing.h"
+#include "client/facts/devices/gpu.h"
 #include "client/facts/nccl_search.h"
-#include "client/facts/system.h"
+#include "client/facts/system/missing.h"
+#include "client/facts/system/system.h"
 #include "daemon/core/admission/admission.h"
 
 namespace rollcall {

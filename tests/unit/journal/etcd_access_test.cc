@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/journal/etcd_client.h"
+#include "daemon/journal/etcd/etcd_client.h"
 #include "etcd/etcd.grpc.pb.h"
 #include "tests/unit/journal/real_etcd.h"
 #include "tests/unit/test_ca.h"

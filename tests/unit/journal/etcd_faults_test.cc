@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/mutex.h"
-#include "daemon/journal/etcd_client.h"
-#include "daemon/journal/etcd_journal.h"
-#include "daemon/journal/leadership.h"
+#include "daemon/journal/etcd/etcd_client.h"
+#include "daemon/journal/etcd/etcd_journal.h"
+#include "daemon/journal/etcd/leadership.h"
 #include "etcd/etcd.grpc.pb.h"
 #include "tests/unit/journal/real_etcd.h"
 #include "tests/unit/journal/test_sealer.h"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "daemon/journal/etcd_location.h"
-#include "daemon/journal/leader_lease.h"
+#include "daemon/journal/etcd/etcd_location.h"
+#include "daemon/journal/etcd/leader_lease.h"
 
 namespace rollcall {
 namespace {

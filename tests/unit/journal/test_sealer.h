@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "daemon/security/shared_secret.h"
-#include "daemon/security/value_sealer.h"
+#include "daemon/security/secrets/shared_secret.h"
+#include "daemon/security/secrets/value_sealer.h"
 
 namespace rollcall {
 

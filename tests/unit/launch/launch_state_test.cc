@@ -15,13 +15,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/agent/processes/sweep.h"
-#include "client/launch/known_process.h"
-#include "client/launch/launch_folder.h"
-#include "client/launch/launch_record.h"
-#include "client/launch/left_behind.h"
+#include "client/agent/processes/process_tree/sweep.h"
 #include "client/launch/spawn/spawn.h"
-#include "daemon/base/whole_file.h"
+#include "client/launch/takeover/known_process.h"
+#include "client/launch/takeover/launch_folder.h"
+#include "client/launch/takeover/launch_record.h"
+#include "client/launch/takeover/left_behind.h"
+#include "daemon/base/files/whole_file.h"
 #include "daemon/journal/state_folder.h"
 #include "nlohmann/json.hpp"
 

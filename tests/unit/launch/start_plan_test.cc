@@ -1,5 +1,5 @@
 // What a launcher does at its start, as a table of what it finds.
-#include "client/launch/start_plan.h"
+#include "client/launch/takeover/start_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 
 #include "client/rank/frames.h"
 #include "client/rank/rank_location.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/base/mutex.h"
 #include "rollcall/v1/rank.pb.h"
 

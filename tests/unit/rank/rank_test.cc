@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-#include "daemon/base/fd.h"
+#include "daemon/base/files/fd.h"
 #include "daemon/core/limits.h"
 #include "tests/unit/rank/fake_agent.h"
 

@@ -1,5 +1,5 @@
 // A daemon's own CA, and the check of the certificates that a daemon presents.
-#include "daemon/security/authority.h"
+#include "daemon/security/certificates/authority.h"
 
 #include <gtest/gtest.h>
 #include <openssl/bio.h>
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "daemon/security/chain.h"
-#include "daemon/security/digest.h"
+#include "daemon/security/certificates/chain.h"
+#include "daemon/security/crypto/digest.h"
 #include "tests/unit/test_ca.h"
 
 namespace rollcall {

@@ -1,4 +1,4 @@
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/identity.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

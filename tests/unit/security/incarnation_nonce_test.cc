@@ -1,4 +1,4 @@
-#include "daemon/security/incarnation_nonce.h"
+#include "daemon/security/secrets/incarnation_nonce.h"
 
 #include <gtest/gtest.h>
 

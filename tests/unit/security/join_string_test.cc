@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/security/node_credential.h"
+#include "daemon/security/secrets/node_credential.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "daemon/security/commit_proof.h"
+#include "daemon/security/secrets/commit_proof.h"
 
 namespace rollcall {
 namespace {

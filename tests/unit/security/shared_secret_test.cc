@@ -1,4 +1,4 @@
-#include "daemon/security/shared_secret.h"
+#include "daemon/security/secrets/shared_secret.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/token.h"
+#include "daemon/security/crypto/digest.h"
+#include "daemon/security/secrets/token.h"
 
 namespace rollcall {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/token_table.h"
+#include "daemon/security/secrets/token_table.h"
 #include "tests/unit/security/token_table_fixture.h"
 
 namespace rollcall {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/security/token.h"
-#include "daemon/security/token_table.h"
+#include "daemon/security/secrets/token.h"
+#include "daemon/security/secrets/token_table.h"
 
 namespace rollcall {
 

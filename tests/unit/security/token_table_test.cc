@@ -1,4 +1,4 @@
-#include "daemon/security/token_table.h"
+#include "daemon/security/secrets/token_table.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/limits.h"
-#include "daemon/security/digest.h"
-#include "daemon/security/token.h"
+#include "daemon/security/crypto/digest.h"
+#include "daemon/security/secrets/token.h"
 #include "tests/unit/security/token_table_fixture.h"
 
 namespace rollcall {

@@ -1,4 +1,4 @@
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 
 #include <gtest/gtest.h>
 

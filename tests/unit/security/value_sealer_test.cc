@@ -1,4 +1,4 @@
-#include "daemon/security/value_sealer.h"
+#include "daemon/security/secrets/value_sealer.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/core/limits.h"
-#include "daemon/security/incarnation_nonce.h"
+#include "daemon/security/secrets/incarnation_nonce.h"
 #include "tests/unit/server/access_fixture.h"
 
 namespace rollcall {

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "daemon/security/trust.h"
 #include "daemon/server/server.h"
 #include "rollcall/v1/admin.grpc.pb.h"

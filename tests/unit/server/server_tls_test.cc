@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "daemon/security/chain.h"
-#include "daemon/security/identity.h"
+#include "daemon/security/certificates/chain.h"
+#include "daemon/security/certificates/identity.h"
 #include "tests/unit/server/server_fixture.h"
 #include "tests/unit/test_ca.h"
 

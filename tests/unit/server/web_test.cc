@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "daemon/server/loop/snapshots.h"
 #include "daemon/server/web/metrics.h"
 #include "daemon/server/web/routes.h"

@@ -1,4 +1,4 @@
-#include "trainer/device_choice.h"
+#include "trainer/rank/device_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The command line of rollcall-train.
-#include "trainer/options.h"
+#include "trainer/rank/options.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/unit/trainer/files.h"
-#include "trainer/checkpoint/gpt2_config.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
 
 namespace rollcall {
 namespace {

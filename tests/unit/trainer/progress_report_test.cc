@@ -1,4 +1,4 @@
-#include "trainer/progress_report.h"
+#include "trainer/steps/progress_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/spike_guard.h"
+#include "trainer/steps/spike_guard.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "tests/unit/trainer/files.h"
 #include "tests/unit/trainer/ranks.h"
-#include "trainer/options.h"
+#include "trainer/rank/options.h"
 #include "trainer/train_loop.h"
 
 namespace rollcall {

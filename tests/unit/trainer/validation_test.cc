@@ -1,4 +1,4 @@
-#include "trainer/validation.h"
+#include "trainer/steps/validation.h"
 
 #include <gtest/gtest.h>
 

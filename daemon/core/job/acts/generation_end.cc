@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "daemon/base/check.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/job/acts/job_end.h"
 #include "daemon/core/job/acts/notice_rounds.h"

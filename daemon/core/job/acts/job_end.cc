@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/exit_codes.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/formation/state_source.h"
 #include "daemon/core/formation/world.h"

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "daemon/base/check.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/formation/world.h"
 #include "daemon/core/job/acts/blame.h"
@@ -22,7 +22,7 @@
 #include "daemon/core/job/acts/standing.h"
 #include "daemon/core/job/state/job_report.h"
 #include "daemon/core/network_plan/network_plan.h"
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "daemon/core/ranking.h"
 
 namespace rollcall {

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "daemon/base/name_list.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/name_list.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/job/acts/generation_end.h"
 #include "daemon/core/job/acts/job_end.h"
 #include "daemon/core/job/acts/loss.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "daemon/base/durations.h"
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/events.h"
 #include "daemon/core/job/acts/blame.h"
 #include "daemon/core/job/acts/first_steps.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

@@ -5,7 +5,7 @@ from absences.source import excused, places, without_comments
 
 # Files that read input from outside.
 INPUT = re.compile(
-    r"^daemon/base/(lines|printable)"
+    r"^daemon/base/text/(lines|printable)"
     r"|^daemon/core/(admission/|adoption/|job/|membership/|network_plan/"
     r"|exchange)"
     r"|^daemon/security/|^daemon/journal/"
@@ -15,27 +15,27 @@ INPUT = re.compile(
     r"|^client/agent/(core/agent|hosts/|link/(daemon_stream|named_leader)"
     r"|nccl/nccl\.|nccl/network_settings"
     r"|node_files/(rank_folders|world_files)|rank_service/"
-    r"|processes/(error_file|stack_dump))"
+    r"|processes/(output/error_file|stack_dump))"
     r"|^trainer/data/(dataset|shard_header)"
-    r"|^trainer/(options|checkpoint/|collective/|cuda/nccl|"
+    r"|^trainer/(rank/options|checkpoint/|collective/|cuda/nccl|"
     r"check/(check_options|thresholds))")
 # Checks there on values that are not from outside: (file, line) -> reason.
 CHECKS_JUSTIFIED = {
-    ("daemon/security/digest.cc", "CHECK_GT(got, 0);"):
+    ("daemon/security/crypto/digest.cc", "CHECK_GT(got, 0);"):
         "the system's random numbers: without them there is no secret",
-    ("daemon/security/digest.cc", "CHECK(HMAC("):
+    ("daemon/security/crypto/digest.cc", "CHECK(HMAC("):
         "fails only without memory, for any key and text",
-    ("daemon/security/digest.cc", "CHECK_EQ(size, digest.size());"):
+    ("daemon/security/crypto/digest.cc", "CHECK_EQ(size, digest.size());"):
         "SHA-256 has the size that it has",
-    ("daemon/security/digest.cc", "CHECK(kdf != nullptr);"):
+    ("daemon/security/crypto/digest.cc", "CHECK(kdf != nullptr);"):
         "part of every OpenSSL 3",
-    ("daemon/security/digest.cc", "CHECK(context != nullptr);"):
+    ("daemon/security/crypto/digest.cc", "CHECK(context != nullptr);"):
         "fails only without memory",
-    ("daemon/security/digest.cc", "CHECK_GT(EVP_KDF_derive("):
+    ("daemon/security/crypto/digest.cc", "CHECK_GT(EVP_KDF_derive("):
         "of a secret that Parse has measured, for a size that we chose",
-    ("daemon/security/value_sealer.cc", "CHECK(context != nullptr);"):
+    ("daemon/security/secrets/value_sealer.cc", "CHECK(context != nullptr);"):
         "fails only without memory",
-    ("daemon/security/value_sealer.cc", "CHECK(done);"):
+    ("daemon/security/secrets/value_sealer.cc", "CHECK(done);"):
         "fails only without memory: sizes are bounded before",
     ("daemon/core/membership/membership.cc",
      "CHECK(At(name).session != 0 && !At(name).member());"):

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 #include "tests/story/job/job_story.h"
 
 namespace rollcall {

@@ -12,7 +12,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/base/file_lock.h"
+#include "daemon/base/files/file_lock.h"
 
 namespace rollcall {
 namespace {

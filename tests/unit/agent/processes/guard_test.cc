@@ -24,7 +24,7 @@
 #include "client/agent/hosts/hosts_file.h"
 #include "client/agent/processes/processes.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/file_lock.h"
+#include "daemon/base/files/file_lock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 

@@ -1,11 +1,11 @@
-#include "client/agent/processes/oom_kill.h"
+#include "client/agent/processes/process_tree/oom_kill.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
 
-#include "client/agent/processes/cgroup.h"
+#include "client/agent/processes/process_tree/cgroup.h"
 #include "tests/unit/living.h"
 
 namespace rollcall {

@@ -1,4 +1,4 @@
-#include "client/agent/processes/output.h"
+#include "client/agent/processes/output/output.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "client/agent/processes/error_file.h"
-#include "client/agent/processes/log_folder.h"
+#include "client/agent/processes/output/error_file.h"
+#include "client/agent/processes/output/log_folder.h"
 #include "daemon/core/limits.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "client/agent/processes/processes.h"
 #include "daemon/base/clock.h"
-#include "daemon/base/lines.h"
+#include "daemon/base/text/lines.h"
 #include "gtest/gtest.h"
 #include "tests/unit/agent/processes/processes_fixture.h"
 #include "tests/unit/living.h"

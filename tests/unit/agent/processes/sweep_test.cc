@@ -1,4 +1,4 @@
-#include "client/agent/processes/sweep.h"
+#include "client/agent/processes/process_tree/sweep.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "client/agent/processes/cgroup.h"
-#include "client/agent/processes/exit_watch.h"
-#include "client/agent/processes/fork_exec.h"
+#include "client/agent/processes/process_tree/cgroup.h"
+#include "client/agent/processes/process_tree/exit_watch.h"
+#include "client/agent/processes/process_tree/fork_exec.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 

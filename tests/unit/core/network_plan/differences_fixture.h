@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 
 namespace rollcall {
 

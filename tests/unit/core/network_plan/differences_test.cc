@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 
 #include <gtest/gtest.h>
 

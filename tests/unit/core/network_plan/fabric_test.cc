@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/fabric.h"
+#include "daemon/core/network_plan/comparison/fabric.h"
 
 #include <gtest/gtest.h>
 

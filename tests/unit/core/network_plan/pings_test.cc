@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/pings.h"
+#include "daemon/core/network_plan/probing/pings.h"
 
 #include <gtest/gtest.h>
 

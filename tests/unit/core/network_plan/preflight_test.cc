@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "daemon/core/network_plan/differences.h"
+#include "daemon/core/network_plan/comparison/differences.h"
 #include "tests/unit/core/network_plan/network_plan_fixture.h"
 #include "tests/unit/core/nodes.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/probing.h"
+#include "daemon/core/network_plan/probing/probing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/reach.h"
+#include "daemon/core/network_plan/probing/reach.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/rounds.h"
+#include "daemon/core/network_plan/probing/rounds.h"
 
 #include <gtest/gtest.h>
 

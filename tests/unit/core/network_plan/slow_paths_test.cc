@@ -1,4 +1,4 @@
-#include "daemon/core/network_plan/slow_paths.h"
+#include "daemon/core/network_plan/probing/slow_paths.h"
 
 #include <gtest/gtest.h>
 

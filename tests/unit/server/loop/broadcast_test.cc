@@ -1,4 +1,4 @@
-#include "daemon/server/loop/broadcast.h"
+#include "daemon/server/loop/streams/broadcast.h"
 
 #include <grpcpp/support/slice.h>
 #include <gtest/gtest.h>

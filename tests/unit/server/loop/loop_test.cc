@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "daemon/base/durations.h"
 #include "daemon/journal/fold.h"
-#include "daemon/security/token.h"
+#include "daemon/security/secrets/token.h"
 #include "tests/unit/heap.h"
 
 namespace rollcall {

@@ -12,10 +12,10 @@
 #include "absl/strings/str_replace.h"
 #include "tests/unit/trainer/checkpoint/checkpoint_fixture.h"
 #include "trainer/checkpoint/checkpoint_names.h"
-#include "trainer/checkpoint/gpt2_config.h"
-#include "trainer/checkpoint/json_text.h"
-#include "trainer/checkpoint/manifest.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
+#include "trainer/checkpoint/files/json_text.h"
+#include "trainer/checkpoint/files/manifest.h"
+#include "trainer/checkpoint/files/safetensors.h"
 #include "trainer/checkpoint/train_state.h"
 
 namespace rollcall {

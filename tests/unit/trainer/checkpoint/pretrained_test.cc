@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/unit/trainer/files.h"
-#include "trainer/checkpoint/gpt2_config.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/files/gpt2_config.h"
+#include "trainer/checkpoint/files/safetensors.h"
 
 namespace rollcall {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "trainer/cuda/cuda.h"
-#include "trainer/cuda/emulation.h"
 #include "trainer/cuda/gpt_memory.h"
 #include "trainer/cuda/gpt_passes.h"
+#include "trainer/cuda/kernels/emulation.h"
 #include "trainer/cuda/token_places.h"
 
 namespace rollcall {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "trainer/cuda/kernel_language.h"
-#include "trainer/cuda/kernels.h"
+#include "trainer/cuda/kernels/kernel_language.h"
+#include "trainer/cuda/kernels/kernels.h"
 
 namespace rollcall {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "trainer/cuda/kernel_language.h"
-#include "trainer/cuda/kernels.h"
+#include "trainer/cuda/kernels/kernel_language.h"
+#include "trainer/cuda/kernels/kernels.h"
 #include "trainer/cuda/token_places.h"
 #include "trainer/model/adamw.h"
 #include "trainer/model/layers.h"

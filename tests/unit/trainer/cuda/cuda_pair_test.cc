@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/unit/trainer/cuda/on_gpu.h"
 #include "trainer/cuda/cuda.h"
-#include "trainer/cuda/nccl_collective.h"
+#include "trainer/cuda/nccl/nccl_collective.h"
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>

@@ -1,6 +1,6 @@
 // NcclCollective with a scripted NCCL and a scripted device: what it waits for,
 // what ends it, and its messages.
-#include "trainer/cuda/nccl_collective.h"
+#include "trainer/cuda/nccl/nccl_collective.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/unit/trainer/cuda/scripted_nccl.h"
-#include "trainer/world_end.h"
+#include "trainer/rank/world_end.h"
 
 namespace rollcall {
 namespace {

@@ -11,8 +11,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/library.h"
 #include "tests/unit/trainer/cuda/scripted_nccl.h"
-#include "trainer/cuda/nccl_collective.h"
-#include "trainer/world_end.h"
+#include "trainer/cuda/nccl/nccl_collective.h"
+#include "trainer/rank/world_end.h"
 
 namespace rollcall {
 namespace {

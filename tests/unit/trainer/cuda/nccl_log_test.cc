@@ -1,6 +1,6 @@
 // How the transport is read from NCCL's log. The lines are from several
 // versions of NCCL.
-#include "trainer/cuda/nccl_log.h"
+#include "trainer/cuda/nccl/nccl_log.h"
 
 #include <gtest/gtest.h>
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "trainer/cuda/nccl_collective.h"
-#include "trainer/world_end.h"
+#include "trainer/cuda/nccl/nccl_collective.h"
+#include "trainer/rank/world_end.h"
 
 namespace rollcall {
 

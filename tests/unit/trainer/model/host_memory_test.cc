@@ -1,4 +1,4 @@
-#include "trainer/model/host_memory.h"
+#include "trainer/model/cpu/host_memory.h"
 
 #include <gtest/gtest.h>
 

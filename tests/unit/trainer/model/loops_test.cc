@@ -1,4 +1,4 @@
-#include "trainer/model/loops.h"
+#include "trainer/model/cpu/loops.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/model/thread_pool.h"
+#include "trainer/model/cpu/thread_pool.h"
 
 #include <gtest/gtest.h>
 

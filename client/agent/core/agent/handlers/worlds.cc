@@ -12,7 +12,7 @@
 #include "client/agent/core/agent/acts/telling.h"
 #include "client/agent/core/agent/acts/world_end.h"
 #include "client/agent/core/agent/acts/world_start.h"
-#include "daemon/base/awaited_text.h"
+#include "daemon/base/text/awaited_text.h"
 #include "daemon/core/exit_codes.h"
 #include "daemon/core/formation/world.h"
 

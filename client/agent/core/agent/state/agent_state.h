@@ -21,8 +21,8 @@
 #include "client/agent/core/agent/state/fact_change_queue.h"
 #include "client/agent/core/agent/state/generation_answer.h"
 #include "client/agent/core/agent/state/leave_request.h"
-#include "client/agent/core/agent/state/node_credential.h"
 #include "client/agent/core/agent/state/node_notices.h"
+#include "client/agent/core/agent/state/own_credential.h"
 #include "client/agent/core/agent/state/rank_process.h"
 #include "client/agent/core/agent/state/world_change.h"
 #include "client/agent/core/agent_events.h"
@@ -85,7 +85,7 @@ struct AgentState {
   // The answer to the event that is being handled, in order.
   std::vector<AgentAction> actions;
 
-  NodeCredential credential;
+  OwnCredential credential;
   Attendance attendance;
   Redial redial;
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "daemon/base/printable.h"
+#include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {

@@ -1,2 +1,0 @@
-#define ROLLCALL_LOOPS(name) name##Avx512
-#include "trainer/model/loops_body.h"

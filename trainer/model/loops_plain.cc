@@ -1,2 +1,0 @@
-#define ROLLCALL_LOOPS(name) name##Plain
-#include "trainer/model/loops_body.h"
