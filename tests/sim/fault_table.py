@@ -149,9 +149,9 @@ FAULTS = [
     ]),
     Fault('ranks of an older world are blamed for a hang', 28, [
         Edit('daemon/core/job/acts/generation_end.cc',
-             'DropPending(job);\n'
+             'EndNoticeRound(job);\n'
              '  job.hangs.DropAll();',
-             'DropPending(job);'),
+             'EndNoticeRound(job);'),
     ]),
     Fault('a refused agent changes the status', 10, [
         Edit('daemon/core/job/handlers/attending.cc',
@@ -171,7 +171,7 @@ FAULTS = [
     ]),
     Fault('majority silence taken for death', 23, [
         Edit('daemon/core/job/job.cc',
-             'MaybeTakeItselfForCutOff(job);',
+             'MaybeBeginIsolation(job);',
              ''),
     ]),
     Fault('an isolated daemon waits for half of daemon_grace', 23, [

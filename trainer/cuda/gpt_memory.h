@@ -1,7 +1,7 @@
 // The GPU memory of a GPT: its state, and the activations of a batch.
 //
-// Pure, except for Arena's pointers, which may be null: the same function
-// counts and assigns.
+// Pure. The same function counts and assigns: with an Arena without memory it
+// only counts the bytes, and all pointers are null.
 #ifndef ROLLCALL_TRAINER_CUDA_GPT_MEMORY_H_
 #define ROLLCALL_TRAINER_CUDA_GPT_MEMORY_H_
 

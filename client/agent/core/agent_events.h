@@ -1,5 +1,5 @@
-// Events and actions of Agent (agent.h). Events are what the shell passes in;
-// actions are what it carries out, in order.
+// Events and actions of Agent (agent/agent.h). Events are what the shell passes
+// in; actions are what it carries out, in order.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_EVENTS_H_
 

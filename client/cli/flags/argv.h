@@ -40,8 +40,9 @@ absl::StatusOr<absl::Duration> ParseDurationFlag(
     const std::string& flag, const std::string& text,
     absl::Duration most = absl::Hours(24 * 366));
 
-// `TERM`, `SIGTERM`, `15`: a signal that a process can handle.
-// INVALID_ARGUMENT: the message names the flag.
+// Parses a signal's name or number (`TERM`, `SIGTERM`, `15`).
+// INVALID_ARGUMENT: no signal, or one that a process cannot handle; the message
+// names the flag.
 absl::StatusOr<int> ParseSignalFlag(const std::string& flag,
                                     const std::string& text);
 

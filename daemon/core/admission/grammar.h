@@ -24,11 +24,11 @@ absl::Status Unfit(const char* field, const std::string& expected,
 // At most `bytes_max` bytes of printable ASCII; may be empty.
 absl::Status AdmitPlainText(const char* field, std::string_view text,
                             size_t bytes_max);
-// At most 2^62.
+// `generation` must be at most 2^62.
 absl::Status AdmitGeneration(const char* field, uint64_t generation);
-// At most `most`.
+// `count` must be at most `most`.
 absl::Status AdmitCount(const char* field, uint64_t count, uint64_t most);
-// `least` to `most`.
+// `value` must be from `least` to `most`.
 absl::Status AdmitRange(const char* field, int64_t value, int64_t least,
                         int64_t most);
 // 1 to `bytes_max` characters of [a-z0-9-].

@@ -100,7 +100,8 @@ void On(JobState& job, const Said& said) {
       return OnSetupEnded(job, *node, m.setup_ended());
     case v1::AgentMessage::kGroupListening:
     case v1::AgentMessage::kGroupChecked:
-      CarryOut(job, job.vetting.TakeGroupMessage(*node, m, job.ForVetting()));
+      CarryOutVetting(job,
+                      job.vetting.TakeGroupMessage(*node, m, job.ForVetting()));
       return;
     case v1::AgentMessage::kHello:
     case v1::AgentMessage::KIND_NOT_SET:
@@ -156,7 +157,7 @@ void On(JobState& job, const Tick& tick) {
   if (job.isolation.on() && job.now >= job.isolation.until())
     LoseTheSilent(job);
   while (Node* const node = job.membership.Overdue(job.now)) {
-    MaybeTakeItselfForCutOff(job);
+    MaybeBeginIsolation(job);
     // While the daemon is isolated, silence is not held against a node.
     if (job.isolation.on()) break;
     if (node->session != 0) {
@@ -229,9 +230,9 @@ std::vector<Action> Job::Step(const Event& event, absl::Time now) {
   MaybeCommit(state_);
   TakeBackUnreached(state_);
   MaybeProbe(state_);
-  CarryOut(state_, state_.vetting.Advance(state_.ForVetting()));
+  CarryOutVetting(state_, state_.vetting.Advance(state_.ForVetting()));
   MaybeGrow(state_);
-  CarryOut(state_, state_.vetting.CheckSpares(state_.ForVetting()));
+  CarryOutVetting(state_, state_.vetting.CheckSpares(state_.ForVetting()));
   MaybeForm(state_);
   MaybeEndUnattended(state_);
   MaybeForget(state_);

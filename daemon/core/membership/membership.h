@@ -1,8 +1,8 @@
 // Membership: the nodes of a job, their streams, deadlines and exclusions.
 //
 // It keeps the entries and their indices consistent. It decides nothing about
-// worlds: Job reads and changes the fields of a Node, and Job decides which
-// node is lost or excluded.
+// worlds: the functions of job/ read and change the fields of a Node, and
+// decide which node is lost or excluded.
 //
 // Invariants:
 //   1. A node with a session is in streams(), and no other node is.

@@ -14,7 +14,8 @@
 // are journaled once and sent as one notice. Sending one message to all nodes
 // for each drained node would overload any network.
 //
-// Job owns the phases, journals, sends, and ends the generation.
+// It sends and journals nothing, and ends no generation: job/acts/notice_rounds
+// and job/handlers/leaving do.
 //
 // A pure value; any thread. It reads no clock.
 #ifndef ROLLCALL_DAEMON_CORE_NOTICES_NOTICES_H_

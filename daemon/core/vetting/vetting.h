@@ -4,7 +4,7 @@
 // It combines Probes, Preflight and NodeCheck, and keeps what is known of each
 // node's checks. It decides which nodes are probed or checked next, which are
 // left out, and why. It sends nothing and excludes no node: it returns Acts,
-// which Job carries out in their order.
+// which CarryOutVetting (job/handlers/forming.h) carries out in their order.
 //
 // Invariants:
 //   1. At most one check is under way.

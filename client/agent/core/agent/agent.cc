@@ -58,7 +58,7 @@ void On(AgentState& agent, const FromDaemon& from) {
     case v1::DaemonMessage::kExchange:
       return OnExchange(agent, m.exchange());
     case v1::DaemonMessage::kStore:
-      return Carry(agent, agent.store.Hear(m.store()));
+      return SendStoreOutcome(agent, agent.store.Hear(m.store()));
     case v1::DaemonMessage::kNotice:
       return OnNotice(agent, m.notice());
     case v1::DaemonMessage::kCheckRequest:
@@ -97,9 +97,9 @@ void On(AgentState& agent, const AgentTick&) {
     }
     Tell(agent, std::move(message));
   }
-  StopWhoDidNotAnswer(agent);
-  KillWhoseNoticeIsOver(agent);
-  LeaveTheUnendedAlone(agent);
+  KillUnanswered(agent);
+  KillAtNoticeDeadline(agent);
+  LeaveAttachedRanksAlone(agent);
   LookForHangs(agent);
   AdvanceSetup(agent);
   if (agent.now >= agent.departure.linger_until()) EndLinger(agent);

@@ -27,7 +27,8 @@ void BlameLostNode(JobState& job, const Node& node, v1::ReasonCode code,
 // window is open.
 void RankFailed(JobState& job, Node& node, const v1::RankExited& exited);
 
-// The running generation ends because a rank failed. `permanent`: another try
+// The running generation ends because a rank failed: the next one is formed or,
+// without a restart left, the blame window opens. `permanent`: another try
 // would fail too, so no restart is spent on it.
 void GenerationFailed(JobState& job, v1::RootCause cause,
                       bool permanent = false);

@@ -1,4 +1,5 @@
-// The start of ranks in a world: how long they may take until their first step.
+// The start of ranks in a world: how long they may take until they link or
+// publish a step.
 //
 // Thread rule: as for Job.
 #ifndef ROLLCALL_DAEMON_CORE_JOB_ACTS_FIRST_STEPS_H_
@@ -12,15 +13,17 @@
 
 namespace rollcall {
 
-// A world has begun to run.
+// A world has begun to run: its start times and the account of its steps begin.
 void BeginStarts(JobState& job);
 
-// The node's ranks have made their first step. `took`: how long the start took,
-// as the agent reports it; zero: not known.
+// The node's ranks have linked or published a step. No effect if the node was
+// in no world since it attended. `took`: how long the start took, as the agent
+// reports it; zero: not known.
 void NoteStarted(JobState& job, Node& node,
                  absl::Duration took = absl::ZeroDuration());
 
-// Tells agents how long ranks may take until their first step.
+// Tells agents how long ranks may take until they link or
+// publish a step.
 void TellRanksLink(JobState& job, std::vector<SessionId> sessions);
 
 }  // namespace rollcall

@@ -43,7 +43,7 @@ void EndGeneration(JobState& job, v1::ReasonCode code,
                            " reason=", Quoted(reason), job.steps.Text()));
   job.completion.DropRecord();
   job.store.End();
-  DropPending(job);
+  EndNoticeRound(job);
   job.hangs.DropAll();
   job.vetting.probes().WorldEnded(job.membership, job.now, job.limits);
   job.out.Changed();

@@ -11,9 +11,9 @@
 
 namespace rollcall {
 
-// Ends the generation that is proposed or runs. The phase stays as it is: the
-// caller sets the next one. `tell`: send Abort to the members; otherwise their
-// ranks are left running.
+// Ends the generation that is proposed or runs; requires HasWorld(). The phase
+// stays as it is: the caller sets the next one. `tell`: send Abort to the
+// members; otherwise their ranks are left running.
 void EndGeneration(JobState& job, v1::ReasonCode code,
                    const std::string& reason, const std::string& node,
                    bool tell = true);
@@ -22,8 +22,8 @@ void EndGeneration(JobState& job, v1::ReasonCode code,
 // for newcomers.
 void Gather(JobState& job, bool at_once);
 
-// Ends the current generation. The next one is formed as soon as possible,
-// unless all ranks were asked to end.
+// Ends the current generation; requires HasWorld(). The next one is formed as
+// soon as possible, unless all ranks were asked to end: then the job ends.
 void Reform(JobState& job, v1::ReasonCode code, const std::string& reason,
             const std::string& node);
 

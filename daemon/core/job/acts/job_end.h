@@ -27,16 +27,18 @@ void FailRendezvous(JobState& job, v1::ReasonCode code,
 // Sends each attended agent its End.
 void SendEnd(JobState& job);
 
-// Agents that do not know of the end may still ask for it for a limited time.
+// Forgets the ended job once no agent attends or may come back, or the time for
+// agents that do not know of the end is over.
 void MaybeForget(JobState& job);
 
 // Too few members of the run that could be adopted came, so that run counts as
-// ended.
+// ended: the streams of its agents are closed.
 void RefuseClaims(JobState& job);
 
-// A job uses one of the daemon's limited places only while nodes attend. An
-// agent that has lost its stream gets as long to come back as after a restart
-// of the daemon. A job that has run keeps its place until join_timeout.
+// Ends a job without nodes that has never run, after reattach_grace. A job uses
+// one of the daemon's limited places only while nodes attend. An agent that has
+// lost its stream gets as long to come back as after a restart of the daemon. A
+// job that has run keeps its place until join_timeout.
 void MaybeEndUnattended(JobState& job);
 
 }  // namespace rollcall

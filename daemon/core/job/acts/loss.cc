@@ -74,7 +74,7 @@ void Lose(JobState& job, Node& node, v1::ReasonCode code,
   BlameLostNode(job, node, code, reason);
   v1::RootCause cause = CauseOfLostNode(name, code, reason, job.generation());
   cause.set_node_changes(job.ChangesOf(name));
-  // Close comes before Part, so that the stream ends with the reason.
+  // Close comes before GiveUp, so that the stream ends with the reason.
   const Refused lost = RefusalOfLost(job.name(), name, code, reason);
   if (node.session != 0) {
     job.out.Close(node.session, lost.code, lost.refusal, lost.text);

@@ -16,8 +16,9 @@ namespace rollcall {
 void Detach(JobState& job, Node& node);
 
 // Gives the node up. Its entry stays for a while, so that messages can name the
-// node; `node` may be invalid after the call. `evicted`: a person evicted the
-// node; such a loss does not delay newcomers.
+// node; `node` may be invalid after the call. `evicted`: the loss does not
+// delay newcomers, because the node did not fail: a person evicted it, another
+// node took its place, or its set-up command failed.
 void GiveUp(JobState& job, Node& node, v1::NodeState state,
             const std::string& reason, bool evicted = false);
 

@@ -55,7 +55,7 @@ void ForgetLeaving(JobState& job, const std::string& name) {
   if (job.notices.LeavingChanged(job.now)) JournalLeaving(job);
 }
 
-void DropPending(JobState& job) {
+void EndNoticeRound(JobState& job) {
   job.notices.Drop();
   job.newcomers.StopGrowing();
   for (const std::string& name : job.notices.leaving()) {

@@ -34,7 +34,7 @@ void ForgetLeaving(JobState& job, const std::string& name);
 
 // The generation has ended, at its boundary or before. Nodes that were asked to
 // leave do so now.
-void DropPending(JobState& job);
+void EndNoticeRound(JobState& job);
 
 }  // namespace rollcall
 

@@ -18,10 +18,12 @@ void MaybeJournalFinished(JobState& job);
 // The record goes out with the actions of the Step that changed the epochs.
 void JournalNodeEpochs(JobState& job);
 
-// Journaled, so that the next daemon does not wait for the fence either.
+// Journals that the fence is open, so that the next daemon does not wait for it
+// either.
 void FenceOpened(JobState& job);
 
-// The node's ranks of all earlier generations are gone.
+// The node's ranks of all earlier generations are gone. Opens the fence if the
+// node is one of its members.
 void NoteStopped(JobState& job, const Node& node);
 
 }  // namespace rollcall

@@ -119,7 +119,7 @@ void SendStoreMessages(JobState& job) {
   }
 }
 
-bool HasRank(JobState& job, const Node& node, uint32_t local_rank) {
+bool HasRankOrClose(JobState& job, const Node& node, uint32_t local_rank) {
   if (local_rank < node.hello.ranks()) return true;
   job.out.Close(node.session, absl::StatusCode::kInvalidArgument,
                 v1::REFUSAL_CODE_INVALID,

@@ -16,8 +16,9 @@ void TellSpare(JobState& job, const Node& node);
 // Sends spares their reason again, because the last one is no longer true.
 void TellSpares(JobState& job);
 
-// Tells waiting nodes what they wait for: at most once a second, and only if
-// something has changed.
+// Tells waiting nodes what they wait for, if that has changed, and sets when to
+// tell them next: in a second, or in a minute while a world runs. While a world
+// is formed, all that wait are told.
 void TellWaiting(JobState& job);
 
 // Sends Abort to the members of the generation that has ended.
@@ -31,7 +32,7 @@ void SendStoreMessages(JobState& job);
 
 // Ends the node's stream and returns false if it names a rank that the node
 // does not have.
-bool HasRank(JobState& job, const Node& node, uint32_t local_rank);
+bool HasRankOrClose(JobState& job, const Node& node, uint32_t local_rank);
 
 }  // namespace rollcall
 

@@ -25,7 +25,7 @@ void NoteBreak(JobState& job, Node& node) {
   }
 }
 
-void MaybeTakeItselfForCutOff(JobState& job) {
+void MaybeBeginIsolation(JobState& job) {
   const Membership& membership = job.membership;
   if (job.isolation.on() || !job.HasWorld() ||
       !job.isolation.MaybeBegin(membership.MembersOf(job.world()), job.now,

@@ -16,9 +16,10 @@ namespace rollcall {
 void NoteBreak(JobState& job, Node& node);
 
 // Begins the isolation if over half of the world is silent.
-void MaybeTakeItselfForCutOff(JobState& job);
+void MaybeBeginIsolation(JobState& job);
 
-// The node sent something, or the daemon knows what happened to it.
+// The node sent something, or the daemon knows what happened to it. May end the
+// isolation.
 void HeardFrom(JobState& job, const std::string& name);
 
 // Nodes that are still silent get one more lease. Returns their names.

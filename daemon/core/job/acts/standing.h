@@ -41,7 +41,8 @@ void SetReached(JobState& job, Node& node);
 // Others cannot reach the node, for this reason.
 void SetUnreached(JobState& job, Node& node, const std::string& why);
 
-// The node may have a seat once others have reached it.
+// The node is to be probed by others; after that it may have a seat in the
+// running world.
 void GrowSoon(JobState& job, Node& node);
 
 // Takes the current facts of an agent that continues. Returns which of the

@@ -187,8 +187,8 @@ Entered Enter(JobState& job, const Attend& attend) {
     SayHold(job, node);
   if (job.IsRunning() && !node.member()) {
     if (!sets_up) {
-      CarryOut(job, job.vetting.CompareNewcomer(node, job.world(),
-                                                job.ForVetting()));
+      CarryOutVetting(job, job.vetting.CompareNewcomer(node, job.world(),
+                                                       job.ForVetting()));
     }
     const bool to_probe =
         !redialed || was_excluded ||

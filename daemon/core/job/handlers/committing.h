@@ -11,7 +11,8 @@ namespace rollcall {
 
 void OnPrepared(JobState& job, Node& node, const v1::Prepared& prepared);
 
-// Commits if all members are prepared and no check result is outstanding.
+// Commits if all members are prepared, no check result is outstanding, and the
+// daemon is not isolated.
 void MaybeCommit(JobState& job);
 
 }  // namespace rollcall

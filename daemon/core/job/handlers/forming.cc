@@ -140,8 +140,9 @@ bool IsFenced(JobState& job, const std::vector<Seated>& seated) {
 void Form(JobState& job, const std::vector<Seated>& seated) {
   const std::vector<PlanNode> plan_nodes =
       job.vetting.PlanNodes(seated, job.ForVetting());
-  if (!CarryOut(job, job.vetting.Probe(plan_nodes, Probing::Pairs::kUnknown,
-                                       job.ForVetting()))) {
+  if (!CarryOutVetting(job,
+                       job.vetting.Probe(plan_nodes, Probing::Pairs::kUnknown,
+                                         job.ForVetting()))) {
     return;
   }
   std::vector<WorldNode> world_nodes;
@@ -152,16 +153,18 @@ void Form(JobState& job, const std::vector<Seated>& seated) {
   const absl::StatusOr<NetworkPlan> plan = PlanNetwork(plan_nodes, &without);
   if (!plan.ok()) {
     const std::string reason(plan.status().message());
-    if (CarryOut(job, job.vetting.NoPlan(plan_nodes, without, reason,
-                                         job.ForVetting()))) {
+    if (CarryOutVetting(job, job.vetting.NoPlan(plan_nodes, without, reason,
+                                                job.ForVetting()))) {
       FailRendezvous(job, v1::REASON_CODE_NO_ADDRESS, reason);
     }
     return;
   }
-  if (!CarryOut(job, job.vetting.Compare(plan_nodes, *plan, job.ForVetting())))
+  if (!CarryOutVetting(
+          job, job.vetting.Compare(plan_nodes, *plan, job.ForVetting())))
     return;
   WarnOfPlan(job, plan_nodes, *plan);
-  if (!CarryOut(job, job.vetting.Check(plan_nodes, *plan, job.ForVetting())))
+  if (!CarryOutVetting(job,
+                       job.vetting.Check(plan_nodes, *plan, job.ForVetting())))
     return;
   job.generations.Next();
   job.adoption.Forgo();
@@ -176,7 +179,7 @@ void Form(JobState& job, const std::vector<Seated>& seated) {
 
 }  // namespace
 
-bool CarryOut(JobState& job, Vetting::Decision decision) {
+bool CarryOutVetting(JobState& job, Vetting::Decision decision) {
   using Kind = Vetting::Act::Kind;
   using Next = Vetting::Decision::Next;
   for (Vetting::Act& act : decision.acts) {
@@ -284,19 +287,19 @@ void MaybeProbe(JobState& job) {
   const uint32_t members = static_cast<uint32_t>(job.world().members_size());
   const size_t places = job.settings.nodes_max() + Limits::spares_probed -
                         std::min(job.settings.nodes_max(), members);
-  CarryOut(job, job.vetting.NextRound(
-                    places,
-                    [&job](const std::string& name) {
-                      return job.notices.Leaves(name);
-                    },
-                    job.ForVetting()));
+  CarryOutVetting(job, job.vetting.NextRound(
+                           places,
+                           [&job](const std::string& name) {
+                             return job.notices.Leaves(name);
+                           },
+                           job.ForVetting()));
 }
 
 void ProbeAgain(JobState& job, Node& node, bool moved) {
   if (job.HasEnded()) return;
   const std::string name = node.name();
   const bool proposed = job.phase == JobPhase::kForming && node.member();
-  CarryOut(job, job.vetting.Outdated(node, moved, job.ForVetting()));
+  CarryOutVetting(job, job.vetting.Outdated(node, moved, job.ForVetting()));
   if (!moved || !proposed) return;
   Reform(job, v1::REASON_CODE_FACTS_CHANGED,
          absl::StrCat(name, " has other addresses than before"), name);

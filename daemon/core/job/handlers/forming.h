@@ -12,13 +12,14 @@ namespace rollcall {
 // Carries out what Vetting decided. Returns whether a world may be proposed.
 // Without a node that the decision leaves out, another world may be proposed
 // during the call.
-bool CarryOut(JobState& job, Vetting::Decision decision);
+bool CarryOutVetting(JobState& job, Vetting::Decision decision);
 
 // Proposes a world if the job gathers and Gathering says that it is time.
 void MaybeForm(JobState& job);
 
-// Newcomers are probed before a world is ended for them. A few spares are
-// probed too, so that a free seat is taken without a round of probes.
+// Begins a round of probes if one is due while a world runs. Newcomers are
+// probed before a world is ended for them. A few spares are probed too, so that
+// a free seat is taken without a round of probes.
 void MaybeProbe(JobState& job);
 
 // The node's probe results are outdated. `moved`: its addresses have changed.
@@ -26,7 +27,8 @@ void ProbeAgain(JobState& job, Node& node, bool moved);
 
 void OnRefused(JobState& job, Node& node, const v1::Refused& refused);
 
-// prepare_timeout is over: excludes the members that have not prepared.
+// prepare_timeout is over: excludes the members that have not prepared;
+// requires that there are any.
 void DropLaggards(JobState& job);
 
 }  // namespace rollcall

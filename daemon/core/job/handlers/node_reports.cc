@@ -82,8 +82,8 @@ void OnSetupEnded(JobState& job, Node& node, const v1::SetupEnded& ended) {
                              " tries=", ended.tries()));
   // Its command may have made the files that it shares with the others.
   if (job.IsRunning()) {
-    CarryOut(job,
-             job.vetting.CompareNewcomer(node, job.world(), job.ForVetting()));
+    CarryOutVetting(
+        job, job.vetting.CompareNewcomer(node, job.world(), job.ForVetting()));
   }
   if (job.IsRunning() && !job.membership.IsExcluded(node)) GrowSoon(job, node);
 }

@@ -57,7 +57,7 @@ void OnHeartbeat(JobState& job, Node& node, const v1::Heartbeat& heartbeat) {
 }
 
 void OnRankExited(JobState& job, Node& node, const v1::RankExited& exited) {
-  if (!HasRank(job, node, exited.local_rank())) return;
+  if (!HasRankOrClose(job, node, exited.local_rank())) return;
   job.steps.TakeExit(node, exited);
   // The agent ended the rank, or the rank ended because of a notice. If nothing
   // was asked of the ranks, the rank ended by itself, whatever the agent
@@ -125,7 +125,7 @@ void OnStore(JobState& job, Node& node, const v1::StoreIn& in) {
 }
 
 void OnRankStalled(JobState& job, Node& node, const v1::RankStalled& stalled) {
-  if (!HasRank(job, node, stalled.local_rank()) || !job.IsRunning() ||
+  if (!HasRankOrClose(job, node, stalled.local_rank()) || !job.IsRunning() ||
       stalled.generation() != job.generation() || !node.member() ||
       node.over(stalled.local_rank())) {
     return;

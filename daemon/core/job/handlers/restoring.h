@@ -16,7 +16,8 @@ namespace rollcall {
 // OK if TakeUpJournal accepts this state; see Job::CheckJournal.
 absl::Status CheckRestorable(const JournalState& state);
 
-// Continues a run from its journal. `job` is new and has the run's settings.
+// Continues a run from its journal, which CheckRestorable has passed. `job` is
+// new and has the run's settings.
 void TakeUpJournal(JobState& job, const JournalState& state);
 
 // Takes over a world from the journal or from its members' claims, and waits

@@ -2,9 +2,9 @@
 // stream: the answers about a generation, exits, the answer to a notice, the
 // result of the set-up command, changes of facts, the request to leave.
 //
-// Each function sends its message if it is due and a daemon has welcomed the
-// agent, and does nothing otherwise. So each is called when its message may
-// have become due, and again after each Welcome. One thread.
+// A function `...IfReady`, `...IfDue` or `...IfThere` checks whether its
+// message is due and a daemon has welcomed the agent; for the others the caller
+// does. All are called again after each Welcome. One thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_OWED_MESSAGES_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_OWED_MESSAGES_H_
 

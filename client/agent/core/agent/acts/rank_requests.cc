@@ -41,14 +41,14 @@ void On(AgentState& agent, const RankAsksStore& asks) {
         absl::StrCat("generation ", asks.generation, " has ended")});
     return;
   }
-  Carry(agent, agent.store.Take(asks));
+  SendStoreOutcome(agent, agent.store.Take(asks));
 }
 
 void On(AgentState& agent, const StoreCancelled& gave_up) {
-  Carry(agent, agent.store.Cancel(gave_up.tickets));
+  SendStoreOutcome(agent, agent.store.Cancel(gave_up.tickets));
 }
 
-void Carry(AgentState& agent, NodeStore::Outcome outcome) {
+void SendStoreOutcome(AgentState& agent, NodeStore::Outcome outcome) {
   for (v1::StoreIn& in : outcome.said) {
     v1::AgentMessage message;
     *message.mutable_store() = std::move(in);

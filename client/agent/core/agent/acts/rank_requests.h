@@ -22,7 +22,7 @@ void On(AgentState& agent, const RankAsksStore& asks);
 void On(AgentState& agent, const StoreCancelled& gave_up);
 
 // Sends what the store decided to the daemon and to the ranks.
-void Carry(AgentState& agent, NodeStore::Outcome outcome);
+void SendStoreOutcome(AgentState& agent, NodeStore::Outcome outcome);
 
 }  // namespace rollcall
 

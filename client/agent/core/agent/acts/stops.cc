@@ -49,13 +49,13 @@ void Stop(AgentState& agent, absl::Duration grace, Keep keep) {
   });
 }
 
-void StopWhoDidNotAnswer(AgentState& agent) {
+void KillUnanswered(AgentState& agent) {
   StopThose(agent, absl::ZeroDuration(), [&agent](const RankProcess& rank) {
     return agent.now >= rank.answer_by;
   });
 }
 
-void KillWhoseNoticeIsOver(AgentState& agent) {
+void KillAtNoticeDeadline(AgentState& agent) {
   if (!agent.notices.TakeDue(agent.now)) return;
   StopThose(agent, absl::ZeroDuration(), [](const RankProcess& rank) {
     return (rank.signalled || !rank.elastic) && !rank.ended &&
@@ -70,7 +70,7 @@ void KillTheHung(AgentState& agent, uint32_t local_rank) {
             [&at](const RankProcess& rank) { return &rank == &at->second; });
 }
 
-void LeaveTheUnendedAlone(AgentState& agent) {
+void LeaveAttachedRanksAlone(AgentState& agent) {
   if (agent.now < agent.NextLeftAlone()) return;
   for (auto at = agent.rank_processes.begin();
        at != agent.rank_processes.end();) {

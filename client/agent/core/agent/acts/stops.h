@@ -27,18 +27,20 @@ void StopThose(AgentState& agent, absl::Duration grace,
 void Stop(AgentState& agent, absl::Duration grace, Keep keep = Keep::kNobody);
 
 // Kills ranks that have not answered an abort in time.
-void StopWhoDidNotAnswer(AgentState& agent);
+void KillUnanswered(AgentState& agent);
 
-// Kills plain ranks that still run at the deadline of a notice.
-void KillWhoseNoticeIsOver(AgentState& agent);
+// Kills ranks that are not elastic and still run at the deadline of a notice.
+void KillAtNoticeDeadline(AgentState& agent);
 
 // Kills the rank that the daemon blames. It does not respond, so it gets no
 // grace period.
 void KillTheHung(AgentState& agent, uint32_t local_rank);
 
-// At the end of the agent there is no later world with these ranks, so it does
-// not wait for them. Between two worlds it waits.
-void LeaveTheUnendedAlone(AgentState& agent);
+// At the end of the agent: forgets attached ranks, which it did not start, that
+// were told to stop and are still connected when their grace period is over.
+// There is no later world with them. Between two worlds the agent waits for
+// them.
+void LeaveAttachedRanksAlone(AgentState& agent);
 
 // Stops the set-up command; no try follows.
 void StopSetup(AgentState& agent, absl::Duration grace);

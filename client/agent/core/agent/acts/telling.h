@@ -13,9 +13,9 @@
 
 namespace rollcall {
 
-// Sends a message to the daemon. Without a stream the message is dropped, and
-// nothing is lost: the next Hello contains it, or it is sent again after the
-// next Welcome.
+// Sends a message to the daemon. Without a stream the message is dropped: what
+// must not be lost is in the next Hello, or is sent again after the next
+// Welcome (owed_messages.h).
 void Tell(AgentState& agent, v1::AgentMessage message);
 
 void Tell(AgentState& agent, Report::Kind kind, std::string text);

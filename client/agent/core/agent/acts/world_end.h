@@ -1,8 +1,7 @@
 // The end on this node of what a generation needs: its preparation, its ranks,
 // the paired check before it.
 //
-// Free functions over AgentState; one thread. Each does nothing if there is
-// nothing to end.
+// Free functions over AgentState; one thread.
 #ifndef ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_WORLD_END_H_
 #define ROLLCALL_CLIENT_AGENT_CORE_AGENT_ACTS_WORLD_END_H_
 
@@ -14,13 +13,14 @@
 
 namespace rollcall {
 
-// Gives up the proposed world.
+// Gives up the proposed world, if there is one.
 void DropPreparation(AgentState& agent);
 
-// Ends this node's part in a round of the paired check.
+// Ends this node's part in a round of the paired check, if it works on one.
 void EndGroupCheck(AgentState& agent);
 
-// Ends the committed generation on this node.
+// Ends the committed generation on this node, and stops all ranks that `keep`
+// does not keep, even if no generation runs.
 void EndGeneration(AgentState& agent, v1::ReasonCode code,
                    const std::string& reason, Keep keep);
 

@@ -86,7 +86,7 @@ void StartIfSettled(AgentState& agent) {
   agent.running->proof = std::move(change.proof);
   agent.exchanges.Begin(generation, me.first_rank(), agent.hello.ranks(),
                         static_cast<int>(change.world.world_size()));
-  Carry(agent, agent.store.Begin(generation));
+  SendStoreOutcome(agent, agent.store.Begin(generation));
   StartRanks start = PlaceRanks(agent, RanksStarted(me));
   Tell(agent, Report::Kind::kState,
        absl::StrCat(

@@ -37,7 +37,7 @@
 namespace rollcall {
 
 struct AgentState {
-  // A generation from its Commit to its end.
+  // A generation from the start of its ranks to its end.
   struct Running {
     uint64_t generation = 0;
     uint32_t ranks = 0;

@@ -55,12 +55,12 @@ class NodeNotices {
     if (latest_.has_value()) latest_->said = false;
   }
 
-  // When plain ranks are to be killed.
+  // When ranks that are not elastic are to be killed.
   absl::Time due() const {
     return latest_.has_value() && !latest_->over ? latest_->kill_at
                                                  : absl::InfiniteFuture();
   }
-  // Returns whether plain ranks are to be killed now.
+  // Returns whether ranks that are not elastic are to be killed now.
   bool TakeDue(absl::Time now) {
     if (now < due()) return false;
     latest_->over = true;
@@ -79,7 +79,7 @@ class NodeNotices {
   struct Latest {
     uint64_t number = 0;
     absl::Time kill_at = absl::InfiniteFuture();
-    bool over = false;  // The plain ranks were killed.
+    bool over = false;  // These ranks were killed.
     bool said = false;  // NoticeSeen was sent.
   };
 
