@@ -112,6 +112,7 @@ void OutputWriter::Queue::Run() {
 void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
   if (to.failed_) return;
   std::string why;
+  int error = 0;
   if (to.fd_ < 0) {
     if (to.name_.empty()) {
       // On an error, the first file in the folder tries again and reports it.
@@ -127,18 +128,27 @@ void OutputWriter::Queue::Put(OutputTarget& to, const std::string& bytes) {
     }
   }
   if (why.empty()) {
-    const int error = WriteWhole(
-        to.fd_, to.bell_ < 0 ? bytes : absl::StrCat(kEraseLine, bytes));
+    error = WriteWhole(to.fd_,
+                       to.bell_ < 0 ? bytes : absl::StrCat(kEraseLine, bytes));
     if (to.bell_ >= 0) RingLiveBell(to.bell_);
     if (error == 0) return;
     why = absl::StrCat(strerror(error),
                        "; free or permit its folder, or choose another with "
                        "--log-dir");
   }
+  if (to.folder_ == nullptr) {
+    // A reader that has closed its pipe (| head) wants no more, and no message.
+    // A full disk may have room again for later lines.
+    to.failed_ = error == EPIPE || error == EBADF;
+    if (to.failed_ || to.fd_ == 2 || std::exchange(to.told_, true)) return;
+    WriteWhole(2, absl::StrCat(
+                      "rollcall: cannot write lines of ranks to standard "
+                      "output: ",
+                      strerror(error), "; they are lost until that changes\n"));
+    return;
+  }
   to.failed_ = true;
   to.file_.Close();
-  // If the target is the terminal itself, the message could not be shown.
-  if (to.folder_ == nullptr) return;
   WriteWhole(2, absl::StrCat("rollcall: the log file ", to.Path(),
                              " takes no more output: ", why, "\n"));
 }

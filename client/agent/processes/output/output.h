@@ -32,11 +32,14 @@ namespace rollcall {
 
 // The target of bytes: an open descriptor, or a file that the writer opens with
 // the first bytes (appending; missing folders are made). After an error on a
-// file, one message goes to stderr and further bytes are dropped.
+// file, one message goes to stderr and further bytes are dropped. After an
+// error on standard output, one message goes to stderr, and later bytes are
+// tried.
 class OutputTarget {
  public:
-  // `fd`: 1 or 2; it is not closed. `bell`: if `fd` is a terminal, a launcher's
-  // live line is at its bottom (live_bell.h), and pieces end with a newline.
+  // `fd`: standard output (any but 2) or standard error (2); it is not closed.
+  // `bell`: if `fd` is a terminal, a launcher's live line is at its bottom
+  // (live_bell.h), and pieces end with a newline.
   static std::shared_ptr<OutputTarget> Standing(int fd, int bell = -1);
   // `folder` is shared with the queue, and used only by the writer's thread.
   static std::shared_ptr<OutputTarget> File(std::shared_ptr<LogFolder> folder,
@@ -55,7 +58,8 @@ class OutputTarget {
   std::string subfolder_;
   std::string name_;
   Fd file_;
-  bool failed_ = false;
+  bool failed_ = false;  // Takes nothing more.
+  bool told_ = false;    // An error of standard output was reported.
   int bell_ = -1;
 };
 

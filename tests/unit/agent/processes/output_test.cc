@@ -161,6 +161,33 @@ std::string ModeOf(const std::string& path) {
   return absl::StrFormat("%o", status.st_mode & 0777);
 }
 
+TEST(OutputWriter, AFullDiskCostsOnlyTheLinesThatItHasNoRoomFor) {
+  const int target = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(target, 0);
+  int pipes[2];
+  ASSERT_EQ(pipe2(pipes, O_CLOEXEC), 0);
+  const auto standing = OutputTarget::Standing(target);
+  testing::internal::CaptureStderr();
+  {
+    OutputWriter writer(nullptr);
+    writer.Write(standing, "lost\n");
+    writer.Write(standing, "lost as well\n");
+    ASSERT_TRUE(writer.Flush(absl::Minutes(1)));
+    ASSERT_EQ(dup3(pipes[1], target, O_CLOEXEC), target);  // There is room.
+    writer.Write(standing, "later\n");
+    ASSERT_TRUE(writer.Flush(absl::Minutes(1)));
+  }
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "rollcall: cannot write lines of ranks to standard output: No space "
+      "left on device; they are lost until that changes\n");
+  char read_back[64];
+  EXPECT_EQ(std::string(read_back, read(pipes[0], read_back, 64)), "later\n");
+  close(pipes[0]);
+  close(pipes[1]);
+  close(target);
+}
+
 TEST(LogFolder, IsForThisUserAlone) {
   TempFolder folder;
   const mode_t before = umask(0);
