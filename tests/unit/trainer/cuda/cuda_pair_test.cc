@@ -142,7 +142,7 @@ absl::Status TrainAsRank(const PairExchange& exchange, int out) {
   const ssize_t bytes = losses->size() * sizeof(float);
   return write(out, losses->data(), bytes) == bytes
              ? absl::OkStatus()
-             : absl::UnavailableError("nobody reads the losses");
+             : absl::UnavailableError("no rank reads the losses");
 }
 
 // CUDA does not survive a fork, so each rank is a new process of this binary.
