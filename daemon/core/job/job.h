@@ -106,15 +106,11 @@ class Job {
   // that is too high causes one false warning, and nothing else.
   void UseLastStep(LastStep last) { state_.steps.UseLast(std::move(last)); }
   // Whether a world of this run was committed, or may have been.
-  bool HasRun() const { return state_.generations.may_have_run(); }
+  bool HasRun() const { return state_.HasRun(); }
   // Whether an agent of this run may know it by this id.
-  bool IsRun(const std::string& run) const {
-    return state_.credentials.IsRun(run);
-  }
+  bool IsRun(const std::string& run) const { return state_.IsRun(run); }
   // Whether the job has a node of this name that is not gone.
-  bool Knows(const std::string& node) const {
-    return state_.membership.Has(node);
-  }
+  bool Knows(const std::string& node) const { return state_.Knows(node); }
   // Whether the job has admitted a node of this name and remembers it; the node
   // may be gone. EvictAsked accepts such names.
   bool HasAdmitted(const std::string& node) const {
@@ -139,11 +135,11 @@ class Job {
   // restored node: whether it is the incarnation in the world commit.
   bool HasCredential(const v1::Hello& hello) const;
 
-  const std::string& name() const { return state_.out.job(); }
-  const std::string& run() const { return state_.credentials.run(); }
+  const std::string& name() const { return state_.name(); }
+  const std::string& run() const { return state_.run(); }
   v1::JobState state() const { return Report().State(); }
   // The generation that was proposed last, or that was taken up since; 0: none.
-  uint64_t generation() const { return state_.generations.current(); }
+  uint64_t generation() const { return state_.generation(); }
   // Why the current world was formed; while the next one is awaited, why the
   // last one ended.
   const v1::Reform& last_reform() const { return Report().LastReform(); }

@@ -33,7 +33,7 @@ namespace {
 
 constexpr char kSettingUpText[] = "its set-up command runs";
 
-// What is new of an agent that attends again.
+// What has changed since the agent last attended.
 struct Continued {
   bool moved = false;  // Its addresses have changed.
   bool probed_again = false;

@@ -31,7 +31,7 @@ class RankWatch {
 
   // The rank counts as stalled at `stalled_at` if it makes no progress.
   void Start(absl::Time stalled_at) { stalled_at_ = stalled_at; }
-  // No progress is expected. Returns whether the stall that ends hereby was
+  // No progress is expected, so a stall ends. Returns whether that stall was
   // reported on the current stream.
   bool Stop();
   // Progress is expected.

@@ -98,7 +98,7 @@ TEST(RankWatch, Table) {
     double at;
     Event event;
     bool answer;
-    std::string expect;  // What is reported then.
+    std::string expect;  // The expected report.
   };
   const struct {
     std::string name;
