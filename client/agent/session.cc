@@ -175,6 +175,7 @@ AgentResult Session::Run() {
       if (!link_.Take(in)) continue;
       if (auto* down = std::get_if<StreamDown>(&in.event)) {
         down->fresh_incarnation = incarnations_.next();
+        if (!options_.attach) down->nonce = incarnations_.nonce();
       }
       auto* checked = std::get_if<ChecksDone>(&in.event);
       if (checked != nullptr && !told_facts_.Take(checked->report)) continue;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/launch/takeover/kept_run.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/exit_codes.h"
@@ -21,8 +22,8 @@ namespace {
 // that has not received the end by then redials a daemon that is gone.
 constexpr absl::Duration kEndPatience = absl::Seconds(3);
 constexpr absl::Duration kNeverRanPatience = absl::Milliseconds(500);
-// If the launcher's own agent fails while the job goes on, the job is ended.
-// The daemon gets this time to notice the failure itself.
+// If agents end while the job goes on, the daemon gets this time to notice that
+// itself.
 constexpr absl::Duration kAgentPatience = absl::Seconds(2);
 // If the daemon does not answer whether ranks run, it is asked again after this
 // time.
@@ -45,8 +46,8 @@ absl::Duration Supervisor::Timeout() const {
   const absl::Time now = MonotonicNow();
   const absl::Time until = std::min(
       {daemon_.restart_at(), daemon_.beats_due(), stop_.again_at,
-       overdue_.term_at, overdue_.kill_at, overdue_.tell_at, agent_failed_at_,
-       failed_hosts_.judge_at, story_.NextShow(now)});
+       overdue_.term_at, overdue_.kill_at, overdue_.tell_at,
+       ended_agents_.judge_at, failed_hosts_.judge_at, story_.NextShow(now)});
   return std::clamp(until - now, absl::ZeroDuration(), absl::Minutes(1));
 }
 
@@ -97,17 +98,7 @@ void Supervisor::OnTimers() {
                             "not answer; it is killed"));
     daemon_.Kill(SIGKILL);
   }
-  if (now >= agent_failed_at_) {
-    agent_failed_at_ = absl::InfiniteFuture();
-    // A daemon that lingers after a failure still runs, although its job has
-    // ended.
-    if (!stop_.request && !daemon_.end() && !job_ended_) {
-      Stop(own_exit_.value_or(kExitRendezvous),
-           absl::StrCat("the launcher's own agent ", options_.node,
-                        " has failed"),
-           false);
-    }
-  }
+  if (now >= ended_agents_.judge_at) JudgeEndedAgents();
   if (now >= failed_hosts_.judge_at) JudgeHosts();
   if (now >= stop_.again_at) SendStop();
   if (now >= overdue_.term_at) {
@@ -203,13 +194,14 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
   const std::string grace = absl::FormatDuration(Limits{}.daemon_grace);
   if (again && stop_.interrupts <= 1 && !(stop_.request && agents_.empty())) {
     if (daemon_.latest_listened()) {
-      story_.Say(absl::StrCat(how, "; it is started again, ranks run on"));
-    } else if (!std::exchange(told_unstartable_, true)) {
       story_.Say(absl::StrCat(
-          how, DaemonsReason(),
-          "\nit is started again every few seconds until it can run, ranks run "
-          "on; after ",
-          grace, " without a daemon the run is given up"));
+          how, "; it is started again, and agents keep their ranks running"));
+    } else if (!std::exchange(told_unstartable_, true)) {
+      story_.Say(absl::StrCat(how, DaemonsReason(),
+                              "\nit is started again every few seconds until "
+                              "it can run, and agents "
+                              "keep their ranks running; after ",
+                              grace, " without a daemon the run is given up"));
     }
     return;
   }
@@ -234,7 +226,11 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
 
 void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   // Only the daemon knows how an adopted agent ended.
-  if (!agent.wait_status) return;
+  if (!agent.wait_status) {
+    ended_agents_.adopted.push_back(agent.name);
+    ended_agents_.judge_at = MonotonicNow() + kAgentPatience;
+    return;
+  }
   if (agent.own) own_exit_ = ExitCodeOf(*agent.wait_status);
   if (WIFSIGNALED(*agent.wait_status)) {
     if (overdue_.killed && WTERMSIG(*agent.wait_status) == SIGKILL) {
@@ -250,10 +246,44 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   } else if (!agent.own) {
     HostFailed(agent);
   }
-  // The daemon gets kAgentPatience to report how the job ended.
-  if (agent.own && *own_exit_ != 0 && !daemon_.end()) {
-    agent_failed_at_ = MonotonicNow() + kAgentPatience;
+  if (agent.own && *own_exit_ != 0) {
+    ended_agents_.own_failed = true;
+    ended_agents_.judge_at = MonotonicNow() + kAgentPatience;
   }
+}
+
+void Supervisor::JudgeEndedAgents() {
+  const EndedAgents ended = std::exchange(ended_agents_, {});
+  // A daemon that lingers after a failure still runs, although its job has
+  // ended.
+  if (stop_.request || daemon_.end() || job_ended_) return;
+  if (!ended.adopted.empty()) {
+    story_.Say(absl::StrCat("the agent of ", absl::StrJoin(ended.adopted, ", "),
+                            ", which an earlier launcher started, has ended, "
+                            "and its ranks with it"));
+  }
+  if (!ended.own_failed) return;
+  if (IsOwnNodeAttended()) {
+    story_.Say(absl::StrCat("an agent of ", options_.node,
+                            " that an earlier launcher started is in the run; "
+                            "the run goes on with that agent"));
+    return;
+  }
+  Stop(own_exit_.value_or(kExitRendezvous),
+       absl::StrCat("the launcher's own agent ", options_.node, " has failed"),
+       false);
+}
+
+bool Supervisor::IsOwnNodeAttended() {
+  RefreshTokens();
+  const auto status = AdminClient(address_).Status(kStatusTimeout);
+  if (!status.ok()) return false;
+  return std::any_of(status->nodes().begin(), status->nodes().end(),
+                     [this](const v1::NodeStatus& node) {
+                       return node.node() == options_.node &&
+                              node.state() != v1::NODE_STATE_SUSPECT &&
+                              node.state() != v1::NODE_STATE_LOST;
+                     });
 }
 
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -66,6 +67,15 @@ class Supervisor {
     // When a failed request is sent again.
     absl::Time again_at = absl::InfiniteFuture();
   };
+  // Agents of this machine that have ended. The daemon gets some time to end
+  // the job before they count.
+  struct EndedAgents {
+    absl::Time judge_at = absl::InfiniteFuture();
+    // The launcher's own agent has failed.
+    bool own_failed = false;
+    // Names of adopted agents.
+    std::vector<std::string> adopted;
+  };
   // Agents on other hosts, or submitted workers, that could not be started.
   struct FailedHosts {
     // Why the run ends if no ranks run.
@@ -117,6 +127,11 @@ class Supervisor {
   // for the message. `again`: it may be restarted.
   void DaemonFailed(const std::string& how, bool again, bool hopeless);
   void AgentEnded(const LocalAgents::Ended& agent);
+  // Names the adopted agents that have ended. Stops the job if the launcher's
+  // own agent has failed and no other agent has its node.
+  void JudgeEndedAgents();
+  // Whether the daemon has an agent of this launcher's node.
+  bool IsOwnNodeAttended();
   // Call when an agent on another host, or the submit command, has ended.
   void HostFailed(const LocalAgents::Ended& agent);
   void JudgeHosts();
@@ -167,8 +182,7 @@ class Supervisor {
 
   Stopping stop_;
   Overdue overdue_;
-  // When the job is stopped because the launcher's own agent has failed.
-  absl::Time agent_failed_at_ = absl::InfiniteFuture();
+  EndedAgents ended_agents_;
   FailedHosts failed_hosts_;
   GaveUp gave_up_;
   // The run could not be adopted and is left unchanged.

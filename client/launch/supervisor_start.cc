@@ -202,8 +202,10 @@ void Supervisor::StartAgents() {
         join_string);
     if (started.ok()) continue;
     story_.Say(started.message());
-    if (agent.own) own_exit_ = kExitRendezvous;
-    if (agent.own) agent_failed_at_ = MonotonicNow();
+    if (!agent.own) continue;
+    own_exit_ = kExitRendezvous;
+    ended_agents_.own_failed = true;
+    ended_agents_.judge_at = MonotonicNow();
   }
   if (plan_.submits) SubmitWorkers(for_others);
 }

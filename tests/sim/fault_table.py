@@ -39,8 +39,8 @@ FAULTS = [
     ]),
     Fault('lease a heartbeat too long', 19, [
         Edit('daemon/core/job/acts/loss.cc',
-             'node.lease_until = job.now + job.limits.lease;',
-             'node.lease_until = job.now + job.limits.lease + '
+             'node.lease.until = job.now + job.limits.lease;',
+             'node.lease.until = job.now + job.limits.lease + '
              'job.limits.heartbeat();'),
     ]),
     Fault('replaced incarnation accepted', 12, [

@@ -45,6 +45,9 @@ struct StreamDown {
   // Derived from a fresh nonce, never 0. Used if the agent needs a new
   // incarnation.
   uint64_t fresh_incarnation = 1;
+  // The nonce of the incarnation in the latest Hello. Secret. Empty: the agent
+  // cannot say that its ranks are gone (--attach).
+  std::string nonce;
 };
 
 struct FromDaemon {

@@ -52,6 +52,10 @@ std::string WriteErrorText(int error, const std::string& folder,
 
 std::string WriteErrorText(int error, const std::string& file) {
   const std::string folder = FolderOf(file);
+  if (error == ENOENT && access(folder.c_str(), F_OK) != 0) {
+    return absl::StrCat("the folder ", folder,
+                        " does not exist; if it was moved, move it back");
+  }
   return WriteErrorText(error, folder, FreeSpaceOf(folder));
 }
 

@@ -30,7 +30,8 @@ std::optional<FreeSpace> FreeSpaceOf(const std::string& folder);
 // Pure.
 std::string WriteErrorText(int error, const std::string& folder,
                            const std::optional<FreeSpace>& space);
-// The same for a file; asks the file system of the file's folder now.
+// The same for a file; asks the file system of the file's folder now. If that
+// folder does not exist, the text says so.
 std::string WriteErrorText(int error, const std::string& file);
 
 // Writes all of `text`, and waits where a descriptor, which may be inherited

@@ -15,12 +15,13 @@ void Progress::UseLast(LastStep last) {
 std::optional<Progress::Taken> Progress::TakeStep(
     Node& node, uint64_t step, const v1::World& world,
     const Membership& membership) {
-  if (!node.step_before.has_value()) node.step_before = node.step;
+  if (!node.ranks.step_before.has_value())
+    node.ranks.step_before = node.ranks.step;
   const bool is_first = node.node_rank == 0;
   // Node rank 0 may have finished, left and been removed.
   const Node* const first =
       is_first ? nullptr : membership.Find(world.members(0).node());
-  if (first != nullptr && first->step != 0) return std::nullopt;
+  if (first != nullptr && first->ranks.step != 0) return std::nullopt;
   Taken taken;
   const bool begins = generation_ != world.generation();
   if (begins) {
@@ -92,9 +93,10 @@ bool HasProgressed(const Membership& membership, const Node* failing) {
   size_t higher = 0;
   bool counts = false;
   for (const auto& [name, node] : membership.nodes()) {
-    if (!node.member() || node.step == 0) continue;
+    if (!node.member() || node.ranks.step == 0) continue;
     ++publish;
-    if (node.step <= node.step_before.value_or(node.step)) continue;
+    if (node.ranks.step <= node.ranks.step_before.value_or(node.ranks.step))
+      continue;
     ++higher;
     counts = counts || &node != failing || node.node_rank == 0;
   }

@@ -10,7 +10,8 @@ std::vector<Node*> Quarantine::ToQuarantine(Membership& membership,
   if (!judge_ || membership.present() <= nodes_min) return {};
   std::vector<Node*> blamed;
   for (auto& [name, node] : membership.nodes()) {
-    if (membership.IsEligible(node) && node.blames >= limits.blames_in_a_row) {
+    if (membership.IsEligible(node) &&
+        node.record.blames >= limits.blames_in_a_row) {
       blamed.push_back(&node);
     }
   }
@@ -26,26 +27,27 @@ std::vector<Node*> Quarantine::ToRelease(
   std::vector<Node*> blamed;
   for (const std::string& name : membership.excluded()) {
     Node& node = membership.At(name);
-    if (node.quarantined && !node.unfit && !leaves(node)) {
+    if (node.exclusion.quarantined && !node.record.unfit && !leaves(node)) {
       blamed.push_back(&node);
     }
   }
-  std::stable_sort(
-      blamed.begin(), blamed.end(),
-      [](const Node* a, const Node* b) { return a->blames < b->blames; });
+  std::stable_sort(blamed.begin(), blamed.end(),
+                   [](const Node* a, const Node* b) {
+                     return a->record.blames < b->record.blames;
+                   });
   if (blamed.size() > missing) blamed.resize(missing);
   return blamed;
 }
 
 uint64_t Quarantine::Ask(Node& node, absl::Time now, const Limits& limits) {
-  node.check = ++last_request_;
-  node.checked_until = now + limits.check_timeout;
+  node.record.check = ++last_request_;
+  node.record.checked_until = now + limits.check_timeout;
   checking_.insert(node.name());
-  return node.check;
+  return node.record.check;
 }
 
 bool Quarantine::TakeResult(Node& node, uint64_t request) {
-  if (node.check == 0 || request != node.check) return false;
+  if (node.record.check == 0 || request != node.record.check) return false;
   Forget(node);
   return true;
 }
@@ -54,14 +56,14 @@ absl::Time Quarantine::PendingUntil(const Membership& membership,
                                     absl::Time now) const {
   absl::Time first = absl::InfiniteFuture();
   for (const std::string& name : checking_) {
-    const absl::Time until = membership.At(name).checked_until;
+    const absl::Time until = membership.At(name).record.checked_until;
     if (until > now) first = std::min(first, until);
   }
   return first == absl::InfiniteFuture() ? absl::InfinitePast() : first;
 }
 
 void Quarantine::Forget(Node& node) {
-  node.check = 0;
+  node.record.check = 0;
   checking_.erase(node.name());
 }
 

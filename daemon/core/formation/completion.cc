@@ -17,14 +17,14 @@ Completion::Completion(const v1::World& world, bool taken_up, absl::Time now,
     : running_since_(now), taken_up_(taken_up) {
   for (const v1::Member& member : world.members()) {
     const uint32_t started = RanksStarted(member);
-    membership.At(member.node()).started = started;
+    membership.At(member.node()).ranks.started = started;
     ranks_over_ += member.ranks() - started;
     unfinished_ += started > 0;
   }
 }
 
 bool Completion::RankEnded(Node& node, uint32_t local_rank) {
-  node.done.insert(local_rank);
+  node.ranks.done.insert(local_rank);
   ++ranks_over_;
   if (!node.ended()) return false;
   --unfinished_;
@@ -41,11 +41,11 @@ void Completion::TakeUp(const v1::FinishedNodes& finished,
     Node& node = membership.At(member.node());
     // Not all members can have finished, because the run would have ended then.
     if (node.ended() || unfinished_ == 1) continue;
-    for (uint32_t i = 0; i < node.started; ++i) node.done.insert(i);
-    ranks_over_ += node.started;
+    for (uint32_t i = 0; i < node.ranks.started; ++i) node.ranks.done.insert(i);
+    ranks_over_ += node.ranks.started;
     --unfinished_;
     finished_.insert(node_rank);
-    node.broke_with_many = false;
+    node.lease.broke_with_many = false;
   }
 }
 
@@ -53,7 +53,7 @@ bool Completion::HasBegun(const Membership& membership) const {
   const Membership::Nodes& nodes = membership.nodes();
   return !finished_.empty() ||
          std::any_of(nodes.begin(), nodes.end(), [](const auto& entry) {
-           return entry.second.member() && !entry.second.done.empty();
+           return entry.second.member() && !entry.second.ranks.done.empty();
          });
 }
 

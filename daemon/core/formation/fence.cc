@@ -42,7 +42,7 @@ Fence::Fence(const v1::World& world, const v1::WorldCommit& world_commit,
                         row < world_commit.incarnations_size()
                             ? world_commit.incarnations(row)
                             : 0,
-                        served ? node->heard_at : now});
+                        served ? node->lease.heard_at : now});
   }
 }
 
@@ -75,7 +75,7 @@ bool Fence::Has(const NodeIncarnation& node_incarnation) const {
 }
 
 bool Fence::IsOf(const Node& node) const {
-  return (node.by_credential || node.served_in == generation_) &&
+  return (node.credential.shown || node.served_in == generation_) &&
          Has({node.name(), node.hello.incarnation()});
 }
 

@@ -60,10 +60,10 @@ SourceChoice ChooseSource(const v1::World& world, const Membership& membership,
   std::vector<StateClaim> claims;
   for (const v1::Member& member : world.members()) {
     const Node& node = membership.At(member.node());
-    if (!node.state_held.has_value()) continue;
+    if (!node.ranks.state_held.has_value()) continue;
     rows.push_back(&member);
     claims.push_back(
-        {node.state_held->completed_step(), OriginOf(node, generations)});
+        {node.ranks.state_held->completed_step(), OriginOf(node, generations)});
   }
   const StateChoice choice = ChooseStateSource(claims);
   SourceChoice chosen;
@@ -83,7 +83,7 @@ SourceChoice ChooseSource(const v1::World& world, const Membership& membership,
   }
   if (!choice.source.has_value()) return chosen;
   const v1::Member& member = *rows[*choice.source];
-  const v1::RankState& state = *membership.At(member.node()).state_held;
+  const v1::RankState& state = *membership.At(member.node()).ranks.state_held;
   chosen.source.emplace();
   chosen.source->set_rank(member.first_rank() + state.local_rank());
   chosen.source->set_step(state.completed_step());

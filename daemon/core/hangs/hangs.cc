@@ -89,9 +89,9 @@ Hangs::World Hangs::World::Of(const v1::World& world,
   for (const auto& [name, node] : membership.nodes()) {
     if (!node.member()) continue;
     judged.members.push_back({name, world.members(node.node_rank).first_rank(),
-                              node.started, node.done,
-                              node.start_took.has_value(), node.session == 0,
-                              node.tells_until});
+                              node.ranks.started, node.ranks.done,
+                              node.ranks.start_took.has_value(),
+                              node.session == 0, node.lease.tells_until});
   }
   return judged;
 }

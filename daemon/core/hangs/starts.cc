@@ -10,7 +10,7 @@ namespace rollcall {
 bool AnyHasStarted(const Membership& membership) {
   const Membership::Nodes& nodes = membership.nodes();
   return std::any_of(nodes.begin(), nodes.end(), [](const auto& entry) {
-    return entry.second.member() && entry.second.start_took.has_value();
+    return entry.second.member() && entry.second.ranks.start_took.has_value();
   });
 }
 
@@ -22,7 +22,8 @@ Starts::Starts(size_t nodes, std::vector<absl::Duration> took)
 Starts::Starts(const v1::World& world, const Membership& membership)
     : nodes_(static_cast<size_t>(world.members_size())) {
   for (const Node* node : membership.MembersOf(world)) {
-    if (node->start_took.has_value()) took_.push_back(*node->start_took);
+    if (node->ranks.start_took.has_value())
+      took_.push_back(*node->ranks.start_took);
   }
   Judge();
 }

@@ -30,8 +30,8 @@ std::vector<std::string> Isolation::NoteBreak(const std::string& node,
 
 bool Isolation::IsSilent(const Node& node, absl::Time now,
                          const Limits& limits) {
-  if (node.session == 0) return node.broke_with_many;
-  return node.lease_until <= now + limits.lease / 2;
+  if (node.session == 0) return node.lease.broke_with_many;
+  return node.lease.until <= now + limits.lease / 2;
 }
 
 bool Isolation::MaybeBegin(const std::vector<const Node*>& members,

@@ -59,7 +59,7 @@ void On(JobState& job, const Said& said) {
   Node* node = job.membership.OfStream(said.session);
   // The stream was ended before this message was handled.
   if (node == nullptr) return;
-  node->confirmed = true;
+  node->credential.confirmed = true;
   if (!job.HasEnded()) Renew(job, *node);
   const v1::AgentMessage& m = said.message;
   switch (m.kind_case()) {
@@ -122,7 +122,7 @@ void On(JobState& job, const StreamClosed& closed) {
   const bool leaving =
       job.Leaves(*node) &&
       (job.membership.IsExcluded(*node) || !node->member() || node->finished());
-  const bool ended = node->setup_failed && !job.HasEnded();
+  const bool ended = node->exclusion.setup_failed && !job.HasEnded();
   Detach(job, *node);
   job.out.Changed();
   if (ended) {
@@ -135,12 +135,13 @@ void On(JobState& job, const StreamClosed& closed) {
     return;
   }
   job.membership.Suspect(*node);
-  node->suspect_since = job.now;
+  node->lease.suspect_since = job.now;
   if (job.HasEnded()) return;
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";
   job.membership.SetDeadline(
-      *node, std::min(node->deadline, job.now + job.limits.reconnect_grace));
+      *node,
+      std::min(node->lease.deadline, job.now + job.limits.reconnect_grace));
   NoteBreak(job, *node);
   job.out.SayOf(*node, Log::Level::kWarning,
                 absl::StrCat("event=suspect node=", node->name(),
@@ -306,13 +307,19 @@ bool Job::CredentialStands(const v1::Hello& hello) const {
   // The agent has already attended again with this incarnation, and its Welcome
   // was lost.
   return node.hello.incarnation() == hello.incarnation() &&
-         node.attended_from == from && !node.confirmed;
+         node.credential.attended_from == from && !node.credential.confirmed;
 }
 
 bool Job::AwaitsWord(const v1::Hello& hello) const {
   const Node* const at = state_.membership.Find(hello.node());
-  return at != nullptr && !at->confirmed && !at->by_credential &&
+  return at != nullptr && !at->credential.confirmed && !at->credential.shown &&
          at->hello.incarnation() == hello.incarnation();
+}
+
+bool Job::ShowsLatestCredential(const v1::Hello& hello, absl::Time now) const {
+  const Node* const node = state_.membership.Find(hello.node());
+  return node != nullptr &&
+         RunCredentials::IsLatest(hello, *node, now, state_.limits);
 }
 
 bool Job::HasCredential(const v1::Hello& hello) const {
@@ -322,10 +329,10 @@ bool Job::HasCredential(const v1::Hello& hello) const {
   // A world commit has the incarnations of its world, and every member has the
   // commit.
   if (node.restored()) {
-    return node.incarnation_committed != 0 &&
-           node.incarnation_committed == hello.incarnation();
+    return node.credential.committed_for != 0 &&
+           node.credential.committed_for == hello.incarnation();
   }
-  return (node.confirmed || node.by_credential) &&
+  return (node.credential.confirmed || node.credential.shown) &&
          node.hello.incarnation() == hello.incarnation();
 }
 

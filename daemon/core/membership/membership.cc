@@ -59,7 +59,7 @@ void Membership::Disconnect(Node& node) {
   streams_.erase(node.session);
   excluded_.erase(node.name());
   setting_up_.erase(node.name());
-  node.late = false;
+  node.exclusion.late = false;
   node.session = 0;
 }
 
@@ -103,10 +103,10 @@ size_t Membership::present() const {
 }
 
 void Membership::SetDeadline(Node& node, absl::Time deadline) {
-  if (node.deadline != absl::InfiniteFuture()) {
-    deadlines_.erase({node.deadline, node.name()});
+  if (node.lease.deadline != absl::InfiniteFuture()) {
+    deadlines_.erase({node.lease.deadline, node.name()});
   }
-  node.deadline = deadline;
+  node.lease.deadline = deadline;
   if (deadline != absl::InfiniteFuture()) {
     deadlines_.emplace(deadline, node.name());
   }
@@ -128,14 +128,15 @@ void Membership::PutOff(absl::Duration late) {
     waiting.push_back(&nodes_.at(name));
   }
   for (Node* node : waiting) {
-    SetDeadline(*node, node->deadline + late);
-    node->lease_until += late;
+    SetDeadline(*node, node->lease.deadline + late);
+    node->lease.until += late;
   }
 }
 
 void Membership::EndDeadlines() {
   deadlines_.clear();
-  for (auto& [name, node] : nodes_) node.deadline = absl::InfiniteFuture();
+  for (auto& [name, node] : nodes_)
+    node.lease.deadline = absl::InfiniteFuture();
 }
 
 std::vector<Node*> Membership::MembersOf(const v1::World& world) {

@@ -37,29 +37,100 @@
 
 namespace rollcall {
 
+// Which credential the node's agent has.
+struct AgentCredential {
+  // The agent has sent a message since its Welcome, so it has its credential.
+  bool confirmed = false;
+  // The agent attended with a credential, so its Welcome needs none.
+  bool shown = false;
+  // The latest credential that the agent was given, and when.
+  std::string issued;
+  absl::Time issued_at = absl::InfinitePast();
+  // For a restored member: the incarnation with which its world was committed;
+  // 0: not known.
+  uint64_t committed_for = 0;
+  // The incarnation of the credential with which the agent attended again.
+  uint64_t attended_from = 0;
+};
+
+// How long the node is believed without being heard.
+struct NodeLease {
+  // When the node is lost unless it is heard before. Change it with
+  // SetDeadline.
+  absl::Time deadline = absl::InfiniteFuture();
+  // When the node was last heard. For a restored node: when the wait for it
+  // began.
+  absl::Time heard_at = absl::InfinitePast();
+  // When the lease ends, whatever happens to the node's stream.
+  absl::Time until = absl::InfiniteFuture();
+  // Set when the node came back with a new stream. Until this time, or until
+  // its next heartbeat, it may repeat which of its ranks are stalled.
+  absl::Time tells_until = absl::InfinitePast();
+  // When the node's stream last broke.
+  absl::Time suspect_since = absl::InfinitePast();
+  // The node's stream broke together with many others, or the node has not come
+  // back since the daemon was restarted. So its silence is no evidence against
+  // it.
+  bool broke_with_many = false;
+};
+
+// Why the node has no seat.
+struct NodeExclusion {
+  bool quarantined = false;
+  // It did not prepare in time.
+  bool late = false;
+  // Its facts differ from those of the others. This holds for the rest of this
+  // incarnation.
+  bool differs = false;
+  // Its set-up command failed; its agent was told to exit.
+  bool setup_failed = false;
+  // Why it is quarantined or differs, or how its set-up failed.
+  std::string why;
+};
+
+// What speaks against the node.
+struct NodeRecord {
+  // How many worlds it has refused.
+  int refusals = 0;
+  // The node failed its checks, whichever node is to blame.
+  bool unfit = false;
+  // How many failures in a row the node was to blame for.
+  uint32_t blames = 0;
+  // The id of the node's check request, and when the daemon stops waiting for
+  // the result.
+  uint64_t check = 0;
+  absl::Time checked_until = absl::InfinitePast();
+};
+
+// The node's ranks.
+struct NodeRanks {
+  // Local ranks of the current generation that have exited 0.
+  std::set<uint32_t> done;
+  // How many are started in the current generation, counted from local rank 0.
+  uint32_t started = 0;
+  // The highest step that they have published, and its value when the running
+  // world was committed. nullopt: an earlier daemon committed the world, and
+  // the node has not reported a step since.
+  uint64_t step = 0;
+  std::optional<uint64_t> step_before;
+  // The linked rank with the highest step, if a rank holds the whole state.
+  std::optional<v1::RankState> state_held;
+  // Set once they have linked or published a step: the longest time that a rank
+  // took for that.
+  std::optional<absl::Duration> start_took;
+};
+
 struct Node {
   v1::Hello hello;
   // Facts that the node sent while its world ran.
   std::optional<v1::Facts> told_facts;
   FactChanges changes;
-  // How many worlds it has refused.
-  int refusals = 0;
   std::string observed_address;
   // The daemon's address to which it connected; see Attend.
   std::string arrived_at;
   // Its clock minus the daemon's; see Attend.
   std::optional<absl::Duration> clock_offset;
-  // The agent has sent a message since its Welcome, so it has its credential.
-  bool confirmed = false;
-  // The agent attended with a credential, so its Welcome needs none.
-  bool by_credential = false;
-  // When the agent was given its latest credential.
-  absl::Time credential_at = absl::InfinitePast();
-  // For a restored member: the incarnation with which its world was committed;
-  // 0: not known.
-  uint64_t incarnation_committed = 0;
-  // The incarnation of the credential with which the agent attended again.
-  uint64_t attended_from = 0;
+  AgentCredential credential;
   // 0: it has no open stream.
   SessionId session = 0;
   // When this incarnation first attended; InfinitePast: before this daemon
@@ -71,71 +142,23 @@ struct Node {
   // A world was ended to take the node in, and the next world is not formed
   // yet.
   bool called = false;
-  // When the node is lost unless it is heard before. Change it with
-  // SetDeadline.
-  absl::Time deadline = absl::InfiniteFuture();
-  // When the node was last heard. For a restored node: when the wait for it
-  // began.
-  absl::Time heard_at = absl::InfinitePast();
-  // When the node's lease ends, whatever happens to its stream.
-  absl::Time lease_until = absl::InfiniteFuture();
-  // Set when the node came back with a new stream. Until this time, or until
-  // its next heartbeat, it may repeat which of its ranks are stalled.
-  absl::Time tells_until = absl::InfinitePast();
-  // When the node's stream last broke.
-  absl::Time suspect_since = absl::InfinitePast();
-  // The node's stream broke together with many others, or the node has not come
-  // back since the daemon was restarted. So its silence is no evidence against
-  // it.
-  bool broke_with_many = false;
+  NodeLease lease;
   v1::NodeState state = v1::NODE_STATE_ATTENDING;
   int seat = -1;
   // The node rank in the current world; -1: not a member.
   int node_rank = -1;
   bool prepared = false;
   bool stopped = false;
-  // The node's linked rank with the highest step, if a rank holds the whole
-  // state.
-  std::optional<v1::RankState> state_held;
-  bool quarantined = false;
-  // The node has no seat because it did not prepare in time.
-  bool late = false;
-  // The node has no seat because its facts differ from those of the others.
-  // This holds for the rest of this incarnation.
-  bool differs = false;
-  // The node has no seat because its set-up command failed; its agent was told
-  // to exit.
-  bool setup_failed = false;
-  // Why the node is quarantined or differs, or how its set-up failed.
-  std::string excluded_for;
+  NodeExclusion exclusion;
   // The latest warning about the node's network plan.
   std::string plan_warning;
-  // The node failed its checks, whichever node is to blame.
-  bool unfit = false;
-  // How many failures in a row the node was to blame for.
-  uint32_t blames = 0;
-  // The id of the node's check request, and when the daemon stops waiting for
-  // the result.
-  uint64_t check = 0;
-  absl::Time checked_until = absl::InfinitePast();
-  // Local ranks of the current generation that have exited 0.
-  std::set<uint32_t> done;
-  // How many of its ranks are started in the current generation, counted from
-  // local rank 0.
-  uint32_t started = 0;
+  NodeRecord record;
+  NodeRanks ranks;
   // The generation of the last world that ran with this node; 0: none.
   uint64_t served_in = 0;
   // The node is lost, or has left for good. The entry is kept only so that
   // messages can name the node.
   bool gone = false;
-  // The highest step that its ranks have published, and its value when the
-  // running world was committed. nullopt: an earlier daemon committed the
-  // world, and the node has not reported a step since.
-  uint64_t step = 0;
-  std::optional<uint64_t> step_before;
-  // Set once the node's ranks have linked or published a step: the longest time
-  // that a rank took for that.
-  std::optional<absl::Duration> start_took;
   std::string reason;
 
   const std::string& name() const { return hello.node(); }
@@ -145,13 +168,15 @@ struct Node {
   bool member() const { return node_rank >= 0; }
   // Whether the rank has exited 0 or was not started.
   bool over(uint32_t local_rank) const {
-    return local_rank >= started || done.contains(local_rank);
+    return local_rank >= ranks.started || ranks.done.contains(local_rank);
   }
   // Whether all of its started ranks have exited 0. False if none was started.
-  bool finished() const { return started > 0 && done.size() == started; }
+  bool finished() const {
+    return ranks.started > 0 && ranks.done.size() == ranks.started;
+  }
   // Whether the job's end waits for none of its ranks: all started ranks, if
   // there are any, have exited 0.
-  bool ended() const { return member() && done.size() == started; }
+  bool ended() const { return member() && ranks.done.size() == ranks.started; }
 };
 
 class Membership {

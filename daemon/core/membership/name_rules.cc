@@ -63,7 +63,7 @@ std::optional<Refused> NameRules::Refuse(const v1::Hello& hello,
 // node whose stream broke, or for a node after the daemon's restart.
 absl::Duration NameRules::Grace(const Node& node) const {
   if (node.restored()) return limits_.reattach_grace;
-  return node.broke_with_many ? limits_.lease : limits_.reconnect_grace;
+  return node.lease.broke_with_many ? limits_.lease : limits_.reconnect_grace;
 }
 
 // Whether this Hello proves that it comes from the entry's agent or from the
@@ -76,7 +76,7 @@ absl::Duration NameRules::Grace(const Node& node) const {
 bool NameRules::ProvesToBeItsAgent(const v1::Hello& hello,
                                    const Node& node) const {
   if (!hello.has_node_credential() || hello.run() != moment_.run) return false;
-  const uint64_t committed = node.incarnation_committed;
+  const uint64_t committed = node.credential.committed_for;
   return !node.restored() || committed == 0 || node.finished() ||
          hello.incarnation() == committed ||
          hello.previous_incarnation() == committed;
@@ -104,7 +104,7 @@ bool NameRules::AwaitsItsAgent(const v1::Hello& hello, const Node& node) const {
   // Not the deadline alone: it is extended while the daemon is late or
   // isolated, and a new agent of the node would have to wait for as long.
   return moment_.now <
-         std::min(node.deadline, node.suspect_since + Grace(node));
+         std::min(node.lease.deadline, node.lease.suspect_since + Grace(node));
 }
 
 bool NameRules::Continues(const v1::Hello& hello, const Node& node) const {
@@ -129,8 +129,8 @@ bool NameRules::ContinuesRestored(const v1::Hello& hello,
   }
   // A node that is not in a running world has no state to continue.
   if (moment_.running == 0 || !node.member()) return true;
-  if (node.incarnation_committed != 0 &&
-      node.incarnation_committed != hello.incarnation()) {
+  if (node.credential.committed_for != 0 &&
+      node.credential.committed_for != hello.incarnation()) {
     return false;
   }
   return hello.resume_state().running_generation() == moment_.running ||

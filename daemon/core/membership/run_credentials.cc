@@ -15,8 +15,18 @@ constexpr uint64_t kEpochsUnseen = uint64_t{1} << 32;
 
 std::string RunCredentials::Issue(Node& node, absl::Time now) const {
   if (!make_) return "";
-  node.credential_at = now;
-  return make_(run_, node.hello, epochs_.EpochOf(node.name()));
+  node.credential.issued_at = now;
+  node.credential.issued =
+      make_(run_, node.hello, epochs_.EpochOf(node.name()));
+  return node.credential.issued;
+}
+
+bool RunCredentials::IsLatest(const v1::Hello& hello, const Node& node,
+                              absl::Time now, const Limits& limits) {
+  const AgentCredential& credential = node.credential;
+  return !node.gone && !credential.issued.empty() &&
+         hello.node_credential() == credential.issued &&
+         now - credential.issued_at < limits.credential_ttl;
 }
 
 void RunCredentials::Adopt(const v1::World& world,

@@ -43,14 +43,20 @@ class RunCredentials {
   using Make = std::function<std::string(
       const std::string& run, const v1::Hello& hello, uint64_t epoch)>;
   void UseKey(Make make) { make_ = std::move(make); }
-  // The credential for this node's next Hello; empty without a key. Sets
-  // Node::credential_at if there is a key.
+  // The credential for this node's next Hello; empty without a key. Records it
+  // in Node::credential if there is a key.
   std::string Issue(Node& node, absl::Time now) const;
   // Whether the node's latest credential is due for renewal.
   bool IsRenewalDue(const Node& node, absl::Time now,
                     const Limits& limits) const {
-    return make_ && now - node.credential_at >= limits.credential_renewal;
+    return make_ &&
+           now - node.credential.issued_at >= limits.credential_renewal;
   }
+  // Whether the Hello shows the latest credential that this daemon gave to the
+  // node, and its lifetime has not passed on the monotonic clock. Such a
+  // credential is valid even if the wall clock was set past its expiry.
+  static bool IsLatest(const v1::Hello& hello, const Node& node, absl::Time now,
+                       const Limits& limits);
 
   // The run continues from its journal.
   void Restore(NodeEpochs epochs) { epochs_ = std::move(epochs); }

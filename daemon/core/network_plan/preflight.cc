@@ -34,8 +34,9 @@ Preflight::Verdict Preflight::Judge(const std::vector<PlanNode>& nodes,
   // The world is formed without the nodes that differ. These nodes still have
   // to be fixed, so differences_ is kept.
   if (found.empty() &&
-      std::any_of(membership.nodes().begin(), membership.nodes().end(),
-                  [](const auto& entry) { return entry.second.differs; })) {
+      std::any_of(
+          membership.nodes().begin(), membership.nodes().end(),
+          [](const auto& entry) { return entry.second.exclusion.differs; })) {
     return {};
   }
   const auto told = [&](const v1::Difference& difference) {
@@ -63,7 +64,7 @@ std::optional<std::string> Preflight::JudgeNewcomer(
   // nodes out, and the members need not be looked at.
   const bool judged = strict || !newcomer.hello.facts().same_files().empty();
   if (settings.preflight() == v1::PREFLIGHT_OFF || !judged ||
-      newcomer.differs || newcomer.hello.launcher()) {
+      newcomer.exclusion.differs || newcomer.hello.launcher()) {
     return std::nullopt;
   }
   const auto compared = [&settings](

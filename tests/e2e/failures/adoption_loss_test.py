@@ -1,6 +1,7 @@
 """A launcher that takes its run back after its daemon or agents died, too."""
 import os
 import shutil
+import signal
 
 import harness
 from adoption import Adoption
@@ -65,6 +66,44 @@ class MoreThanTheLauncher(Adoption):
         second.await_line(r"up g\d+ rank0/2")
         self.gate.open()
         self.assert_code(second, 0)
+
+    def test_own_agent_after_it_was_taken_back(self):
+        first, _ = self.gather("--local-workers", "1", ranks=2)
+        _, agents = self.pids()
+        (own,) = [a["name"] for a in self.kept()["agents"] if a["own"]]
+        first.kill()
+        second = self.take_back("--local-workers", "1")
+        self.kill_pids(agents[own])
+        second.await_line(f"the agent of {own}, which an earlier launcher "
+                          "started, has ended", "err")
+        second.signal(signal.SIGINT)
+        self.assert_code(second, 130)
+        self.assert_no_orphans()
+
+    def test_the_state_is_lost_but_not_the_secret(self):
+        secret = self.stage.secret_file("secret")
+
+        def start(port):
+            return self.start("--nodes", "2", "--listen", f"127.0.0.1:{port}",
+                              "--secret-file", secret)
+        first = start(0)
+        worker = self.join(self.join_string(first), ["--name", "w1"],
+                           self.command)
+        ranks = {int(each.await_line(r"up g1 rank\d/2 pid=(\d+)")[1])
+                 for each in (first, worker)}
+        port, (daemon, _) = self.kept()["port"], self.pids()
+        first.kill()
+        self.kill_pids(daemon)
+        state = os.path.dirname(self.kept_at())
+        os.rename(state, state + ".lost")
+        second = start(port)
+        # Its own new agent is refused, since the first one lives.
+        second.await_line("the run goes on with that agent", "err")
+        self.gate.open()
+        self.assert_code(second, 0)
+        self.assert_code(worker, 0)
+        self.stage.pump(first.done, "the ranks' last output")
+        self.assert_untouched([first, second, worker], ranks)
 
     def test_everything_dies(self):
         first, _ = self.gather("--local-workers", "1", ranks=2)

@@ -271,6 +271,21 @@ class Survival(E2E):
         launcher = self.another_daemon_goes_on(signal.SIGSTOP)
         self.assertTrue(launcher.find("has stood still for 15 s"))
 
+    def test_a_daemon_that_has_lost_its_credential_key(self):
+        gate = Gate(self.stage)
+        launcher, _, workers = self.gather(["--nodes", "2", "--job", "keyless"],
+                                           ["w1"], gate)
+        daemon = self.daemon_of(launcher)
+        os.unlink(self.stage.path("state", "rollcall", "keyless",
+                                  "credential.key"))
+        os.kill(daemon, signal.SIGKILL)
+        # Each agent ends its ranks and joins as a new one.
+        for process in [launcher, *workers.values()]:
+            process.await_line(r"up g2 node\d rank\d/2")
+        gate.open()
+        for process in [launcher, *workers.values()]:
+            self.assert_code(process, 0)
+
     def another_daemon_goes_on(self, what):
         gate = Gate(self.stage)
         launcher, join, workers = self.gather(

@@ -145,6 +145,7 @@ StreamDown Node::Down(absl::Status status, std::optional<v1::Refusal> refusal) {
   round_.Failed(false);
   down.jitter = world_.chance.Unit();
   down.fresh_incarnation = incarnations_->next();
+  down.nonce = incarnations_->nonce();
   return down;
 }
 

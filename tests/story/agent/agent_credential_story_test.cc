@@ -81,8 +81,9 @@ TEST(AgentLink, DeclaredLostItNamesTheLifeItsCredentialWasGivenTo) {
 
 TEST(AgentLink, ACredentialThatCountsNoMoreGivesWayToTheTokenOnce) {
   AgentStory story;
-  const StreamDown refused =
+  StreamDown refused =
       Down(absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL);
+  refused.nonce = "nonce of i11";
   story.Tell(Running(1));
   story.Tell({
       {1.0, Down(), ""},
@@ -102,9 +103,33 @@ TEST(AgentLink, ACredentialThatCountsNoMoreGivesWayToTheTokenOnce) {
   });
   EXPECT_EQ(story.hello().token().secret(), "s");
   EXPECT_EQ(story.hello().resume_state().running_generation(), 1u);
+  // The token does not prove that this is the member of the journaled world.
+  // The agent becomes a new one once its ranks have ended.
   story.Tell({
       {2.7, refused, "ABORT 1; STOP 0,1 15s"},
-      {2.8, Gone(1), "EXIT 77"},
+      {2.8, AgentTick{}, "dial"},
+      {2.9, StreamUp{}, "hello i11"},
+      {3.0, refused, ""},
+      {3.1, Gone(1), ""},
+      {3.5, AgentTick{}, "dial"},
+      {3.6, StreamUp{}, "hello i11"},
+      {3.7, refused, ""},
+      {4.8, AgentTick{}, "dial"},
+      {4.9, StreamUp{}, "hello i12"},
+  });
+  EXPECT_EQ(story.hello().token().secret(), "s");
+  EXPECT_EQ(story.hello().previous_incarnation(), 0u);
+  ASSERT_EQ(story.hello().swept_nonces_size(), 1);
+  EXPECT_EQ(story.hello().swept_nonces(0), "nonce of i11");
+}
+
+TEST(AgentLink, WithoutAWorldARefusedTokenEndsTheAgent) {
+  AgentStory story;
+  story.Tell({
+      {0.0, StreamUp{}, "hello i11"},
+      {0.1,
+       Down(absl::StatusCode::kUnauthenticated, v1::REFUSAL_CODE_CREDENTIAL),
+       "EXIT 77"},
   });
 }
 

@@ -40,6 +40,10 @@ TEST(WriteErrorText, LooksAtTheFolderOfTheFile) {
   const std::string text = WriteErrorText(ENOSPC, "/proc/no-such-file");
   EXPECT_EQ(text.rfind("No space left on device (/proc: ", 0), 0u) << text;
   EXPECT_EQ(WriteErrorText(EACCES, "/proc/x"), "Permission denied");
+  EXPECT_EQ(WriteErrorText(ENOENT, "/proc/x"), "No such file or directory");
+  EXPECT_EQ(WriteErrorText(ENOENT, "/proc/none/x"),
+            "the folder /proc/none does not exist; if it was moved, move it "
+            "back");
   EXPECT_FALSE(FreeSpaceOf("/proc/no-such-folder").has_value());
 }
 

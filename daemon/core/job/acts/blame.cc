@@ -36,14 +36,14 @@ void BlameNode(JobState& job, const v1::RootCause& cause, uint32_t times) {
   if (at == nullptr || at->gone) return;
   Node& node = *at;
   if (times > 0) {
-    node.blames += times;
+    node.record.blames += times;
     job.quarantine.NoteBlame();
     return AskForChecks(job, node);
   }
-  if (node.blames > 0) --node.blames;
-  const bool stays = node.blames >= job.limits.blames_in_a_row || node.unfit ||
-                     job.Leaves(node);
-  if (!node.quarantined || stays) return;
+  if (node.record.blames > 0) --node.record.blames;
+  const bool stays = node.record.blames >= job.limits.blames_in_a_row ||
+                     node.record.unfit || job.Leaves(node);
+  if (!node.exclusion.quarantined || stays) return;
   Unquarantine(job, node);
   if (job.IsRunning() && node.session != 0) GrowSoon(job, node);
 }
@@ -52,7 +52,7 @@ void BlameNode(JobState& job, const v1::RootCause& cause, uint32_t times) {
 
 void MadeProgress(JobState& job) {
   job.failures.GiveBack();
-  for (auto& [name, node] : job.membership.nodes()) node.blames = 0;
+  for (auto& [name, node] : job.membership.nodes()) node.record.blames = 0;
 }
 
 void BlameInReform(JobState& job, const v1::RootCause& cause) {
@@ -146,7 +146,7 @@ void ReleaseTheBlamed(JobState& job, size_t missing) {
     Unquarantine(job, *node);
     job.out.Say(Log::Level::kWarning,
                 absl::StrCat("event=unquarantined node=", node->name(),
-                             " blames=", node->blames,
+                             " blames=", node->record.blames,
                              " reason=\"without it fewer than ",
                              job.settings.nodes_min(), " nodes are left\""));
   }

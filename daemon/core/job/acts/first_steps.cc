@@ -21,8 +21,8 @@ void NoteStarted(JobState& job, Node& node, absl::Duration took) {
   if (node.joined_at == absl::InfiniteFuture()) return;
   // A start takes no longer than the node has been in worlds.
   took = std::min(took, job.now - node.joined_at);
-  const bool known = node.start_took.has_value();
-  node.start_took = std::max(took, node.start_took.value_or(took));
+  const bool known = node.ranks.start_took.has_value();
+  node.ranks.start_took = std::max(took, node.ranks.start_took.value_or(took));
   if (known || !job.IsRunning() || !node.member()) return;
   job.out.Changed();  // Status shows the node's first step.
   if (!job.starts.Add(took)) return;

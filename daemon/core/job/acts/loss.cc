@@ -55,9 +55,9 @@ void GiveUp(JobState& job, Node& node, v1::NodeState state,
 }
 
 void Renew(JobState& job, Node& node) {
-  node.heard_at = job.now;
-  node.lease_until = job.now + job.limits.lease;
-  job.membership.SetDeadline(node, node.lease_until);
+  node.lease.heard_at = job.now;
+  node.lease.until = job.now + job.limits.lease;
+  job.membership.SetDeadline(node, node.lease.until);
   HeardFrom(job, node.name());
 }
 

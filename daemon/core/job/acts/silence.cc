@@ -15,13 +15,15 @@ void NoteBreak(JobState& job, Node& node) {
            node.name(), static_cast<size_t>(job.world().members_size()),
            job.now, job.limits)) {
     Node* const at = job.membership.Find(name);
-    if (at == nullptr || at->gone || at->session != 0 || at->broke_with_many) {
+    if (at == nullptr || at->gone || at->session != 0 ||
+        at->lease.broke_with_many) {
       continue;
     }
     // The node is lost only when its lease ends.
-    at->broke_with_many = true;
+    at->lease.broke_with_many = true;
     at->reason = "its stream broke together with many others";
-    job.membership.SetDeadline(*at, std::max(at->deadline, at->lease_until));
+    job.membership.SetDeadline(*at,
+                               std::max(at->lease.deadline, at->lease.until));
   }
 }
 
@@ -64,10 +66,10 @@ void HeardFrom(JobState& job, const std::string& name) {
 std::set<std::string> EndIsolation(JobState& job) {
   std::set<std::string> silent = job.isolation.End();
   for (auto& [name, node] : job.membership.nodes()) {
-    if (node.gone || node.deadline == absl::InfiniteFuture()) continue;
+    if (node.gone || node.lease.deadline == absl::InfiniteFuture()) continue;
     job.membership.SetDeadline(
-        node, std::max(node.deadline, job.now + job.limits.lease));
-    node.lease_until = std::max(node.lease_until, job.now + job.limits.lease);
+        node, std::max(node.lease.deadline, job.now + job.limits.lease));
+    node.lease.until = std::max(node.lease.until, job.now + job.limits.lease);
   }
   if (job.phase == JobPhase::kForming)
     job.formation.Extend(job.now, job.limits);

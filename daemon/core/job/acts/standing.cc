@@ -26,7 +26,7 @@ void Exclude(JobState& job, Node& node, const std::string& reason) {
   if (!job.Leaves(node))
     job.newcomers.Lost(node, job.generation(), job.now, job.limits);
   job.membership.Exclude(node);
-  node.late = false;
+  node.exclusion.late = false;
   job.vetting.probes().Forget(node.name());
   node.seat = -1;
   node.state = v1::NODE_STATE_SPARE;
@@ -46,8 +46,8 @@ void ExcludeForNow(JobState& job, Node& node, const std::string& reason,
 
 void SetQuarantined(JobState& job, Node& node, const std::string& reason) {
   Exclude(job, node, reason);
-  node.excluded_for = node.reason;
-  node.quarantined = true;
+  node.exclusion.why = node.reason;
+  node.exclusion.quarantined = true;
   node.state = v1::NODE_STATE_QUARANTINED;
   job.out.Say(Log::Level::kError,
               absl::StrCat("event=quarantined node=", node.name(),
@@ -56,7 +56,7 @@ void SetQuarantined(JobState& job, Node& node, const std::string& reason) {
 }
 
 void Unquarantine(JobState& job, Node& node) {
-  node.quarantined = false;
+  node.exclusion.quarantined = false;
   job.membership.Readmit(node.name());
   node.state = job.StateByPhase(node);
   node.reason.clear();
@@ -66,8 +66,8 @@ void Unquarantine(JobState& job, Node& node) {
 void TakeBackUnreached(JobState& job) {
   for (const std::string& name : job.vetting.TakeExpired(job.ForVetting())) {
     Node& node = job.membership.At(name);
-    const bool only_unreached =
-        !node.quarantined && !node.differs && !job.Leaves(node);
+    const bool only_unreached = !node.exclusion.quarantined &&
+                                !node.exclusion.differs && !job.Leaves(node);
     if (only_unreached && job.membership.Readmit(name)) {
       node.state = job.StateByPhase(node);
     }
@@ -76,7 +76,7 @@ void TakeBackUnreached(JobState& job) {
 }
 
 void TakeBackLate(JobState& job, Node& node) {
-  if (!std::exchange(node.late, false)) return;
+  if (!std::exchange(node.exclusion.late, false)) return;
   const std::string& name = node.name();
   if (job.Leaves(node) || !job.membership.Readmit(name)) return;
   node.state = job.StateByPhase(node);

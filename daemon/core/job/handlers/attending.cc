@@ -92,7 +92,7 @@ Continued ContinueAs(JobState& job, Node& node, const Attend& attend) {
   }
   // The agent reports its stalled ranks again; it gets time to do so.
   if (node.member()) job.hangs.Drop(job.RankOf(node, 0), node.hello.ranks());
-  node.tells_until = job.now + job.limits.lease;
+  node.lease.tells_until = job.now + job.limits.lease;
   job.hangs.AwaitMember(job.now, job.limits);
   return {moved, moved || awaited};
 }
@@ -100,7 +100,7 @@ Continued ContinueAs(JobState& job, Node& node, const Attend& attend) {
 // Another agent attends on this node, or the same one after its node was lost.
 void BeginAs(JobState& job, Node& node, const Attend& attend) {
   const std::string& name = attend.hello.node();
-  CHECK(node.deadline == absl::InfiniteFuture());
+  CHECK(node.lease.deadline == absl::InfiniteFuture());
   job.vetting.probes().Forget(name);
   // Whether the agent had ranks in a world before it was declared lost. Only a
   // credential proves that; a token does not.
@@ -109,11 +109,11 @@ void BeginAs(JobState& job, Node& node, const Attend& attend) {
       attend.hello.previous_incarnation() != 0 &&
       attend.hello.previous_incarnation() == node.hello.incarnation();
   const uint64_t served_in = same_agent ? node.served_in : 0;
-  const auto start_took = same_agent ? node.start_took : std::nullopt;
+  const auto start_took = same_agent ? node.ranks.start_took : std::nullopt;
   node = Node();
   job.vetting.Forget(name);
   node.served_in = served_in;
-  node.start_took = start_took;
+  node.ranks.start_took = start_took;
   node.attended_at = job.now;
   // A Hello without a run id: a new agent was started on this node.
   if (attend.hello.run().empty()) ForgetLeaving(job, name);
@@ -125,7 +125,7 @@ void BeginAs(JobState& job, Node& node, const Attend& attend) {
 // Keeps what later decisions need of the Hello. Call it before the node gets
 // its stream and deadline, because their keys contain the name in its hello.
 void KeepHello(const Attend& attend, Node& node) {
-  node.by_credential = attend.hello.has_node_credential();
+  node.credential.shown = attend.hello.has_node_credential();
   v1::Facts planned_with = node.hello.facts();
   node.hello = attend.hello;
   if (node.told_facts.has_value()) {
@@ -164,20 +164,22 @@ Entered Enter(JobState& job, const Attend& attend) {
   }
   job.credentials.Admit(attend.hello, redialed);
   KeepHello(attend, node);
-  if (!redialed) node.attended_from = attend.hello.previous_incarnation();
+  if (!redialed)
+    node.credential.attended_from = attend.hello.previous_incarnation();
   job.membership.Connect(node, attend.session);
   const bool sets_up =
       attend.hello.setting_up() && !node.member() && !job.HasEnded();
   if (sets_up) {
     job.membership.BeginSetup(node);
     // The agent sends the failure again.
-    node.setup_failed = false;
+    node.exclusion.setup_failed = false;
   }
-  const bool excluded = node.quarantined || node.differs || node.setup_failed;
+  const bool excluded = node.exclusion.quarantined || node.exclusion.differs ||
+                        node.exclusion.setup_failed;
   if (!job.notices.Leaves(name)) {
-    node.reason = excluded ? node.excluded_for : sets_up ? kSettingUpText : "";
+    node.reason = excluded ? node.exclusion.why : sets_up ? kSettingUpText : "";
   }
-  node.broke_with_many = false;
+  node.lease.broke_with_many = false;
   // This exclusion ends only with the node's next incarnation, or when the
   // blame moves to another node.
   if (excluded) job.membership.Exclude(node);
@@ -234,7 +236,7 @@ void TakeUp(JobState& job, Node& node, const v1::ResumeState& resume_state) {
       const std::string text =
           absl::StrCat(node.name(), " came back without its world");
       Exclude(job, node, text);
-      node.late = true;
+      node.exclusion.late = true;
       return Reform(job, v1::REASON_CODE_LOST_STREAM, text, node.name());
     }
   }

@@ -21,14 +21,14 @@ namespace rollcall {
 namespace {
 
 void TakeUpStates(Node& node, const v1::Prepared& prepared) {
-  node.state_held.reset();
+  node.ranks.state_held.reset();
   for (const v1::RankState& state : prepared.states()) {
     if (!state.whole_state() || state.local_rank() >= node.hello.ranks()) {
       continue;
     }
-    if (!node.state_held.has_value() ||
-        state.completed_step() > node.state_held->completed_step()) {
-      node.state_held = state;
+    if (!node.ranks.state_held.has_value() ||
+        state.completed_step() > node.ranks.state_held->completed_step()) {
+      node.ranks.state_held = state;
     }
   }
 }
@@ -59,7 +59,7 @@ void Commit(JobState& job) {
     Node& node = job.membership.At(member.node());
     if (node.session != 0) node.state = v1::NODE_STATE_RUNNING;
     node.served_in = job.generation();
-    node.step_before = node.step;
+    node.ranks.step_before = node.ranks.step;
     job.vetting.Joined(node.name());
     node.joined_at = std::min(node.joined_at, job.now);
   }

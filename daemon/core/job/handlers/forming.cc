@@ -54,9 +54,9 @@ void Propose(JobState& job, const std::vector<Seated>& seated,
     node.node_rank = -1;
     node.prepared = false;
     node.stopped = false;
-    node.state_held.reset();
-    node.done.clear();
-    node.started = 0;
+    node.ranks.state_held.reset();
+    node.ranks.done.clear();
+    node.ranks.started = 0;
     const bool eligible = job.membership.IsEligible(node);
     if (!eligible)
       job.newcomers.Lost(node, job.generation(), job.now, job.limits);
@@ -201,8 +201,8 @@ bool CarryOutVetting(JobState& job, Vetting::Decision decision) {
         break;
       case Kind::kDiffers:
         Exclude(job, *node, act.text);
-        node->excluded_for = node->reason;
-        node->differs = true;
+        node->exclusion.why = node->reason;
+        node->exclusion.differs = true;
         break;
       case Kind::kQuarantine:
         SetQuarantined(job, *node, act.text);
@@ -241,9 +241,9 @@ void MaybeForm(JobState& job) {
     return;
   for (Node* node : job.quarantine.ToQuarantine(
            job.membership, job.settings.nodes_min(), job.limits)) {
-    SetQuarantined(
-        job, *node,
-        absl::StrCat("to blame for ", node->blames, " failures in a row"));
+    SetQuarantined(job, *node,
+                   absl::StrCat("to blame for ", node->record.blames,
+                                " failures in a row"));
   }
   const size_t able = job.vetting.probes().Able(job.membership, job.now);
   if (able < job.settings.nodes_min()) {
@@ -314,7 +314,7 @@ void OnRefused(JobState& job, Node& node, const v1::Refused& refused) {
       "refused generation ", job.generation(), ": ", refused.reason());
   Exclude(job, node, reason);
   // What it refused for may be over by then, for example a port in use.
-  if (++node.refusals <= kRefusalsForgiven) {
+  if (++node.record.refusals <= kRefusalsForgiven) {
     job.vetting.probes().Unreached(node.name(),
                                    job.now + job.limits.unreached_delay);
   }
@@ -332,7 +332,7 @@ void DropLaggards(JobState& job) {
             absl::StrCat("did not prepare generation ", job.generation(),
                          " within ",
                          absl::FormatDuration(job.limits.prepare_timeout)));
-    node.late = true;
+    node.exclusion.late = true;
     if (names.size() < kNamedMax) names.push_back(name);
   }
   CHECK(!names.empty());

@@ -48,9 +48,9 @@ void SetupFailed(JobState& job, Node& node, const v1::RootCause& cause) {
     }
     return EndJobFailed(job, std::move(end));
   }
-  node.setup_failed = true;
+  node.exclusion.setup_failed = true;
   Exclude(job, node, Describe(cause));
-  node.excluded_for = node.reason;
+  node.exclusion.why = node.reason;
   *end.mutable_root_cause() = cause;
   *end.add_causes() = cause;
   v1::DaemonMessage message;
@@ -153,7 +153,7 @@ void OnCheckReport(JobState& job, Node& node, const v1::CheckReport& report) {
     }
     return;
   }
-  node.unfit = true;
+  node.record.unfit = true;
   const std::string reason =
       absl::StrCat("its checks failed: ", absl::StrJoin(fatal, "; "));
   const bool in_world = node.member() && job.HasWorld();

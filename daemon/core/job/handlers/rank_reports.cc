@@ -28,8 +28,8 @@ void OnHeartbeat(JobState& job, Node& node, const v1::Heartbeat& heartbeat) {
     job.out.SendTo(node, std::move(message));
   }
   // An agent reports stalled ranks before the first heartbeat of a stream.
-  node.tells_until = absl::InfinitePast();
-  node.step = std::max(node.step, heartbeat.step());
+  node.lease.tells_until = absl::InfinitePast();
+  node.ranks.step = std::max(node.ranks.step, heartbeat.step());
   const bool current = heartbeat.generation() == job.generation();
   if (node.node_rank == 0 && heartbeat.has_pace() && current &&
       job.steps.TakePace(heartbeat.pace())) {

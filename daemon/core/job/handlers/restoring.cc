@@ -63,10 +63,10 @@ void Await(JobState& job, Node& node) {
   node.reason = "not back since the daemon was restarted";
   // After a restart most nodes are not heard, so one node's silence does not
   // show that this node failed.
-  node.broke_with_many = true;
+  node.lease.broke_with_many = true;
   job.membership.Suspect(node);
-  node.lease_until = job.now + job.limits.reattach_grace;
-  job.membership.SetDeadline(node, node.lease_until);
+  node.lease.until = job.now + job.limits.reattach_grace;
+  job.membership.SetDeadline(node, node.lease.until);
 }
 
 // Restores earlier requests to leave. Each node gets its request again when it
@@ -110,7 +110,7 @@ void TakeUpWorld(JobState& job, const v1::World& world,
     node.hello.set_node(member.node());
     node.hello.set_ranks(member.ranks());
     node.observed_address = member.address();
-    node.heard_at = job.now;
+    node.lease.heard_at = job.now;
     node.seat = static_cast<int>(member.seat());
     if (world_commit.has_value())
       node.node_rank = static_cast<int>(member.node_rank());
@@ -119,7 +119,7 @@ void TakeUpWorld(JobState& job, const v1::World& world,
     // newcomers.
     if (world_commit.has_value()) node.joined_at = absl::InfinitePast();
     if (world_commit.has_value() && row < world_commit->incarnations_size()) {
-      node.incarnation_committed = world_commit->incarnations(row);
+      node.credential.committed_for = world_commit->incarnations(row);
     }
     Await(job, node);
   }

@@ -168,16 +168,17 @@ v1::JobStatus JobReport::Status(absl::Time now) const {
     // Hidden until the agent has its credential. Before that, a client that
     // shows a token and this incarnation would get the Welcome that is meant
     // for the agent.
-    const bool has_credential = node.confirmed || node.by_credential;
+    const bool has_credential =
+        node.credential.confirmed || node.credential.shown;
     row.set_incarnation(has_credential ? node.hello.incarnation() : 0);
     row.set_address(node.member()
                         ? job_.world().members(node.node_rank).address()
                         : node.observed_address);
-    if (node.deadline != absl::InfiniteFuture()) {
-      row.set_lease_ms(absl::ToInt64Milliseconds(node.deadline - now));
+    if (node.lease.deadline != absl::InfiniteFuture()) {
+      row.set_lease_ms(absl::ToInt64Milliseconds(node.lease.deadline - now));
     }
     row.set_ranks(node.hello.ranks());
-    row.set_step(node.step);
+    row.set_step(node.ranks.step);
     // Why the node has no seat, or, for a member, what is wrong with its
     // network.
     row.set_reason(node.reason.empty() && node.member() ? node.plan_warning

@@ -84,7 +84,7 @@ absl::Duration JobState::FenceLeft(absl::Time at) const {
 v1::NodeState JobState::StateByPhase(const Node& node) const {
   if (HasEnded()) return v1::NODE_STATE_FINISHED;
   if (Leaves(node)) return v1::NODE_STATE_DRAINING;
-  if (node.quarantined) return v1::NODE_STATE_QUARANTINED;
+  if (node.exclusion.quarantined) return v1::NODE_STATE_QUARANTINED;
   if (membership.IsSettingUp(node)) return v1::NODE_STATE_SETTING_UP;
   if (!HasWorld()) return v1::NODE_STATE_ATTENDING;
   if (!node.member()) return v1::NODE_STATE_SPARE;

@@ -121,7 +121,7 @@ CHECKS_JUSTIFIED = {
      "CHECK_LT(left.size(), nodes.size());"):
         "a newcomer is left in each pass, and each pass removes at least one",
     ("daemon/core/job/handlers/attending.cc",
-     "CHECK(node.deadline == absl::InfiniteFuture());"):
+     "CHECK(node.lease.deadline == absl::InfiniteFuture());"):
         "a node that attends again is absent or unknown: judged before",
     ("daemon/core/job/acts/job_end.cc", "CHECK(!job.HasEnded());"):
         "a job's phase is ours; a message after its end gets a Refusal",

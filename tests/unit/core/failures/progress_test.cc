@@ -50,8 +50,8 @@ TEST(Progress, TheStepOfNodeRank0IsShownIfItPublishesAny) {
     Progress progress;
     for (const auto& [name, step] : row.published) {
       Node& node = membership.At(name);
-      node.step = step;
-      progress.TakeStep(node, node.step, ThreeMembers(), membership);
+      node.ranks.step = step;
+      progress.TakeStep(node, node.ranks.step, ThreeMembers(), membership);
     }
     EXPECT_EQ(progress.step(), row.shown) << row.what;
   }
@@ -62,12 +62,12 @@ TEST(Progress, TheFirstReportAfterAnEarlierDaemonIsNoStepForward) {
   AddMember(membership, "a", 0);
   Node& node = AddMember(membership, "b", 1);
   Progress progress;
-  node.step = 7;
-  progress.TakeStep(node, node.step, ThreeMembers(), membership);
-  EXPECT_EQ(node.step_before, 7u);
-  node.step = 8;
-  progress.TakeStep(node, node.step, ThreeMembers(), membership);
-  EXPECT_EQ(node.step_before, 7u);
+  node.ranks.step = 7;
+  progress.TakeStep(node, node.ranks.step, ThreeMembers(), membership);
+  EXPECT_EQ(node.ranks.step_before, 7u);
+  node.ranks.step = 8;
+  progress.TakeStep(node, node.ranks.step, ThreeMembers(), membership);
+  EXPECT_EQ(node.ranks.step_before, 7u);
 }
 
 // Each row is one training: reports of node rank 0 in order.
@@ -165,7 +165,7 @@ TEST(Progress, AWorldThatBeginsBelowItsCheckpointIsNamed) {
       v1::World world = ThreeMembers();
       world.set_generation(report.generation);
       world.set_run("r1");
-      node.step = std::max(node.step, report.step);
+      node.ranks.step = std::max(node.ranks.step, report.step);
       const auto taken =
           progress.TakeStep(node, report.step, world, membership);
       ASSERT_TRUE(taken.has_value()) << row.what;
@@ -189,7 +189,7 @@ TEST(Progress, WhatOthersSayIsForgottenOnceNodeRank0Reports) {
   Progress progress;
   progress.UseLast({"r0", 200, 150});
   const auto report = [&](Node& node, uint64_t step, uint64_t saved) {
-    node.step = std::max(node.step, step);
+    node.ranks.step = std::max(node.ranks.step, step);
     const auto taken =
         progress.TakeStep(node, step, ThreeMembers(), membership);
     if (taken.has_value()) {
@@ -216,7 +216,7 @@ TEST(Progress, TheStepOfTheLastWorldIsShown) {
   Progress progress;
   v1::World world = ThreeMembers();
   world.set_generation(1);
-  node.step = 1000;
+  node.ranks.step = 1000;
   progress.TakeStep(node, 1000, world, membership);
   world.set_generation(2);
   progress.TakeStep(node, 5, world, membership);
@@ -226,7 +226,7 @@ TEST(Progress, TheStepOfTheLastWorldIsShown) {
 TEST(Progress, CheckpointsAreToldOnceAMinute) {
   Membership membership;
   Node& node = AddMember(membership, "a", 0);
-  node.step = 1000;
+  node.ranks.step = 1000;
   Progress progress;
   progress.TakeStep(node, 1000, ThreeMembers(), membership);
   struct {
@@ -342,8 +342,8 @@ TEST(Progress, MostOfTheNodesThatPublishMustBeHigher) {
     Membership membership;
     for (const Published& published : row.nodes) {
       Node& node = AddMember(membership, published.node, published.node_rank);
-      node.step = published.step;
-      node.step_before = published.before;
+      node.ranks.step = published.step;
+      node.ranks.step_before = published.before;
     }
     EXPECT_EQ(HasProgressed(membership, membership.Find(row.failing)),
               row.progressed)

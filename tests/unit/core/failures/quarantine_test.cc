@@ -30,9 +30,9 @@ Membership Of(const std::vector<Blamed>& nodes) {
   Membership membership;
   for (const Blamed& blamed : nodes) {
     Node& node = AddNode(membership, blamed.node);
-    node.blames = blamed.blames;
-    node.quarantined = blamed.quarantined;
-    node.unfit = blamed.unfit;
+    node.record.blames = blamed.blames;
+    node.exclusion.quarantined = blamed.quarantined;
+    node.record.unfit = blamed.unfit;
     if (blamed.excluded) membership.Exclude(node);
   }
   return membership;

@@ -28,7 +28,7 @@ struct TwoMembers {
   std::string Take(const std::string& name, uint64_t step, uint64_t saved,
                    double at) {
     Node& node = membership.At(name);
-    node.step = std::max(node.step, step);
+    node.ranks.step = std::max(node.ranks.step, step);
     v1::Heartbeat heartbeat;
     heartbeat.set_step(step);
     heartbeat.set_saved_step(saved);

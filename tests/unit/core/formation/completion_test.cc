@@ -62,7 +62,7 @@ TEST_F(CompletionTest, AllHaveEndedOnceTheLastRankOfEachMemberHas) {
   EXPECT_FALSE(completion_.taken_up());
   EXPECT_FALSE(completion_.some(world_));
   EXPECT_FALSE(completion_.HasBegun(membership_));
-  EXPECT_EQ(Of("b").started, 2u);
+  EXPECT_EQ(Of("b").ranks.started, 2u);
   struct {
     const char* node;
     uint32_t local_rank;
@@ -83,13 +83,13 @@ TEST_F(CompletionTest, AllHaveEndedOnceTheLastRankOfEachMemberHas) {
     EXPECT_EQ(completion_.all(), row.all) << ended;
     EXPECT_TRUE(completion_.HasBegun(membership_)) << ended;
   }
-  EXPECT_TRUE(Of("a").done.contains(0) && Of("a").done.contains(1));
+  EXPECT_TRUE(Of("a").ranks.done.contains(0) && Of("a").ranks.done.contains(1));
 }
 
 TEST_F(CompletionTest, RanksThatAreNotStartedAreNotWaitedFor) {
   Run(/*once=*/true);
-  EXPECT_EQ(Of("a").started, 1u);
-  EXPECT_EQ(Of("b").started, 0u);
+  EXPECT_EQ(Of("a").ranks.started, 1u);
+  EXPECT_EQ(Of("b").ranks.started, 0u);
   EXPECT_EQ(completion_.ranks_over(), 5u);
   EXPECT_TRUE(completion_.some(world_));
   EXPECT_FALSE(completion_.all());
@@ -153,7 +153,8 @@ TEST_F(CompletionTest, ARestartedDaemonDoesNotWaitForJournaledMembers) {
   for (const auto& row : kRows) {
     membership_.Clear();
     Run(/*once=*/false, /*taken_up=*/true);
-    for (auto& [name, node] : membership_.nodes()) node.broke_with_many = true;
+    for (auto& [name, node] : membership_.nodes())
+      node.lease.broke_with_many = true;
     Journaled(row.journaled);
     EXPECT_TRUE(completion_.taken_up()) << row.name;
     EXPECT_EQ(completion_.finished(), row.finished) << row.name;
@@ -169,7 +170,7 @@ TEST_F(CompletionTest, ARestartedDaemonDoesNotWaitForJournaledMembers) {
           row.finished.contains(static_cast<uint32_t>(node.node_rank));
       EXPECT_EQ(node.finished(), done) << row.name << " " << name;
       // The loss of a finished member does not end the world.
-      EXPECT_EQ(node.broke_with_many, !done) << row.name << " " << name;
+      EXPECT_EQ(node.lease.broke_with_many, !done) << row.name << " " << name;
     }
   }
 }

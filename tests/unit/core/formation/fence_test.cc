@@ -102,7 +102,7 @@ TEST(Fence, OfAWorldHasTheMembersWhoseRanksMayStillRun) {
   for (const char* name : {"first", "other", "finished", "once"}) {
     Node& node = AddNode(membership, name);
     node.served_in = 3;
-    node.heard_at = At(10);
+    node.lease.heard_at = At(10);
   }
   membership.At("other").served_in = 2;
   v1::WorldCommit world_commit;
@@ -163,7 +163,7 @@ TEST(Fence, AnAgentIsAMembersByACredentialOrByWhatThisDaemonHasSeen) {
     Node node;
     node.hello.set_node(row.node);
     node.hello.set_incarnation(row.incarnation);
-    node.by_credential = row.by_credential;
+    node.credential.shown = row.by_credential;
     node.served_in = row.served_in;
     EXPECT_EQ(fence.IsOf(node), row.is_of) << row.what;
   }
@@ -186,7 +186,7 @@ TEST(Fence, ANameIsTakenOverByAnAgentThatWasNoMember) {
        },
        true},
       {"one that only says that it is the member's agent", "a",
-       [](Node& node) { node.by_credential = false; }, true},
+       [](Node& node) { node.credential.shown = false; }, true},
       {"another agent that has gone", "a",
        [](Node& node) {
          node.hello.set_incarnation(12);
@@ -203,7 +203,7 @@ TEST(Fence, ANameIsTakenOverByAnAgentThatWasNoMember) {
     Membership membership;
     Node& node = AddNode(membership, row.node);
     node.hello.set_incarnation(11);
-    node.by_credential = true;
+    node.credential.shown = true;
     row.change(node);
     EXPECT_EQ(fence.IsTakenOver(row.node, membership), row.taken_over)
         << row.what;

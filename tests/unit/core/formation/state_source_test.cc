@@ -101,8 +101,8 @@ std::string ChooseIn(const std::vector<Holder>& holders,
     Node& node = AddMember(membership, holder.node, world.members_size() - 1);
     node.served_in = holder.served_in;
     if (!holder.step.has_value()) continue;
-    node.state_held.emplace().set_completed_step(*holder.step);
-    node.state_held->set_local_rank(1);
+    node.ranks.state_held.emplace().set_completed_step(*holder.step);
+    node.ranks.state_held->set_local_rank(1);
   }
   const SourceChoice choice = ChooseSource(world, membership, generations);
   std::string text = choice.source.has_value()

@@ -272,10 +272,10 @@ TEST(HangsWorld, HasTheMembersThatAreStillThere) {
   Completion completion(world, false, kStart, membership);
   Node& z = membership.At("z");
   completion.RankEnded(z, 1);
-  z.start_took = absl::Seconds(3);
-  z.tells_until = kStart + absl::Seconds(1);
+  z.ranks.start_took = absl::Seconds(3);
+  z.lease.tells_until = kStart + absl::Seconds(1);
   Node& a = membership.At("a");
-  a.started = 1;
+  a.ranks.started = 1;
   membership.Disconnect(a);
   membership.Remove(membership.At("left"));
 

@@ -72,7 +72,7 @@ TEST(Starts, OnlyMembersHaveStarted) {
     Membership membership;
     AddMember(membership, "a", 0);
     Node& node = AddMember(membership, "b", row.member ? 1 : -1);
-    if (row.started) node.start_took = absl::Seconds(3);
+    if (row.started) node.ranks.start_took = absl::Seconds(3);
     EXPECT_EQ(AnyHasStarted(membership), row.any) << row.what;
   }
 }
@@ -101,10 +101,11 @@ TEST(Starts, AWorldBeginsWithWhatItsMembersTookBefore) {
       const std::string name(1, static_cast<char>('a' + i));
       world.add_members()->set_node(name);
       Node& node = AddMember(membership, name, i);
-      if (row.took_s[i] >= 0) node.start_took = absl::Seconds(row.took_s[i]);
+      if (row.took_s[i] >= 0)
+        node.ranks.start_took = absl::Seconds(row.took_s[i]);
     }
     // A spare does not count.
-    AddNode(membership, "s").start_took = absl::Seconds(1);
+    AddNode(membership, "s").ranks.start_took = absl::Seconds(1);
     for (const char* name = row.left; *name != 0; ++name) {
       membership.Remove(membership.At(std::string(1, *name)));
     }

@@ -94,8 +94,8 @@ TEST(Isolation, SilentIsOneThatIsNotHeardForHalfALease) {
   for (const auto& row : kRows) {
     Node node;
     node.session = row.session;
-    node.lease_until = kStart + row.lease_left;
-    node.broke_with_many = row.broke_with_many;
+    node.lease.until = kStart + row.lease_left;
+    node.lease.broke_with_many = row.broke_with_many;
     EXPECT_EQ(Isolation::IsSilent(node, kStart, limits), row.silent)
         << row.what;
   }
@@ -119,10 +119,10 @@ TEST(Isolation, BeginsWhenOverHalfOfTheMembersAreSilent) {
       const std::string name = absl::StrCat("n", i);
       nodes[i].hello.set_node(name);
       nodes[i].session = i + 1;
-      nodes[i].lease_until = kStart + limits.lease;
+      nodes[i].lease.until = kStart + limits.lease;
       members.push_back(&nodes[i]);
       if (i >= row.silent) continue;
-      nodes[i].lease_until = kStart;
+      nodes[i].lease.until = kStart;
       silent.insert(name);
     }
     Isolation isolation;

@@ -47,8 +47,8 @@ TEST(Node, ARankIsOverIfItExitedOrIsNotStarted) {
   };
   for (const auto& row : kRows) {
     Node node;
-    node.started = row.started;
-    node.done = row.done;
+    node.ranks.started = row.started;
+    node.ranks.done = row.done;
     node.node_rank = row.node_rank;
     EXPECT_EQ(node.over(0), row.over[0]) << row.name;
     EXPECT_EQ(node.over(1), row.over[1]) << row.name;
@@ -148,7 +148,7 @@ TEST(Membership, OnlyANodeWithAStreamIsExcluded) {
     Put(membership, "b", 2);
     Node& a = Put(membership, "a", row.stream ? 1 : 0);
     EXPECT_EQ(membership.IsEligible(a), row.stream) << row.name;
-    a.late = true;
+    a.exclusion.late = true;
     membership.Exclude(a);
     if (row.after == kReadmitted) {
       EXPECT_TRUE(membership.Readmit("a"));
@@ -157,7 +157,7 @@ TEST(Membership, OnlyANodeWithAStreamIsExcluded) {
     const bool ends = row.after == kStreamEnds || row.after == kComesBack;
     if (ends) {
       membership.Disconnect(a);
-      EXPECT_FALSE(a.late);
+      EXPECT_FALSE(a.exclusion.late);
     }
     if (row.after == kComesBack) membership.Connect(a, 3);
     if (row.after == kRemoved) membership.Remove(a);
@@ -184,14 +184,14 @@ TEST(Membership, TheEarliestDeadlineComesFirst) {
   EXPECT_EQ(membership.Overdue(At(20)), &b);
   // A node has one deadline, so the new one replaces the old.
   membership.SetDeadline(b, At(12));
-  EXPECT_EQ(b.deadline, At(12));
+  EXPECT_EQ(b.lease.deadline, At(12));
   EXPECT_EQ(membership.NextDeadline(), At(10));
   membership.SetDeadline(a, absl::InfiniteFuture());
-  EXPECT_EQ(a.deadline, absl::InfiniteFuture());
+  EXPECT_EQ(a.lease.deadline, absl::InfiniteFuture());
   EXPECT_EQ(membership.NextDeadline(), At(12));
   membership.EndDeadlines();
   EXPECT_EQ(membership.NextDeadline(), absl::InfiniteFuture());
-  EXPECT_EQ(b.deadline, absl::InfiniteFuture());
+  EXPECT_EQ(b.lease.deadline, absl::InfiniteFuture());
   membership.SetDeadline(b, At(13));
   EXPECT_EQ(membership.Overdue(At(13)), &b);
 }
@@ -202,18 +202,18 @@ TEST(Membership, ADelayOfTheDaemonPutsAllLeasesOff) {
   Node& b = Put(membership, "b", 2);
   Node& without = Put(membership, "c", 3);
   membership.SetDeadline(a, At(10));
-  a.lease_until = At(14);
+  a.lease.until = At(14);
   membership.SetDeadline(b, At(11));
-  b.lease_until = At(11);
-  without.lease_until = At(9);
+  b.lease.until = At(11);
+  without.lease.until = At(9);
   // All deadlines move by the same time.
   membership.PutOff(absl::Seconds(1));
-  EXPECT_EQ(a.deadline, At(11));
-  EXPECT_EQ(a.lease_until, At(15));
-  EXPECT_EQ(b.deadline, At(12));
-  EXPECT_EQ(b.lease_until, At(12));
-  EXPECT_EQ(without.deadline, absl::InfiniteFuture());
-  EXPECT_EQ(without.lease_until, At(9));
+  EXPECT_EQ(a.lease.deadline, At(11));
+  EXPECT_EQ(a.lease.until, At(15));
+  EXPECT_EQ(b.lease.deadline, At(12));
+  EXPECT_EQ(b.lease.until, At(12));
+  EXPECT_EQ(without.lease.deadline, absl::InfiniteFuture());
+  EXPECT_EQ(without.lease.until, At(9));
   EXPECT_EQ(membership.Overdue(At(10.9)), nullptr);
   EXPECT_EQ(membership.Overdue(At(11)), &a);
 }

@@ -36,18 +36,18 @@ struct Case {
   // The node's stream broke at 99.5, half a second ago.
   void Breaks() {
     node.session = 0;
-    node.suspect_since = At(99.5);
-    node.deadline = At(110);
+    node.lease.suspect_since = At(99.5);
+    node.lease.deadline = At(110);
   }
   // The node is a member of the running world, and the daemon knows only its
   // row in the world. Its incarnation was 1.
   void IsRestored() {
     node.session = 0;
     node.hello.set_incarnation(0);
-    node.incarnation_committed = 1;
+    node.credential.committed_for = 1;
     node.node_rank = 0;
-    node.started = 8;
-    node.broke_with_many = true;
+    node.ranks.started = 8;
+    node.lease.broke_with_many = true;
   }
   void ShowsCredential() {
     hello.set_run("run1");
@@ -172,18 +172,18 @@ TEST(NameRules, ANameIsReservedForAnAgentWhoseStreamBroke) {
       {"its grace is over", [](Case& c) { c.moment.now = At(100.5); }, false},
       {"its stream broke with many others",
        [](Case& c) {
-         c.node.broke_with_many = true;
+         c.node.lease.broke_with_many = true;
          c.moment.now = At(104.4);
        },
        true},
       {"one lease is over",
        [](Case& c) {
-         c.node.broke_with_many = true;
+         c.node.lease.broke_with_many = true;
          c.moment.now = At(104.5);
        },
        false},
-      {"its deadline is sooner", [](Case& c) { c.node.deadline = At(99.9); },
-       false},
+      {"its deadline is sooner",
+       [](Case& c) { c.node.lease.deadline = At(99.9); }, false},
       {"the same agent, whose Welcome was lost",
        [](Case& c) { c.hello.set_incarnation(1); }, false},
       {"its credential", [](Case& c) { c.ShowsCredential(); }, false},
@@ -241,20 +241,20 @@ TEST(NameRules, ANameIsReservedForAMemberThatIsNotBackAfterARestart) {
       {"its ranks have finished",
        [](Case& c) {
          c.ShowsCredential();
-         for (uint32_t i = 0; i < 8; ++i) c.node.done.insert(i);
+         for (uint32_t i = 0; i < 8; ++i) c.node.ranks.done.insert(i);
        },
        false},
       {"the world commit names no incarnations",
        [](Case& c) {
          c.ShowsCredential();
-         c.node.incarnation_committed = 0;
+         c.node.credential.committed_for = 0;
        },
        false},
       {"the next incarnation, and the world commit names none",
        [](Case& c) {
          c.ShowsCredential();
          c.hello.set_previous_incarnation(1);
-         c.node.incarnation_committed = 0;
+         c.node.credential.committed_for = 0;
        },
        false},
       {"a credential of a run that adoption discarded",
@@ -282,7 +282,7 @@ TEST(NameRules, SaysHowLongANameIsReserved) {
       {"with many others",
        [](Case& c) {
          c.Breaks();
-         c.node.broke_with_many = true;
+         c.node.lease.broke_with_many = true;
        },
        "for 5s;"},
       {"after a restart", [](Case& c) { c.IsRestored(); }, "for 1m;"},
@@ -342,7 +342,7 @@ TEST(NameRules, AMemberOfAJournaledWorldContinuesByItsCredential) {
       {"the world commit names no incarnations",
        [](Case& c) {
          c.hello.set_incarnation(2);
-         c.node.incarnation_committed = 0;
+         c.node.credential.committed_for = 0;
        },
        true},
       {"no world runs: it has no state to continue",

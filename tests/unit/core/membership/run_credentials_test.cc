@@ -162,10 +162,10 @@ TEST(RunCredentials, IssuesForTheRunAndTheEpochOfTheNode) {
   Node node;
   node.hello = ByToken("a", "t2");
   EXPECT_EQ(credentials.Issue(node, At(10)), "");
-  EXPECT_EQ(node.credential_at, absl::InfinitePast());
+  EXPECT_EQ(node.credential.issued_at, absl::InfinitePast());
   credentials.UseKey(Text());
   EXPECT_EQ(credentials.Issue(node, At(10)), "run1/a/5");
-  EXPECT_EQ(node.credential_at, At(10));
+  EXPECT_EQ(node.credential.issued_at, At(10));
 }
 
 TEST(RunCredentials, ACredentialIsRenewedWithAKey) {
@@ -173,7 +173,7 @@ TEST(RunCredentials, ACredentialIsRenewedWithAKey) {
   const absl::Time due = At(10) + limits.credential_renewal;
   RunCredentials credentials("own");
   Node node;
-  node.credential_at = At(10);
+  node.credential.issued_at = At(10);
   EXPECT_FALSE(credentials.IsRenewalDue(node, due, limits)) << "without a key";
   credentials.UseKey(Text());
   EXPECT_FALSE(credentials.IsRenewalDue(node, due - absl::Seconds(1), limits));
@@ -191,6 +191,31 @@ TEST(RunCredentials, ContinuesWithTheEpochsOfTheJournal) {
   credentials.Restore(epochs);
   EXPECT_EQ(credentials.epochs().EpochOf("a"), 3u);
   EXPECT_EQ(credentials.run(), "own");
+}
+
+TEST(RunCredentials, TheLatestCredentialCountsForItsLifetime) {
+  RunCredentials credentials("own");
+  credentials.UseKey([n = 0](const std::string&, const v1::Hello&,
+                             uint64_t) mutable { return absl::StrCat(++n); });
+  Limits limits;
+  limits.credential_ttl = absl::Seconds(10);
+  Node node;
+  const auto shows = [&](const std::string& credential, double at) {
+    v1::Hello hello;
+    hello.set_node_credential(credential);
+    return RunCredentials::IsLatest(hello, node, At(at), limits);
+  };
+  EXPECT_FALSE(shows("", 0)) << "none was issued";
+  EXPECT_EQ(credentials.Issue(node, At(1)), "1");
+  EXPECT_TRUE(shows("1", 1));
+  EXPECT_TRUE(shows("1", 10.9));
+  EXPECT_FALSE(shows("1", 11));
+  EXPECT_FALSE(shows("2", 1));
+  EXPECT_EQ(credentials.Issue(node, At(5)), "2");
+  EXPECT_FALSE(shows("1", 5)) << "a former one";
+  EXPECT_TRUE(shows("2", 14.9));
+  node.gone = true;
+  EXPECT_FALSE(shows("2", 5));
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST_F(PreflightTest, DifferencesAreKeptWhileANodeIsExcludedForThem) {
     Judge(v1::PREFLIGHT_STRICT);
     // The next world leaves the node out. Here the same nodes stay, and have
     // the same facts.
-    membership_.At("c").differs = excluded;
+    membership_.At("c").exclusion.differs = excluded;
     SetNccl("c", "2.28.9");
     EXPECT_EQ(Facts(Judge(v1::PREFLIGHT_STRICT).fresh), "");
     EXPECT_EQ(Facts(preflight_.differences()), excluded ? "NCCL version" : "");
@@ -213,7 +213,7 @@ TEST_F(PreflightTest, AStrictJobTakesNoNewcomerThatDiffers) {
       {"it is excluded already", v1::PREFLIGHT_STRICT,
        [](Membership&, Node& node) {
          node.hello.set_command_digest("x");
-         node.differs = true;
+         node.exclusion.differs = true;
        },
        false},
       {"the launcher's node", v1::PREFLIGHT_STRICT,

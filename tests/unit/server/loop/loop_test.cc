@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -52,6 +55,21 @@ class KeepingStream final : public Stream {
   v1::RefusalCode refusal() const { return refusal_; }
   size_t most() const { return most_; }
   int sent() const { return sent_; }
+  // The first Welcome that was sent and not read; an empty one if there is
+  // none.
+  v1::Welcome FirstWelcome() const {
+    for (const grpc::ByteBuffer& kept : kept_) {
+      grpc::Slice bytes;
+      v1::DaemonMessage message;
+      if (kept.DumpToSingleSlice(&bytes).ok() &&
+          message.ParseFromArray(bytes.begin(),
+                                 static_cast<int>(bytes.size())) &&
+          message.has_welcome()) {
+        return message.welcome();
+      }
+    }
+    return v1::Welcome();
+  }
   size_t heap_at_first_large() const { return heap_at_first_large_; }
 
  private:
@@ -211,6 +229,74 @@ TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
   ASSERT_GT(a_->heap_at_first_large(), 0u);
   EXPECT_LT(a_->heap_at_first_large(),
             before + Limits::batch_bytes_max + 16 * kMiB);
+  loop_->Stop();
+}
+
+// --- A wall clock that is set forward ----------------------------------------
+
+// This machine, with a wall clock that can be set forward.
+class SetMachine final : public Machine {
+ public:
+  void SetForward(absl::Duration by) { forward_s_ = absl::ToInt64Seconds(by); }
+
+  absl::Time Now() override { return RealMachine().Now(); }
+  absl::Time LeaseNow() override { return RealMachine().LeaseNow(); }
+  absl::Time WallNow() override {
+    return RealMachine().WallNow() + absl::Seconds(forward_s_.load());
+  }
+  std::unique_ptr<Thread> Start(std::function<void()> body) override {
+    return RealMachine().Start(std::move(body));
+  }
+  void WaitFor(CondVar& condition, Mutex& mutex, absl::Duration most) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    RealMachine().WaitFor(condition, mutex, most);
+  }
+  void Notify(CondVar& condition) override { RealMachine().Notify(condition); }
+
+ private:
+  std::atomic<int64_t> forward_s_{0};
+};
+
+TEST_F(LoopTest, TheLatestCredentialSurvivesAClockThatIsSetForward) {
+  SetMachine machine;
+  Loop::Options options;
+  options.machine = &machine;
+  options.only_job = "train";
+  options.only_settings.set_nodes_min(1);
+  options.only_settings.set_nodes_max(1);
+  options.credential_key = std::string(32, 'k');
+  options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
+  loop_ = std::make_unique<Loop>(std::move(options), nullptr, logger_);
+  ASSERT_TRUE(loop_->Start().ok());
+  Attend(1, a_, "a", 1);
+  AwaitBatch();
+  AwaitBatch();
+  const v1::Welcome first = a_->FirstWelcome();
+  ASSERT_FALSE(first.node_credential().empty());
+  machine.SetForward(Limits().credential_ttl + absl::Hours(1));
+  // The same agent comes back with its credential.
+  const auto comes = [&](SessionId id, const v1::Welcome& welcome) {
+    auto stream = std::make_shared<KeepingStream>(/*reads=*/false);
+    loop_->inbox().Post(StreamOpened{id, stream});
+    v1::Hello hello;
+    hello.set_job("train");
+    hello.set_node("a");
+    hello.set_incarnation(1);
+    hello.set_ranks(1);
+    hello.set_run(welcome.run());
+    hello.set_node_credential(welcome.node_credential());
+    loop_->inbox().Post(
+        HelloCame{id, std::move(hello), "127.0.0.1", "", std::nullopt});
+    AwaitBatch();
+    AwaitBatch();
+    return stream->FirstWelcome();
+  };
+  const v1::Welcome second = comes(2, first);
+  EXPECT_FALSE(second.node_credential().empty());
+  EXPECT_NE(second.node_credential(), first.node_credential());
+  // The former credential has ended.
+  EXPECT_TRUE(comes(3, first).node_credential().empty());
+  EXPECT_FALSE(comes(4, second).node_credential().empty());
   loop_->Stop();
 }
 

@@ -59,6 +59,22 @@ void AttendOtherRun(AgentState& agent, uint64_t incarnation) {
   agent.starts.Forget();
 }
 
+// The daemon knows neither the agent's credential nor whether its token is that
+// of the same agent, so the agent attends as a new one. Its ranks end first,
+// and its nonce proves that: then the next world does not wait for them.
+void AttendAsNew(AgentState& agent, const StreamDown& down) {
+  const std::string& why = agent.redial.last_error();
+  if (!agent.rank_processes.empty()) {
+    return EndGeneration(agent, v1::REASON_CODE_LOST_LEASE, why, Keep::kNobody);
+  }
+  if (!down.nonce.empty()) {
+    auto& swept = *agent.hello.mutable_swept_nonces();
+    if (swept.size() == Limits::swept_max) swept.erase(swept.begin());
+    *swept.Add() = down.nonce;
+  }
+  AttendAgain(agent, down.fresh_incarnation, why);
+}
+
 void Refused(AgentState& agent, const StreamDown& down) {
   const v1::RefusalCode code = down.refusal.has_value()
                                    ? down.refusal->code()
@@ -75,11 +91,11 @@ void Refused(AgentState& agent, const StreamDown& down) {
       return Tell(agent, std::move(news));
     }
     case v1::REFUSAL_CODE_CREDENTIAL:
-      // A daemon that lost its key rejects the credential; the agent's token
-      // may still be valid, so the agent tries it.
-      if (!agent.credential.held()) return Leave(agent, kExitRefused, why);
-      agent.credential.Forget();
-      return;
+      // The daemon has lost its key, or the credential has ended by the
+      // daemon's clock. The agent's token may still be valid.
+      if (agent.credential.held()) return agent.credential.Forget();
+      if (agent.HasRun()) return AttendAsNew(agent, down);
+      return Leave(agent, kExitRefused, why);
     case v1::REFUSAL_CODE_UNAUTHENTICATED:
     case v1::REFUSAL_CODE_TOKEN_EXPIRED:
     case v1::REFUSAL_CODE_TOKEN_REVOKED:
