@@ -199,8 +199,8 @@ void Supervisor::DaemonFailed(const std::string& how, bool again,
     } else if (!std::exchange(told_unstartable_, true)) {
       story_.Say(absl::StrCat(how, DaemonsReason(),
                               "\nit is started again every few seconds until "
-                              "it can run, and agents "
-                              "keep their ranks running; after ",
+                              "it can run, and agents keep their ranks "
+                              "running; after ",
                               grace, " without a daemon the run is given up"));
     }
     return;

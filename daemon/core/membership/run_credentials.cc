@@ -24,7 +24,7 @@ std::string RunCredentials::Issue(Node& node, absl::Time now) const {
 bool RunCredentials::IsLatest(const v1::Hello& hello, const Node& node,
                               absl::Time now, const Limits& limits) {
   const AgentCredential& credential = node.credential;
-  return !node.gone && !credential.issued.empty() &&
+  return !credential.issued.empty() &&
          hello.node_credential() == credential.issued &&
          now - credential.issued_at < limits.credential_ttl;
 }
