@@ -116,8 +116,9 @@ absl::StatusOr<v1::RankWorld> RankStream::AwaitWorld(uint64_t after,
   const absl::Time until = MonotonicNow() + timeout;
   MutexLock lock(mutex_);
   while (true) {
-    if (world_.has_value() && world_->world().generation() > after) {
-      return *world_;
+    if (latest_.world.has_value() &&
+        latest_.world->world().generation() > after) {
+      return *latest_.world;
     }
     if (done_) return status_;
     if (worlds_cancelled_) {
@@ -218,16 +219,16 @@ void RankStream::TakeAnswer(uint64_t request, const v1::AgentReply& reply) {
 void RankStream::WhenOver(uint64_t generation, std::function<void()> wake) {
   {
     MutexLock lock(mutex_);
-    wake_ = std::move(wake);
-    wake_for_ = generation;
+    when_over_.wake = std::move(wake);
+    when_over_.generation = generation;
     wake = TakeWake();
   }
   if (wake) wake();
 }
 
 std::function<void()> RankStream::TakeWake() {
-  if (!wake_ || !Over(wake_for_)) return nullptr;
-  return std::exchange(wake_, nullptr);
+  if (!when_over_.wake || !Over(when_over_.generation)) return nullptr;
+  return std::exchange(when_over_.wake, nullptr);
 }
 
 void RankStream::WhenAsked(std::function<void(v1::RankHere&)> where) {
@@ -281,12 +282,12 @@ void RankStream::WakeThread() {
 
 std::optional<v1::RankNotice> RankStream::notice() const {
   MutexLock lock(mutex_);
-  return notice_;
+  return latest_.notice;
 }
 
 std::optional<v1::RankAbort> RankStream::abort() const {
   MutexLock lock(mutex_);
-  return abort_;
+  return latest_.abort;
 }
 
 // --- The thread --------------------------------------------------------------
@@ -299,11 +300,11 @@ void RankStream::Run() {
       MutexLock lock(mutex_);
       closing = closing_;
     }
-    if (written_ == outgoing_.size()) {
-      outgoing_ = NextFrame();
-      written_ = 0;
+    if (outgoing_.written == outgoing_.bytes.size()) {
+      outgoing_.bytes = NextFrame();
+      outgoing_.written = 0;
     }
-    const bool writes = !outgoing_.empty();
+    const bool writes = !outgoing_.bytes.empty();
     if (closing.has_value() && !writes && !std::exchange(half_closed_, true)) {
       shutdown(socket_.get(), SHUT_WR);
     }
@@ -336,7 +337,7 @@ void RankStream::Run() {
 void RankStream::CancelFirstWorld() {
   cancel_fd_ = -1;
   MutexLock lock(mutex_);
-  if (world_.has_value()) return;
+  if (latest_.world.has_value()) return;
   worlds_cancelled_ = true;
   changed_.NotifyAll();
 }
@@ -359,16 +360,16 @@ std::string RankStream::NextFrame() {
 }
 
 void RankStream::Write() {
-  const ssize_t sent =
-      send(socket_.get(), outgoing_.data() + written_,
-           outgoing_.size() - written_, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t sent = send(
+      socket_.get(), outgoing_.bytes.data() + outgoing_.written,
+      outgoing_.bytes.size() - outgoing_.written, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) {
-    written_ += static_cast<size_t>(sent);
+    outgoing_.written += static_cast<size_t>(sent);
   } else if (!IsTransient(errno)) {
     // The agent no longer reads. Its earlier messages are still read, and then
     // the end of the stream.
-    outgoing_.clear();
-    written_ = 0;
+    outgoing_.bytes.clear();
+    outgoing_.written = 0;
   }
 }
 
@@ -406,14 +407,14 @@ bool RankStream::Take(const v1::AgentReply& reply, absl::Status& status) {
     MutexLock lock(mutex_);
     switch (reply.kind_case()) {
       case v1::AgentReply::kWorld:
-        world_ = reply.world();
+        latest_.world = reply.world();
         break;
       case v1::AgentReply::kAbort:
-        abort_ = reply.abort();
+        latest_.abort = reply.abort();
         aborted_.store(reply.abort().generation(), std::memory_order_release);
         break;
       case v1::AgentReply::kNotice:
-        notice_ = reply.notice();
+        latest_.notice = reply.notice();
         noticed_.store(reply.notice().generation(), std::memory_order_release);
         break;
       case v1::AgentReply::kExchanged:

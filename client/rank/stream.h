@@ -87,6 +87,22 @@ class RankStream {
  private:
   // The answer to a request; nullopt: the request still waits.
   using Answer = std::optional<v1::AgentReply>;
+  // The frame that is being written.
+  struct Outgoing {
+    std::string bytes;
+    size_t written = 0;  // How many of the bytes are written.
+  };
+  // The agent's latest messages.
+  struct Latest {
+    std::optional<v1::RankWorld> world;
+    std::optional<v1::RankNotice> notice;
+    std::optional<v1::RankAbort> abort;
+  };
+  // The function to call once this generation is over; see WhenOver.
+  struct WhenOverCall {
+    std::function<void()> wake;
+    uint64_t generation = 0;
+  };
 
   absl::Status Connect(const std::string& path, absl::Duration timeout);
   // The internal thread; runs until the connection has ended.
@@ -118,8 +134,7 @@ class RankStream {
   // Once the internal thread runs, only that thread uses these.
   Fd socket_;
   FrameReader reader_{kAgentReplyBytesMax};
-  std::string outgoing_;  // The frame that is being written.
-  size_t written_ = 0;    // How much of outgoing_ is written.
+  Outgoing outgoing_;
   bool half_closed_ = false;
   int cancel_fd_;  // -1: none, or it was readable.
 
@@ -132,9 +147,7 @@ class RankStream {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::optional<v1::RankWorld> world_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::RankNotice> notice_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::RankAbort> abort_ ABSL_GUARDED_BY(mutex_);
+  Latest latest_ ABSL_GUARDED_BY(mutex_);
   // `waiting_`: by kind, the message that waits to be sent. `first_`: the hello
   // and the requests, which are sent before these.
   std::map<v1::RankMessage::KindCase, v1::RankMessage> waiting_
@@ -143,8 +156,7 @@ class RankStream {
   // By request number: the requests that wait for their answer.
   std::map<uint64_t, Answer> answers_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_request_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::function<void()> wake_ ABSL_GUARDED_BY(mutex_);
-  uint64_t wake_for_ ABSL_GUARDED_BY(mutex_) = 0;
+  WhenOverCall when_over_ ABSL_GUARDED_BY(mutex_);
   std::function<void(v1::RankHere&)> where_ ABSL_GUARDED_BY(mutex_);
   bool answering_ ABSL_GUARDED_BY(mutex_) = false;
   // When Close stops waiting; unset: Close was not called.

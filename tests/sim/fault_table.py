@@ -437,10 +437,10 @@ FAULTS = [
              '  Compare compare;'),
     ], group=True),
     Fault('what was decided in a term is sent after it', 35, [
-        Edit('daemon/server/loop/loop.cc',
-             '  if (!Leads()) return StandDown();\n'
-             '  if (options_.observer',
-             '  if (options_.observer'),
+        Edit('daemon/server/loop/handlers/commit.cc',
+             '  if (!loop.Leads()) return StandDown(loop);\n'
+             '  if (loop.options.observer',
+             '  if (loop.options.observer'),
     ], group=True),
     Fault('a successor goes by its own clock to forget a run that ended', 38, [
         Edit('daemon/server/loop/job_table.cc',

@@ -1,0 +1,62 @@
+#include "daemon/server/loop/handlers/shutdown.h"
+
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/server/loop/streams/refusal.h"
+
+namespace rollcall {
+
+void TellSuppressed(LoopState& loop, absl::Time now) {
+  for (const LogQuota::Suppressed& of : loop.log_quota.Due(now)) {
+    loop.logger.Write(
+        Log::Level::kWarning,
+        absl::StrCat("event=suppressed address=",
+                     of.address.empty() ? "others" : of.address,
+                     " lines=", of.lines,
+                     " reason=\"messages from there caused too many lines\""));
+  }
+}
+
+void EndAll(LoopState& loop, const absl::Status& status) {
+  if (loop.quit) return;
+  loop.quit = true;
+  TellSuppressed(loop, absl::InfiniteFuture());
+  // The latest changes are still published, but only if this daemon leads.
+  if (loop.Leads()) loop.watches.Publish(absl::InfiniteFuture());
+  loop.watches.EndAll(status);
+  loop.sessions.ForEach([&](Session& session) {
+    // An agent that knows of the job's end does not need to redial.
+    const LiveJob* live = loop.jobs.Find(session.job);
+    const bool over =
+        live == nullptr ? session.greeted : live->job.end().has_value();
+    loop.sessions.Close(session,
+                        over && loop.Leads() ? absl::OkStatus() : status);
+  });
+  loop.delayed.Run(absl::InfiniteFuture());
+  for (LoopInput& late : loop.inbox.Close()) Decline(late, status);
+}
+
+void StandDown(LoopState& loop) {
+  if (loop.quit) return;
+  const absl::Status status = NotLeader({});
+  loop.batch.DropAll(status);
+  EndAll(loop, status);
+}
+
+void Decline(LoopInput& input, const absl::Status& status) {
+  if (StreamOpened* opened = std::get_if<StreamOpened>(&input)) {
+    opened->stream->Close(status.code(), RefusalOf(status));
+  } else if (WatchOpened* watch = std::get_if<WatchOpened>(&input)) {
+    watch->watcher->End(status);
+  } else {
+    std::visit(
+        [&status](auto& call) {
+          if constexpr (requires { call.reply; }) call.reply(status);
+        },
+        input);
+  }
+}
+
+}  // namespace rollcall

@@ -1,0 +1,23 @@
+// The end of a loop, and of one that no longer leads.
+//
+// Thread rule: the loop's own thread.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/server/loop/handlers/loop_state.h"
+
+namespace rollcall {
+
+// Logs how many lines LogQuota has suppressed.
+void TellSuppressed(LoopState& loop, absl::Time now);
+// Ends all streams and calls, and the loop.
+void EndAll(LoopState& loop, const absl::Status& status);
+// Called when this daemon no longer leads. Drops the batch's effects and ends
+// the loop.
+void StandDown(LoopState& loop);
+
+}  // namespace rollcall
+
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
