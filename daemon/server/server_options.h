@@ -18,7 +18,7 @@
 #include "daemon/security/secrets/shared_secret.h"
 #include "daemon/security/secrets/token_table.h"
 #include "daemon/security/server_certificate.h"
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

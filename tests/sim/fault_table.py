@@ -443,7 +443,7 @@ FAULTS = [
              '  if (loop.options.observer'),
     ], group=True),
     Fault('a successor goes by its own clock to forget a run that ended', 38, [
-        Edit('daemon/server/loop/job_table.cc',
+        Edit('daemon/server/loop/state/job_table.cc',
              '  if (age >= kRemembered) return;',
              '  if (age >= absl::Seconds(10)) return;'),
     ], group=True),

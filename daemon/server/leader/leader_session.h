@@ -23,8 +23,8 @@
 #include "daemon/journal/etcd/key_value.h"
 #include "daemon/journal/etcd/leadership.h"
 #include "daemon/server/leader/current_loop.h"
-#include "daemon/server/loop/logger.h"
 #include "daemon/server/loop/loop.h"
+#include "daemon/server/loop/state/logger.h"
 
 namespace rollcall {
 

@@ -20,10 +20,10 @@
 #include "daemon/base/inbox.h"
 #include "daemon/base/machine.h"
 #include "daemon/journal/journal.h"
-#include "daemon/server/loop/handlers/loop_state.h"
-#include "daemon/server/loop/logger.h"
-#include "daemon/server/loop/loop_input.h"
-#include "daemon/server/loop/loop_options.h"
+#include "daemon/server/loop/state/logger.h"
+#include "daemon/server/loop/state/loop_input.h"
+#include "daemon/server/loop/state/loop_options.h"
+#include "daemon/server/loop/state/loop_state.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {

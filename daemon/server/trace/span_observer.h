@@ -16,7 +16,7 @@
 
 #include "daemon/server/events/event_log.h"
 #include "daemon/server/events/line_file.h"
-#include "daemon/server/loop/loop_observer.h"
+#include "daemon/server/loop/state/loop_observer.h"
 #include "daemon/server/trace/formation_spans.h"
 #include "daemon/server/trace/run_spans.h"
 

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/clock.h"
-#include "daemon/server/loop/access.h"
+#include "daemon/server/loop/state/access.h"
 #include "daemon/server/web/http_connection.h"
 
 namespace rollcall {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/server/loop/snapshots.h"
+#include "daemon/server/loop/state/snapshots.h"
 
 namespace rollcall {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "daemon/server/leader/current_loop.h"
-#include "daemon/server/loop/snapshots.h"
+#include "daemon/server/loop/state/snapshots.h"
 #include "daemon/server/web/http_server.h"
 #include "daemon/server/web/routes.h"
 

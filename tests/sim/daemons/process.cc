@@ -7,7 +7,7 @@
 #include "daemon/base/check.h"
 #include "daemon/codec/world_codec.h"
 #include "daemon/core/admission/admission.h"
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 
 namespace rollcall::sim {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "daemon/security/secrets/token.h"
-#include "daemon/server/loop/snapshots.h"
+#include "daemon/server/loop/state/snapshots.h"
 #include "daemon/server/web/metrics.h"
 #include "daemon/server/web/routes.h"
 #include "daemon/server/web/status_page.h"

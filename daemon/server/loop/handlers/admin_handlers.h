@@ -4,8 +4,8 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_ADMIN_HANDLERS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_ADMIN_HANDLERS_H_
 
-#include "daemon/server/loop/handlers/loop_state.h"
-#include "daemon/server/loop/loop_input.h"
+#include "daemon/server/loop/state/loop_input.h"
+#include "daemon/server/loop/state/loop_state.h"
 
 namespace rollcall {
 

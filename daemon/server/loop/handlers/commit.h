@@ -5,7 +5,7 @@
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_COMMIT_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_COMMIT_H_
 
-#include "daemon/server/loop/handlers/loop_state.h"
+#include "daemon/server/loop/state/loop_state.h"
 
 namespace rollcall {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "daemon/server/loop/handlers/loop_state.h"
+#include "daemon/server/loop/state/loop_state.h"
 
 namespace rollcall {
 

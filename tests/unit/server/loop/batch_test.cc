@@ -1,4 +1,4 @@
-#include "daemon/server/loop/batch.h"
+#include "daemon/server/loop/state/batch.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/server/loop/delayed_calls.h"
+#include "daemon/server/loop/state/delayed_calls.h"
 
 namespace rollcall {
 namespace {

@@ -1,5 +1,5 @@
 // Tests JobTable on a journal in memory.
-#include "daemon/server/loop/job_table.h"
+#include "daemon/server/loop/state/job_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Which callers may watch a job, and which watchers are ended because they do
 // not read.
-#include "daemon/server/loop/watch_list.h"
+#include "daemon/server/loop/state/watch_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/access.h"
+#include "daemon/server/loop/state/access.h"
 
 #include <arpa/inet.h>
 

@@ -1,7 +1,7 @@
 // LoopInput: the inputs that are posted to the loop: events of streams, admin
 // calls, and watchers.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_INPUT_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_INPUT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
-#include "daemon/server/loop/access.h"
-#include "daemon/server/loop/call_quota.h"
-#include "daemon/server/loop/snapshots.h"
+#include "daemon/server/loop/state/access.h"
+#include "daemon/server/loop/state/call_quota.h"
+#include "daemon/server/loop/state/snapshots.h"
 #include "daemon/server/loop/streams/stream.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -122,4 +122,4 @@ void Decline(LoopInput& input, const absl::Status& status);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOOP_INPUT_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_INPUT_H_

@@ -6,8 +6,8 @@
 // of TakeEffects.
 //
 // Thread rule: the loop's own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_BATCH_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_BATCH_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_BATCH_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_BATCH_H_
 
 #include <cstddef>
 #include <functional>
@@ -59,4 +59,4 @@ class Batch {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_BATCH_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_BATCH_H_

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/session_table.h"
+#include "daemon/server/loop/state/session_table.h"
 
 #include <algorithm>
 

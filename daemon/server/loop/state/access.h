@@ -6,8 +6,8 @@
 // itself.
 //
 // Thread rule: the loop thread only.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_ACCESS_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_ACCESS_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_ACCESS_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_ACCESS_H_
 
 #include <cstdint>
 #include <map>
@@ -21,8 +21,8 @@
 #include "daemon/journal/journal.h"
 #include "daemon/security/failure_backoff.h"
 #include "daemon/security/secrets/token_table.h"
-#include "daemon/server/loop/job_table.h"
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/job_table.h"
+#include "daemon/server/loop/state/logger.h"
 #include "rollcall/v1/membership.pb.h"
 
 namespace rollcall {
@@ -177,4 +177,4 @@ class Access {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_ACCESS_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_ACCESS_H_

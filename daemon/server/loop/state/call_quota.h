@@ -1,8 +1,8 @@
 // CallQuota: bounds the calls that each token has in progress.
 //
 // Thread rule: Take from any thread; its result may be destroyed on any thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_CALL_QUOTA_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_CALL_QUOTA_H_
 
 #include <cstddef>
 #include <map>
@@ -52,4 +52,4 @@ class CallQuota {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_CALL_QUOTA_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_CALL_QUOTA_H_

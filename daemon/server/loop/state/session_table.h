@@ -10,8 +10,8 @@
 //      which most of them wait.
 //
 // Thread rule: the loop's own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_SESSION_TABLE_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_SESSION_TABLE_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_SESSION_TABLE_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_SESSION_TABLE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -26,7 +26,7 @@
 #include "absl/time/time.h"
 #include "daemon/core/events.h"
 #include "daemon/core/limits.h"
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 #include "daemon/server/loop/streams/agent_stream.h"
 #include "daemon/server/loop/streams/broadcast.h"
 #include "daemon/server/loop/streams/stream.h"
@@ -113,4 +113,4 @@ class SessionTable {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_SESSION_TABLE_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_SESSION_TABLE_H_

@@ -2,8 +2,8 @@
 // each change, at most five times a second.
 //
 // Thread rule: the loop thread only.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_WATCH_LIST_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_WATCH_LIST_H_
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "daemon/server/loop/job_table.h"
+#include "daemon/server/loop/state/job_table.h"
 #include "daemon/server/loop/streams/stream.h"
 
 namespace rollcall {
@@ -85,4 +85,4 @@ class WatchList {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_WATCH_LIST_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_WATCH_LIST_H_

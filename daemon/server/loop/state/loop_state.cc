@@ -1,4 +1,4 @@
-#include "daemon/server/loop/handlers/loop_state.h"
+#include "daemon/server/loop/state/loop_state.h"
 
 #include <utility>
 

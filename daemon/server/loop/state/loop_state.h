@@ -1,8 +1,8 @@
 // LoopState: what the loop's handlers read and change.
 //
 // Thread rule: the loop's own thread, except inbox and outcome.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_LOOP_STATE_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_LOOP_STATE_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_STATE_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_STATE_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,18 +14,18 @@
 #include "daemon/base/inbox.h"
 #include "daemon/core/log_quota.h"
 #include "daemon/journal/journal.h"
-#include "daemon/server/loop/access.h"
-#include "daemon/server/loop/batch.h"
-#include "daemon/server/loop/call_quota.h"
-#include "daemon/server/loop/delayed_calls.h"
-#include "daemon/server/loop/job_table.h"
-#include "daemon/server/loop/logger.h"
-#include "daemon/server/loop/loop_input.h"
-#include "daemon/server/loop/loop_options.h"
-#include "daemon/server/loop/loop_outcome.h"
-#include "daemon/server/loop/session_table.h"
-#include "daemon/server/loop/snapshots.h"
-#include "daemon/server/loop/watch_list.h"
+#include "daemon/server/loop/state/access.h"
+#include "daemon/server/loop/state/batch.h"
+#include "daemon/server/loop/state/call_quota.h"
+#include "daemon/server/loop/state/delayed_calls.h"
+#include "daemon/server/loop/state/job_table.h"
+#include "daemon/server/loop/state/logger.h"
+#include "daemon/server/loop/state/loop_input.h"
+#include "daemon/server/loop/state/loop_options.h"
+#include "daemon/server/loop/state/loop_outcome.h"
+#include "daemon/server/loop/state/session_table.h"
+#include "daemon/server/loop/state/snapshots.h"
+#include "daemon/server/loop/state/watch_list.h"
 #include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {
@@ -81,4 +81,4 @@ struct LoopState {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_LOOP_STATE_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_STATE_H_

@@ -5,8 +5,8 @@
 //
 // It changes nothing. Thread rule: called by the thread that runs Loop::Start,
 // and then by the loop's thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OBSERVER_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OBSERVER_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OBSERVER_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OBSERVER_H_
 
 #include <functional>
 #include <vector>
@@ -42,4 +42,4 @@ class LoopObserver {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OBSERVER_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OBSERVER_H_

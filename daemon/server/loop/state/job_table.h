@@ -6,8 +6,8 @@
 // ended ones.
 //
 // Thread rule: the loop thread only.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_JOB_TABLE_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_JOB_TABLE_H_
 
 #include <functional>
 #include <map>
@@ -24,7 +24,7 @@
 #include "daemon/core/limits.h"
 #include "daemon/journal/journal.h"
 #include "daemon/security/crypto/digest.h"
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 
 namespace rollcall {
 
@@ -167,4 +167,4 @@ class JobTable {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_JOB_TABLE_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_JOB_TABLE_H_

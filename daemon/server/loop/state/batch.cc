@@ -1,4 +1,4 @@
-#include "daemon/server/loop/batch.h"
+#include "daemon/server/loop/state/batch.h"
 
 #include <type_traits>
 #include <utility>

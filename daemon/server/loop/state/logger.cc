@@ -1,4 +1,4 @@
-#include "daemon/server/loop/logger.h"
+#include "daemon/server/loop/state/logger.h"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>

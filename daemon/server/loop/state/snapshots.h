@@ -8,8 +8,8 @@
 //
 // Thread rule: the loop thread only. The statuses are shared with other threads
 // and never change.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_SNAPSHOTS_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_SNAPSHOTS_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_SNAPSHOTS_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_SNAPSHOTS_H_
 
 #include <cstdint>
 #include <functional>
@@ -78,4 +78,4 @@ class Snapshots {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_SNAPSHOTS_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_SNAPSHOTS_H_

@@ -3,8 +3,8 @@
 // once.
 //
 // Thread rule: the loop's own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_DELAYED_CALLS_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_DELAYED_CALLS_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_DELAYED_CALLS_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_DELAYED_CALLS_H_
 
 #include <cstddef>
 #include <functional>
@@ -44,4 +44,4 @@ class DelayedCalls {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_DELAYED_CALLS_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_DELAYED_CALLS_H_

@@ -2,8 +2,8 @@
 // as a JSON object.
 //
 // Thread rule: any thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOGGER_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_LOGGER_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOGGER_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOGGER_H_
 
 #include <memory>
 #include <string>
@@ -37,4 +37,4 @@ class Logger {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOGGER_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOGGER_H_

@@ -1,7 +1,7 @@
 // LoopOptions: what a Loop is told at its start, and the functions that it
 // calls on its own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OPTIONS_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OPTIONS_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OPTIONS_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OPTIONS_H_
 
 #include <cstddef>
 #include <functional>
@@ -15,8 +15,8 @@
 #include "daemon/security/crypto/digest.h"
 #include "daemon/security/secrets/token_table.h"
 #include "daemon/server/events/event_log.h"
-#include "daemon/server/loop/access.h"
-#include "daemon/server/loop/loop_observer.h"
+#include "daemon/server/loop/state/access.h"
+#include "daemon/server/loop/state/loop_observer.h"
 #include "daemon/server/loop/streams/agent_stream.h"
 #include "rollcall/v1/admin.pb.h"
 #include "rollcall/v1/membership.pb.h"
@@ -73,4 +73,4 @@ struct LoopOptions {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OPTIONS_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OPTIONS_H_

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/job_table.h"
+#include "daemon/server/loop/state/job_table.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "daemon/server/loop/watch_list.h"
+#include "daemon/server/loop/state/watch_list.h"
 
 #include <algorithm>
 #include <utility>

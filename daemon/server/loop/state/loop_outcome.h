@@ -1,8 +1,8 @@
 // LoopOutcome: whether the loop is done with its only job, and how that ended.
 //
 // Thread rule: Wait from any thread, the rest from the loop's thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OUTCOME_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OUTCOME_H_
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OUTCOME_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OUTCOME_H_
 
 #include <optional>
 #include <utility>
@@ -42,4 +42,4 @@ class LoopOutcome {
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_LOOP_OUTCOME_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OUTCOME_H_
