@@ -249,6 +249,7 @@ void Supervisor::AgentEnded(const LocalAgents::Ended& agent) {
   if (agent.own && *own_exit_ != 0) {
     ended_agents_.own_failed = true;
     ended_agents_.judge_at = MonotonicNow() + kAgentPatience;
+    ended_agents_.own_until = MonotonicNow() + Limits{}.reattach_grace;
   }
 }
 
@@ -256,34 +257,57 @@ void Supervisor::JudgeEndedAgents() {
   const EndedAgents ended = std::exchange(ended_agents_, {});
   // A daemon that lingers after a failure still runs, although its job has
   // ended.
-  if (stop_.request || daemon_.end() || job_ended_) return;
+  if (stop_.request || daemon_.end() || job_ended_ || !gave_up_.why.empty()) {
+    return;
+  }
   if (!ended.adopted.empty()) {
     story_.Say(absl::StrCat("the agent of ", absl::StrJoin(ended.adopted, ", "),
                             ", which an earlier launcher started, has ended, "
                             "and its ranks with it"));
   }
   if (!ended.own_failed) return;
-  if (IsOwnNodeAttended()) {
-    story_.Say(absl::StrCat("an agent of ", options_.node,
-                            " that an earlier launcher started is in the run; "
-                            "the run goes on with that agent"));
-    return;
+  switch (OwnNodeIsServed()) {
+    case Served::kYes:
+      story_.Say(absl::StrCat(
+          "an agent of ", options_.node,
+          " that an earlier launcher started is in the run, and the run goes "
+          "on with it; this launcher does not watch that agent: if ",
+          options_.node, " is lost, launch the job again"));
+      return;
+    case Served::kUnknown:
+      if (MonotonicNow() < ended.own_until) {
+        ended_agents_.own_failed = true;
+        ended_agents_.own_until = ended.own_until;
+        ended_agents_.judge_at = MonotonicNow() + kJudgeAgain;
+        return;
+      }
+      break;
+    case Served::kNo:
+      break;
   }
   Stop(own_exit_.value_or(kExitRendezvous),
        absl::StrCat("the launcher's own agent ", options_.node, " has failed"),
        false);
 }
 
-bool Supervisor::IsOwnNodeAttended() {
+// Only a refused agent (77, or no rendezvous) in a run with worlds can have
+// been refused in favour of an earlier launcher's agent. The daemon prefers the
+// launcher's agent to a worker of the same name.
+Supervisor::Served Supervisor::OwnNodeIsServed() {
+  const int code = own_exit_.value_or(kExitRendezvous);
+  if (code != kExitRefused && code != kExitRendezvous) return Served::kNo;
   RefreshTokens();
   const auto status = AdminClient(address_).Status(kStatusTimeout);
-  if (!status.ok()) return false;
-  return std::any_of(status->nodes().begin(), status->nodes().end(),
-                     [this](const v1::NodeStatus& node) {
-                       return node.node() == options_.node &&
-                              node.state() != v1::NODE_STATE_SUSPECT &&
-                              node.state() != v1::NODE_STATE_LOST;
-                     });
+  if (!status.ok()) return Served::kUnknown;
+  ran_ = ran_ || HasRun(*status);
+  if (!ran_) return Served::kNo;
+  for (const v1::NodeStatus& node : status->nodes()) {
+    if (node.node() != options_.node) continue;
+    return node.state() == v1::NODE_STATE_SUSPECT ? Served::kUnknown
+           : node.state() == v1::NODE_STATE_LOST  ? Served::kNo
+                                                  : Served::kYes;
+  }
+  return Served::kNo;
 }
 
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {

@@ -71,8 +71,10 @@ class Supervisor {
   // the job before they count.
   struct EndedAgents {
     absl::Time judge_at = absl::InfiniteFuture();
-    // The launcher's own agent has failed.
+    // The launcher's own agent has failed. While the daemon does not answer, or
+    // the node is suspect, the daemon is asked again until `own_until`.
     bool own_failed = false;
+    absl::Time own_until = absl::InfinitePast();
     // Names of adopted agents.
     std::vector<std::string> adopted;
   };
@@ -130,8 +132,10 @@ class Supervisor {
   // Names the adopted agents that have ended. Stops the job if the launcher's
   // own agent has failed and no other agent has its node.
   void JudgeEndedAgents();
-  // Whether the daemon has an agent of this launcher's node.
-  bool IsOwnNodeAttended();
+  // Whether an earlier launcher's agent has this launcher's node in the run.
+  // kUnknown: the daemon does not answer, or the node is suspect.
+  enum class Served { kNo, kYes, kUnknown };
+  Served OwnNodeIsServed();
   // Call when an agent on another host, or the submit command, has ended.
   void HostFailed(const LocalAgents::Ended& agent);
   void JudgeHosts();

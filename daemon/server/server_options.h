@@ -50,9 +50,9 @@ struct ServerOptions {
   // Writes a new token, which has replaced a kept one, to the file of that one.
   // Called on the loop's thread. Empty: kept tokens are not replaced.
   KeepToken keep_token;
-  // See Loop::Options::beat.
+  // See LoopOptions::beat.
   std::function<void()> beat;
-  // See Loop::Options::journal_changed.
+  // See LoopOptions::journal_changed.
   std::function<void(const absl::Status&)> journal_changed;
   // Called by Start once the port and the CA's pin are known, before the first
   // call of keep_token. `pin` is empty if the daemon has no CA of its own. If

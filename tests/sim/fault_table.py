@@ -264,7 +264,7 @@ FAULTS = [
              'state_.out.WriteBytes(Journal::Kind::kRunStarted, 0, "");'),
     ]),
     Fault('the names of lost newcomers are kept without a limit',
-          'newcomers_.names() <= Limits::newcomer_names_max', [
+          'job.newcomers.names() <= Limits::newcomer_names_max', [
         Edit('daemon/core/formation/arrivals.cc',
              'names_.size() < Limits::newcomer_names_max ? '
              'names_[name] : others_;',
@@ -437,7 +437,7 @@ FAULTS = [
              '  Compare compare;'),
     ], group=True),
     Fault('what was decided in a term is sent after it', 35, [
-        Edit('daemon/server/loop/handlers/commit.cc',
+        Edit('daemon/server/loop/acts/commit.cc',
              '  if (!loop.Leads()) return StandDown(loop);\n'
              '  if (loop.options.observer',
              '  if (loop.options.observer'),

@@ -316,10 +316,10 @@ bool Job::AwaitsWord(const v1::Hello& hello) const {
          at->hello.incarnation() == hello.incarnation();
 }
 
-bool Job::ShowsLatestCredential(const v1::Hello& hello, absl::Time now) const {
+bool Job::ShowsRecentCredential(const v1::Hello& hello, absl::Time now) const {
   const Node* const node = state_.membership.Find(hello.node());
   return node != nullptr &&
-         RunCredentials::IsLatest(hello, *node, now, state_.limits);
+         RunCredentials::IsRecent(hello, *node, now, state_.limits);
 }
 
 bool Job::HasCredential(const v1::Hello& hello) const {

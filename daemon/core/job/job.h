@@ -130,9 +130,9 @@ class Job {
   // may not know that: it has sent nothing since its Welcome, so the Welcome
   // may be lost.
   bool AwaitsWord(const v1::Hello& hello) const;
-  // Whether `hello` shows the latest credential that this daemon gave to the
-  // node, and its lifetime has not passed on the monotonic clock.
-  bool ShowsLatestCredential(const v1::Hello& hello, absl::Time now) const;
+  // Whether `hello` shows one of the two latest credentials that this daemon
+  // gave to the node, and its lifetime has not passed on the monotonic clock.
+  bool ShowsRecentCredential(const v1::Hello& hello, absl::Time now) const;
   // Whether the incarnation in `hello` is known to have its credential: it
   // attended with one, or it has sent a message since its Welcome. For a
   // restored node: whether it is the incarnation in the world commit.

@@ -37,15 +37,21 @@
 
 namespace rollcall {
 
+struct IssuedCredential {
+  std::string bytes;  // Empty: none.
+  absl::Time at = absl::InfinitePast();
+};
+
 // Which credential the node's agent has.
 struct AgentCredential {
   // The agent has sent a message since its Welcome, so it has its credential.
   bool confirmed = false;
   // The agent attended with a credential, so its Welcome needs none.
   bool shown = false;
-  // The latest credential that the agent was given, and when.
-  std::string issued;
-  absl::Time issued_at = absl::InfinitePast();
+  // The latest credential that the agent was sent, and the one before it: the
+  // latest may have been lost with its stream.
+  IssuedCredential issued;
+  IssuedCredential issued_before;
   // For a restored member: the incarnation with which its world was committed;
   // 0: not known.
   uint64_t committed_for = 0;
@@ -74,7 +80,7 @@ struct NodeLease {
   bool broke_with_many = false;
 };
 
-// Why the node has no seat.
+// Why the node may get no seat.
 struct NodeExclusion {
   bool quarantined = false;
   // It did not prepare in time.
@@ -88,7 +94,7 @@ struct NodeExclusion {
   std::string why;
 };
 
-// What speaks against the node.
+// The node's failures, and its check.
 struct NodeRecord {
   // How many worlds it has refused.
   int refusals = 0;

@@ -15,18 +15,20 @@ constexpr uint64_t kEpochsUnseen = uint64_t{1} << 32;
 
 std::string RunCredentials::Issue(Node& node, absl::Time now) const {
   if (!make_) return "";
-  node.credential.issued_at = now;
-  node.credential.issued =
-      make_(run_, node.hello, epochs_.EpochOf(node.name()));
-  return node.credential.issued;
+  AgentCredential& credential = node.credential;
+  credential.issued_before = std::exchange(
+      credential.issued,
+      {make_(run_, node.hello, epochs_.EpochOf(node.name())), now});
+  return credential.issued.bytes;
 }
 
-bool RunCredentials::IsLatest(const v1::Hello& hello, const Node& node,
+bool RunCredentials::IsRecent(const v1::Hello& hello, const Node& node,
                               absl::Time now, const Limits& limits) {
-  const AgentCredential& credential = node.credential;
-  return !credential.issued.empty() &&
-         hello.node_credential() == credential.issued &&
-         now - credential.issued_at < limits.credential_ttl;
+  const auto is = [&](const IssuedCredential& issued) {
+    return !issued.bytes.empty() && hello.node_credential() == issued.bytes &&
+           now - issued.at < limits.credential_ttl;
+  };
+  return is(node.credential.issued) || is(node.credential.issued_before);
 }
 
 void RunCredentials::Adopt(const v1::World& world,

@@ -50,12 +50,12 @@ class RunCredentials {
   bool IsRenewalDue(const Node& node, absl::Time now,
                     const Limits& limits) const {
     return make_ &&
-           now - node.credential.issued_at >= limits.credential_renewal;
+           now - node.credential.issued.at >= limits.credential_renewal;
   }
-  // Whether the Hello shows the latest credential that this daemon gave to the
-  // node, and its lifetime has not passed on the monotonic clock. Such a
-  // credential is valid even if the wall clock was set past its expiry.
-  static bool IsLatest(const v1::Hello& hello, const Node& node, absl::Time now,
+  // Whether the Hello shows one of the two latest credentials that this daemon
+  // gave to the node, and its lifetime has not passed on the monotonic clock.
+  // Such a credential is valid even if the wall clock was set past its expiry.
+  static bool IsRecent(const v1::Hello& hello, const Node& node, absl::Time now,
                        const Limits& limits);
 
   // The run continues from its journal.

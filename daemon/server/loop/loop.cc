@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/server/loop/acts/commit.h"
+#include "daemon/server/loop/acts/job_steps.h"
+#include "daemon/server/loop/acts/shutdown.h"
 #include "daemon/server/loop/handlers/admin_handlers.h"
-#include "daemon/server/loop/handlers/commit.h"
-#include "daemon/server/loop/handlers/job_steps.h"
-#include "daemon/server/loop/handlers/shutdown.h"
 #include "daemon/server/loop/handlers/stream_handlers.h"
 #include "daemon/server/loop/streams/refusal.h"
 
@@ -113,11 +113,13 @@ void Loop::TakeAll(absl::Duration timeout) {
 }
 
 void Loop::Handle(LoopInput& input) {
-  if (const auto* quit = std::get_if<Quit>(&input)) return Quits(quit->why);
   std::visit(
       [this](auto& one) {
-        using Input = std::remove_reference_t<decltype(one)>;
-        if constexpr (!std::is_same_v<Input, Quit>) On(state_, one);
+        if constexpr (std::is_same_v<decltype(one), Quit&>) {
+          Quits(one.why);
+        } else {
+          On(state_, one);
+        }
       },
       input);
 }

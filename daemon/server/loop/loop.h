@@ -1,5 +1,8 @@
 // Loop: the one thread that owns all jobs.
 //
+// This class has the thread and the order of a round; state/ has the fields,
+// acts/ and handlers/ what each input leads to.
+//
 // It takes everything from its inbox, steps the jobs, commits their journal
 // entries once for the whole batch, and only then carries out their sends, in
 // order. If entries of a job could not be made durable, nothing of that job is
@@ -55,6 +58,7 @@ class Loop {
   void Run();
   void TakeAll(absl::Duration timeout);
   void Handle(LoopInput& input);
+  // Commits, records the end of a lingering job, and ends the loop.
   void Quits(const absl::Status& why);
   void Beat(absl::Time now);
   absl::Time NextWake(absl::Time now);

@@ -98,7 +98,7 @@ class MoreThanTheLauncher(Adoption):
         os.rename(state, state + ".lost")
         second = start(port)
         # Its own new agent is refused, since the first one lives.
-        second.await_line("the run goes on with that agent", "err")
+        second.await_line("the run goes on with it", "err")
         self.gate.open()
         self.assert_code(second, 0)
         self.assert_code(worker, 0)

@@ -11,7 +11,7 @@
 #include "daemon/base/durations.h"
 #include "daemon/base/text/printable.h"
 #include "daemon/security/secrets/token.h"
-#include "daemon/server/loop/handlers/job_steps.h"
+#include "daemon/server/loop/acts/job_steps.h"
 
 namespace rollcall {
 namespace {

@@ -1,6 +1,8 @@
-// What admin calls lead to. Each call is authorized first, and answered once.
+// What admin calls, requests of the HTTP port and watchers lead to. A call is
+// authorized first, except HealthAsked and requests with `open` set. Each call
+// is answered once; a watcher gets statuses until it ends.
 //
-// Thread rule: the loop's own thread.
+// Thread rule: as LoopState.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_ADMIN_HANDLERS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_ADMIN_HANDLERS_H_
 

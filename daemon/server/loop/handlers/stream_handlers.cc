@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/core/membership/welcome.h"
-#include "daemon/server/loop/handlers/job_steps.h"
+#include "daemon/server/loop/acts/job_steps.h"
 #include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {

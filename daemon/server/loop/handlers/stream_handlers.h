@@ -1,6 +1,6 @@
 // What agents' streams lead to, from Hello to the end.
 //
-// Thread rule: the loop's own thread.
+// Thread rule: as LoopState.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_STREAM_HANDLERS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_STREAM_HANDLERS_H_
 

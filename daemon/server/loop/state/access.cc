@@ -181,9 +181,9 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
                 v1::REFUSAL_CODE_CREDENTIAL);
   }
   // If the wall clock was set forward, the agents' latest credentials have not
-  // ended for this daemon, and their ranks run on.
+  // ended for this daemon, so their ranks run on.
   if (machine_.WallNow() >= terms->ends_at &&
-      (live == nullptr || !live->job.ShowsLatestCredential(hello, now))) {
+      (live == nullptr || !live->job.ShowsRecentCredential(hello, now))) {
     return deny(absl::UnauthenticatedError(absl::StrCat(
                     "the credential of node ", hello.node(), " ended at ",
                     absl::FormatTime(terms->ends_at, absl::UTCTimeZone()),

@@ -22,7 +22,7 @@ class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
 
-  // The loop has read its journal and starts. `leads`: see Loop::Options.
+  // The loop has read its journal and starts. `leads`: see LoopOptions.
   virtual void Begins(JournalStore* /*journal*/,
                       const std::function<bool()>& /*leads*/) {}
   // A run continues from the journal, and these are its first actions.

@@ -1,5 +1,7 @@
-// LoopOptions: what a Loop is told at its start, and the functions that it
-// calls on its own thread.
+// LoopOptions: what a Loop is given at its start.
+//
+// Thread rule: a value. Its functions are called by the thread that makes and
+// starts the Loop, then by the loop's thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OPTIONS_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OPTIONS_H_
 
@@ -35,7 +37,7 @@ struct LoopOptions {
   // adopted.
   std::string proof_key;
   std::vector<SeededToken> tokens;
-  // As in ServerOptions; called on the loop's thread.
+  // As in ServerOptions; see the thread rule.
   KeepToken keep_token;
   // Returns counts of connections that ended before they authenticated; may
   // be empty.
@@ -54,7 +56,7 @@ struct LoopOptions {
   // empty: it is the only one. Once it does not lead, this loop sends nothing
   // more: it drops queued messages and ends all streams.
   std::function<bool()> leads;
-  // Called on the loop's thread every kBeatEvery while the loop makes
+  // Called on the loop's thread every Loop::kBeatEvery while the loop makes
   // progress; must not block. May be empty.
   std::function<void()> beat;
   // Called on the loop's thread with the reason when the journal can no

@@ -1,6 +1,6 @@
-// LoopOutcome: whether the loop is done with its only job, and how that ended.
+// LoopOutcome: whether Loop::Wait may return, and how the only job ended.
 //
-// Thread rule: Wait from any thread, the rest from the loop's thread.
+// Thread rule: any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OUTCOME_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_OUTCOME_H_
 
@@ -15,18 +15,21 @@ namespace rollcall {
 
 class LoopOutcome {
  public:
-  // How the only job ended.
+  // Records how the only job ended. Call it before Done, so that Wait returns
+  // it.
   void Ended(v1::End end) {
     MutexLock lock(mutex_);
     end_ = std::move(end);
   }
-  // The only job is removed, or the loop ends.
+  // Wakes Wait: the only job is removed, its end was told for one lease, or the
+  // loop ends. May be called again.
   void Done() {
     MutexLock lock(mutex_);
     done_ = true;
     changed_.NotifyAll();
   }
-  // Blocks until Done. Returns how the job ended; nullopt: it has not.
+  // Blocks until Done. Returns how the job ended; nullopt: it has not,
+  // or there is no only job.
   std::optional<v1::End> Wait() {
     MutexLock lock(mutex_);
     while (!done_) changed_.Wait(mutex_);

@@ -1,6 +1,7 @@
 // LoopState: what the loop's handlers read and change.
 //
-// Thread rule: the loop's own thread, except inbox and outcome.
+// Thread rule: the thread that runs Loop::Start, then the loop's own thread;
+// inbox and outcome from any thread.
 #ifndef ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_STATE_H_
 #define ROLLCALL_DAEMON_SERVER_LOOP_STATE_LOOP_STATE_H_
 
@@ -12,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/inbox.h"
+#include "daemon/base/machine.h"
+#include "daemon/core/limits.h"
 #include "daemon/core/log_quota.h"
 #include "daemon/journal/journal.h"
 #include "daemon/server/loop/state/access.h"
@@ -32,15 +35,17 @@ namespace rollcall {
 
 struct LoopState {
   LoopState(LoopOptions options, JournalStore* journal, Logger& logger);
+  // Not copied: watches and snapshots hold its address.
   LoopState(const LoopState&) = delete;
   LoopState& operator=(const LoopState&) = delete;
 
   absl::Time Now() const { return options.machine->Now(); }
   absl::Time WallNow() const { return options.machine->WallNow(); }
   bool Leads() const { return !options.leads || options.leads(); }
-  // The caller has authenticated.
+  // Reports to options.known that the caller has authenticated.
   void Known(const Caller& caller);
-  // Calls `what` after this time.
+  // Calls `what` after this time; at once if it is zero, or if too many calls
+  // are delayed (DelayedCalls).
   void Later(absl::Duration wait, std::function<void()> what);
   // The number of connections that ended before they authenticated.
   uint64_t FailedConnections() const;
@@ -69,7 +74,7 @@ struct LoopState {
   Batch batch;
   // Whether journal_changed was last called with OK.
   bool journal_works = true;
-  bool quit = false;
+  bool quit = false;  // EndAll was called; nothing is decided any more.
   // Set if the journal already had the end of the only job: the time until
   // which the loop tells agents of that end.
   absl::Time over_at = absl::InfiniteFuture();

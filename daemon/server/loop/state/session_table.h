@@ -38,7 +38,7 @@ struct Session {
   SessionId id;
   std::shared_ptr<Stream> stream;
   // Keeps the agent's connection open and counts its messages; see
-  // Loop::Options::attends.
+  // LoopOptions::attends.
   AgentStream connection;
   // The job that the stream attends; empty: none yet.
   std::string job;

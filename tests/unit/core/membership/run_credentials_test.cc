@@ -162,10 +162,10 @@ TEST(RunCredentials, IssuesForTheRunAndTheEpochOfTheNode) {
   Node node;
   node.hello = ByToken("a", "t2");
   EXPECT_EQ(credentials.Issue(node, At(10)), "");
-  EXPECT_EQ(node.credential.issued_at, absl::InfinitePast());
+  EXPECT_EQ(node.credential.issued.at, absl::InfinitePast());
   credentials.UseKey(Text());
   EXPECT_EQ(credentials.Issue(node, At(10)), "run1/a/5");
-  EXPECT_EQ(node.credential.issued_at, At(10));
+  EXPECT_EQ(node.credential.issued.at, At(10));
 }
 
 TEST(RunCredentials, ACredentialIsRenewedWithAKey) {
@@ -173,7 +173,7 @@ TEST(RunCredentials, ACredentialIsRenewedWithAKey) {
   const absl::Time due = At(10) + limits.credential_renewal;
   RunCredentials credentials("own");
   Node node;
-  node.credential.issued_at = At(10);
+  node.credential.issued.at = At(10);
   EXPECT_FALSE(credentials.IsRenewalDue(node, due, limits)) << "without a key";
   credentials.UseKey(Text());
   EXPECT_FALSE(credentials.IsRenewalDue(node, due - absl::Seconds(1), limits));
@@ -193,7 +193,7 @@ TEST(RunCredentials, ContinuesWithTheEpochsOfTheJournal) {
   EXPECT_EQ(credentials.run(), "own");
 }
 
-TEST(RunCredentials, TheLatestCredentialCountsForItsLifetime) {
+TEST(RunCredentials, TheTwoLatestCredentialsCountForTheirLifetimes) {
   RunCredentials credentials("own");
   credentials.UseKey([n = 0](const std::string&, const v1::Hello&,
                              uint64_t) mutable { return absl::StrCat(++n); });
@@ -203,7 +203,7 @@ TEST(RunCredentials, TheLatestCredentialCountsForItsLifetime) {
   const auto shows = [&](const std::string& credential, double at) {
     v1::Hello hello;
     hello.set_node_credential(credential);
-    return RunCredentials::IsLatest(hello, node, At(at), limits);
+    return RunCredentials::IsRecent(hello, node, At(at), limits);
   };
   EXPECT_FALSE(shows("", 0)) << "none was issued";
   EXPECT_EQ(credentials.Issue(node, At(1)), "1");
@@ -212,8 +212,12 @@ TEST(RunCredentials, TheLatestCredentialCountsForItsLifetime) {
   EXPECT_FALSE(shows("1", 11));
   EXPECT_FALSE(shows("2", 1));
   EXPECT_EQ(credentials.Issue(node, At(5)), "2");
-  EXPECT_FALSE(shows("1", 5)) << "a former one";
+  EXPECT_TRUE(shows("1", 10.9)) << "the agent may not have received 2";
+  EXPECT_FALSE(shows("1", 11));
   EXPECT_TRUE(shows("2", 14.9));
+  EXPECT_EQ(credentials.Issue(node, At(6)), "3");
+  EXPECT_FALSE(shows("1", 6));
+  EXPECT_TRUE(shows("2", 6));
 }
 
 }  // namespace

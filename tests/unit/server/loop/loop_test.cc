@@ -5,10 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdint>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -20,6 +17,7 @@
 #include "daemon/journal/fold.h"
 #include "daemon/security/secrets/token.h"
 #include "tests/unit/heap.h"
+#include "tests/unit/server/loop/set_machine.h"
 
 namespace rollcall {
 namespace {
@@ -234,30 +232,7 @@ TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
 
 // --- A wall clock that is set forward ----------------------------------------
 
-// This machine, with a wall clock that can be set forward.
-class SetMachine final : public Machine {
- public:
-  void SetForward(absl::Duration by) { forward_s_ = absl::ToInt64Seconds(by); }
-
-  absl::Time Now() override { return RealMachine().Now(); }
-  absl::Time LeaseNow() override { return RealMachine().LeaseNow(); }
-  absl::Time WallNow() override {
-    return RealMachine().WallNow() + absl::Seconds(forward_s_.load());
-  }
-  std::unique_ptr<Thread> Start(std::function<void()> body) override {
-    return RealMachine().Start(std::move(body));
-  }
-  void WaitFor(CondVar& condition, Mutex& mutex, absl::Duration most) override
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    RealMachine().WaitFor(condition, mutex, most);
-  }
-  void Notify(CondVar& condition) override { RealMachine().Notify(condition); }
-
- private:
-  std::atomic<int64_t> forward_s_{0};
-};
-
-TEST_F(LoopTest, TheLatestCredentialSurvivesAClockThatIsSetForward) {
+TEST_F(LoopTest, TheLatestCredentialsSurviveAClockThatIsSetForward) {
   SetMachine machine;
   Loop::Options options;
   options.machine = &machine;
@@ -294,9 +269,10 @@ TEST_F(LoopTest, TheLatestCredentialSurvivesAClockThatIsSetForward) {
   const v1::Welcome second = comes(2, first);
   EXPECT_FALSE(second.node_credential().empty());
   EXPECT_NE(second.node_credential(), first.node_credential());
-  // The former credential has ended.
-  EXPECT_TRUE(comes(3, first).node_credential().empty());
-  EXPECT_FALSE(comes(4, second).node_credential().empty());
+  // The agent may not have received the second one.
+  EXPECT_FALSE(comes(3, first).node_credential().empty());
+  EXPECT_TRUE(comes(4, first).node_credential().empty());
+  EXPECT_FALSE(comes(5, second).node_credential().empty());
   loop_->Stop();
 }
 

@@ -94,7 +94,8 @@ void Refused(AgentState& agent, const StreamDown& down) {
       // The daemon has lost its key, or the credential has ended by the
       // daemon's clock. The agent's token may still be valid.
       if (agent.credential.held()) return agent.credential.Forget();
-      if (agent.HasRun()) return AttendAsNew(agent, down);
+      // An agent that was welcomed before becomes a new one.
+      if (!agent.hello.run().empty()) return AttendAsNew(agent, down);
       return Leave(agent, kExitRefused, why);
     case v1::REFUSAL_CODE_UNAUTHENTICATED:
     case v1::REFUSAL_CODE_TOKEN_EXPIRED:

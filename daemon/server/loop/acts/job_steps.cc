@@ -1,7 +1,8 @@
-#include "daemon/server/loop/handlers/job_steps.h"
+#include "daemon/server/loop/acts/job_steps.h"
 
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/text/printable.h"

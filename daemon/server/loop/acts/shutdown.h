@@ -1,8 +1,8 @@
 // The end of a loop, and of one that no longer leads.
 //
-// Thread rule: the loop's own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
+// Thread rule: as LoopState.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_ACTS_SHUTDOWN_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_ACTS_SHUTDOWN_H_
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -20,4 +20,4 @@ void StandDown(LoopState& loop);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_SHUTDOWN_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_ACTS_SHUTDOWN_H_

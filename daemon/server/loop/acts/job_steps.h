@@ -1,13 +1,12 @@
 // Steps of the loop's jobs, and jobs that are read from the journal. What a
 // step decides goes into the batch.
 //
-// Thread rule: the loop's own thread.
-#ifndef ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_JOB_STEPS_H_
-#define ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_JOB_STEPS_H_
+// Thread rule: as LoopState.
+#ifndef ROLLCALL_DAEMON_SERVER_LOOP_ACTS_JOB_STEPS_H_
+#define ROLLCALL_DAEMON_SERVER_LOOP_ACTS_JOB_STEPS_H_
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,6 +15,7 @@
 
 namespace rollcall {
 
+// Steps the job at LoopState::Now and adds its actions to the batch.
 void StepJob(LoopState& loop, LiveJob& live, const Event& event);
 // Steps all jobs whose Tick is due.
 void TickJobs(LoopState& loop, absl::Time now);
@@ -39,4 +39,4 @@ void TakeBackJobs(LoopState& loop, absl::Time now);
 
 }  // namespace rollcall
 
-#endif  // ROLLCALL_DAEMON_SERVER_LOOP_HANDLERS_JOB_STEPS_H_
+#endif  // ROLLCALL_DAEMON_SERVER_LOOP_ACTS_JOB_STEPS_H_

@@ -1,7 +1,4 @@
-#include "daemon/server/loop/handlers/shutdown.h"
-
-#include <string>
-#include <variant>
+#include "daemon/server/loop/acts/shutdown.h"
 
 #include "absl/strings/str_cat.h"
 #include "daemon/server/loop/streams/refusal.h"
@@ -43,20 +40,6 @@ void StandDown(LoopState& loop) {
   const absl::Status status = NotLeader({});
   loop.batch.DropAll(status);
   EndAll(loop, status);
-}
-
-void Decline(LoopInput& input, const absl::Status& status) {
-  if (StreamOpened* opened = std::get_if<StreamOpened>(&input)) {
-    opened->stream->Close(status.code(), RefusalOf(status));
-  } else if (WatchOpened* watch = std::get_if<WatchOpened>(&input)) {
-    watch->watcher->End(status);
-  } else {
-    std::visit(
-        [&status](auto& call) {
-          if constexpr (requires { call.reply; }) call.reply(status);
-        },
-        input);
-  }
 }
 
 }  // namespace rollcall

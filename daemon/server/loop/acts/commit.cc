@@ -1,14 +1,13 @@
-#include "daemon/server/loop/handlers/commit.h"
+#include "daemon/server/loop/acts/commit.h"
 
 #include <map>
 #include <string>
-#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/text/printable.h"
-#include "daemon/server/loop/handlers/job_steps.h"
-#include "daemon/server/loop/handlers/shutdown.h"
+#include "daemon/server/loop/acts/job_steps.h"
+#include "daemon/server/loop/acts/shutdown.h"
 
 namespace rollcall {
 namespace {
