@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/launch/own_node.h"
 #include "client/launch/takeover/kept_run.h"
 #include "daemon/base/clock.h"
 #include "daemon/core/exit_codes.h"
@@ -266,48 +267,27 @@ void Supervisor::JudgeEndedAgents() {
                             "and its ranks with it"));
   }
   if (!ended.own_failed) return;
-  switch (OwnNodeIsServed()) {
-    case Served::kYes:
-      story_.Say(absl::StrCat(
-          "an agent of ", options_.node,
-          " that an earlier launcher started is in the run, and the run goes "
-          "on with it; this launcher does not watch that agent: if ",
-          options_.node, " is lost, launch the job again"));
-      return;
-    case Served::kUnknown:
-      if (MonotonicNow() < ended.own_until) {
-        ended_agents_.own_failed = true;
-        ended_agents_.own_until = ended.own_until;
-        ended_agents_.judge_at = MonotonicNow() + kJudgeAgain;
-        return;
-      }
-      break;
-    case Served::kNo:
-      break;
+  RefreshTokens();
+  const auto status = AdminClient(address_).Status(kStatusTimeout);
+  ran_ = ran_ || (status.ok() && HasRun(*status));
+  const OwnNode found = OwnNodeAfter(own_exit_.value_or(kExitRendezvous), ran_,
+                                     options_.node, status);
+  if (found == OwnNode::kServed) {
+    return story_.Say(absl::StrCat(
+        "an agent of ", options_.node,
+        " that an earlier launcher started is in the run, and the run goes on "
+        "with it; this launcher does not watch that agent: if ",
+        options_.node, " is lost, launch the job again"));
+  }
+  if (found == OwnNode::kUnknown && MonotonicNow() < ended.own_until) {
+    ended_agents_.own_failed = true;
+    ended_agents_.own_until = ended.own_until;
+    ended_agents_.judge_at = MonotonicNow() + kJudgeAgain;
+    return;
   }
   Stop(own_exit_.value_or(kExitRendezvous),
        absl::StrCat("the launcher's own agent ", options_.node, " has failed"),
        false);
-}
-
-// Only a refused agent (77, or no rendezvous) in a run with worlds can have
-// been refused in favour of an earlier launcher's agent. The daemon prefers the
-// launcher's agent to a worker of the same name.
-Supervisor::Served Supervisor::OwnNodeIsServed() {
-  const int code = own_exit_.value_or(kExitRendezvous);
-  if (code != kExitRefused && code != kExitRendezvous) return Served::kNo;
-  RefreshTokens();
-  const auto status = AdminClient(address_).Status(kStatusTimeout);
-  if (!status.ok()) return Served::kUnknown;
-  ran_ = ran_ || HasRun(*status);
-  if (!ran_) return Served::kNo;
-  for (const v1::NodeStatus& node : status->nodes()) {
-    if (node.node() != options_.node) continue;
-    return node.state() == v1::NODE_STATE_SUSPECT ? Served::kUnknown
-           : node.state() == v1::NODE_STATE_LOST  ? Served::kNo
-                                                  : Served::kYes;
-  }
-  return Served::kNo;
 }
 
 void Supervisor::HostFailed(const LocalAgents::Ended& agent) {

@@ -132,10 +132,6 @@ class Supervisor {
   // Names the adopted agents that have ended. Stops the job if the launcher's
   // own agent has failed and no other agent has its node.
   void JudgeEndedAgents();
-  // Whether an earlier launcher's agent has this launcher's node in the run.
-  // kUnknown: the daemon does not answer, or the node is suspect.
-  enum class Served { kNo, kYes, kUnknown };
-  Served OwnNodeIsServed();
   // Call when an agent on another host, or the submit command, has ended.
   void HostFailed(const LocalAgents::Ended& agent);
   void JudgeHosts();

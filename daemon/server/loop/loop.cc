@@ -83,7 +83,7 @@ void Loop::Run() {
     loop.delayed.Run(loop.Now());
     TakeBackJobs(loop, loop.Now());
     Beat(loop.Now());
-    TellSuppressed(loop, loop.Now());
+    loop.TellSuppressed(loop.Now());
     if (loop.Now() >= loop.over_at) {
       loop.over_at = absl::InfiniteFuture();
       loop.outcome.Done();
@@ -136,8 +136,8 @@ void Loop::Quits(const absl::Status& why) {
 }
 
 void Loop::Beat(absl::Time now) {
-  if (now < state_.beat_at || !state_.options.beat) return;
-  state_.beat_at = now + kBeatEvery;
+  if (now < beat_at_ || !state_.options.beat) return;
+  beat_at_ = now + kBeatEvery;
   state_.options.beat();
 }
 
@@ -151,7 +151,7 @@ absl::Time Loop::NextWake(absl::Time now) {
     if (live.due <= now) live.due = now + kTickMin;
     wake = std::min(wake, live.due);
   }
-  if (loop.options.beat) wake = std::min(wake, loop.beat_at);
+  if (loop.options.beat) wake = std::min(wake, beat_at_);
   return std::min(wake, now + loop.access.TokensDueIn(loop.WallNow()));
 }
 

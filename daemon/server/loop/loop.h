@@ -64,7 +64,8 @@ class Loop {
   absl::Time NextWake(absl::Time now);
 
   LoopState state_;
-  std::unique_ptr<Machine::Thread> thread_;  // Null: not running.
+  absl::Time beat_at_ = absl::InfinitePast();  // When the next beat is due.
+  std::unique_ptr<Machine::Thread> thread_;    // Null: not running.
 };
 
 }  // namespace rollcall

@@ -1,25 +1,13 @@
 #include "daemon/server/loop/acts/shutdown.h"
 
-#include "absl/strings/str_cat.h"
 #include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
 
-void TellSuppressed(LoopState& loop, absl::Time now) {
-  for (const LogQuota::Suppressed& of : loop.log_quota.Due(now)) {
-    loop.logger.Write(
-        Log::Level::kWarning,
-        absl::StrCat("event=suppressed address=",
-                     of.address.empty() ? "others" : of.address,
-                     " lines=", of.lines,
-                     " reason=\"messages from there caused too many lines\""));
-  }
-}
-
 void EndAll(LoopState& loop, const absl::Status& status) {
   if (loop.quit) return;
   loop.quit = true;
-  TellSuppressed(loop, absl::InfiniteFuture());
+  loop.TellSuppressed(absl::InfiniteFuture());
   // The latest changes are still published, but only if this daemon leads.
   if (loop.Leads()) loop.watches.Publish(absl::InfiniteFuture());
   loop.watches.EndAll(status);

@@ -5,13 +5,10 @@
 #define ROLLCALL_DAEMON_SERVER_LOOP_ACTS_SHUTDOWN_H_
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "daemon/server/loop/state/loop_state.h"
 
 namespace rollcall {
 
-// Logs how many lines LogQuota has suppressed.
-void TellSuppressed(LoopState& loop, absl::Time now);
 // Ends all streams and calls, and the loop.
 void EndAll(LoopState& loop, const absl::Status& status);
 // Called when this daemon no longer leads. Drops the batch's effects and ends

@@ -53,8 +53,9 @@ struct StreamGone {
   SessionId session;
 };
 
-// The admin calls. `reply` is called on the loop's thread, once, and must not
-// block.
+// The admin calls. `reply` is called once and must not block: on the loop's
+// thread or, if the call is declined, on the thread that posts it or stops the
+// loop.
 template <typename Request, typename Response>
 struct Call {
   Caller caller;

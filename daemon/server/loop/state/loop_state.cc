@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
 
 namespace rollcall {
@@ -45,6 +46,17 @@ void LoopState::Later(absl::Duration wait, std::function<void()> what) {
 void LoopState::Known(const Caller& caller) {
   if (!options.known || caller.peer.empty()) return;
   options.known(caller.peer, caller.admin ? "" : caller.token.id());
+}
+
+void LoopState::TellSuppressed(absl::Time now) {
+  for (const LogQuota::Suppressed& of : log_quota.Due(now)) {
+    logger.Write(
+        Log::Level::kWarning,
+        absl::StrCat("event=suppressed address=",
+                     of.address.empty() ? "others" : of.address,
+                     " lines=", of.lines,
+                     " reason=\"messages from there caused too many lines\""));
+  }
 }
 
 uint64_t LoopState::FailedConnections() const {

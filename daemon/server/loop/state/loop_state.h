@@ -47,6 +47,8 @@ struct LoopState {
   // Calls `what` after this time; at once if it is zero, or if too many calls
   // are delayed (DelayedCalls).
   void Later(absl::Duration wait, std::function<void()> what);
+  // Logs how many lines LogQuota has suppressed.
+  void TellSuppressed(absl::Time now);
   // The number of connections that ended before they authenticated.
   uint64_t FailedConnections() const;
   // Adds the counts of refusals, the wall clock and the run's summary.
@@ -80,7 +82,6 @@ struct LoopState {
   absl::Time over_at = absl::InfiniteFuture();
   // When jobs that were set back are read from the journal again.
   absl::Time take_back_at = absl::InfiniteFuture();
-  absl::Time beat_at = absl::InfinitePast();
   LoopOutcome outcome;
 };
 

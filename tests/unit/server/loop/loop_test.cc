@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
@@ -90,14 +91,19 @@ constexpr size_t kMiB = 1 << 20;
 // have 256 KiB.
 class LoopTest : public testing::Test {
  protected:
-  void Make(size_t unread_bytes_max) {
+  // For a daemon with one job of so many nodes.
+  Loop::Options ForOneJob(uint32_t nodes) {
     Loop::Options options;
-    options.limits.unread_bytes_max = unread_bytes_max;
     options.only_job = "train";
-    options.only_settings.set_nodes_min(2);
-    options.only_settings.set_nodes_max(2);
+    options.only_settings.set_nodes_min(nodes);
+    options.only_settings.set_nodes_max(nodes);
     options.credential_key = std::string(32, 'k');
     options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
+    return options;
+  }
+  void Make(size_t unread_bytes_max) {
+    Loop::Options options = ForOneJob(2);
+    options.limits.unread_bytes_max = unread_bytes_max;
     loop_ = std::make_unique<Loop>(std::move(options), nullptr, logger_);
     Attend(1, a_, "a", 1);
     Attend(2, b_, "b", Limits::ranks_per_node_max);
@@ -234,13 +240,8 @@ TEST_F(LoopTest, OneBatchDoesNotGatherMoreThanItsBound) {
 
 TEST_F(LoopTest, TheLatestCredentialsSurviveAClockThatIsSetForward) {
   SetMachine machine;
-  Loop::Options options;
+  Loop::Options options = ForOneJob(1);
   options.machine = &machine;
-  options.only_job = "train";
-  options.only_settings.set_nodes_min(1);
-  options.only_settings.set_nodes_max(1);
-  options.credential_key = std::string(32, 'k');
-  options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
   loop_ = std::make_unique<Loop>(std::move(options), nullptr, logger_);
   ASSERT_TRUE(loop_->Start().ok());
   Attend(1, a_, "a", 1);
@@ -444,13 +445,8 @@ class LyingJournal final : public JournalStore {
 // the job back first.
 TEST_F(LoopTest, AnEndThatWasWrittenAllTheSameIsTheEnd) {
   LyingJournal journal;
-  Loop::Options options;
+  Loop::Options options = ForOneJob(1);
   options.limits.lease = absl::Seconds(1);
-  options.only_job = "train";
-  options.only_settings.set_nodes_min(1);
-  options.only_settings.set_nodes_max(1);
-  options.credential_key = std::string(32, 'k');
-  options.tokens = {{token_, v1::ROLE_ADMIN, "admin"}};
   loop_ = std::make_unique<Loop>(std::move(options), &journal, logger_);
   Attend(1, b_, "b", 1);
   v1::AgentMessage prepared;
