@@ -50,7 +50,7 @@ class Supervisor {
   // grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
-  // The times of what happens to agents that do not end.
+  // What is done about agents that do not end, and when.
   struct Overdue {
     absl::Time term_at = absl::InfiniteFuture();  // When they get SIGTERM.
     absl::Time kill_at = absl::InfiniteFuture();  // When they get SIGKILL.
@@ -85,9 +85,9 @@ class Supervisor {
     // When the daemon is asked whether ranks run.
     absl::Time judge_at = absl::InfiniteFuture();
   };
-  // The run cannot continue; empty: it can.
+  // Why the run cannot continue, and the exit code.
   struct GaveUp {
-    std::string why;
+    std::string why;  // Empty: it can continue.
     int code = kExitRendezvous;
   };
 
