@@ -4,7 +4,8 @@
 #   start     time of a whole command: rollcall, torchrun, mpirun
 #   hostfile  `launch --hostfile` on four hosts with a real sshd: time until its
 #             ranks run, compared with ssh alone and with mpirun
-#   nccl_id   time from the proposal of a world until every node has the NCCL id
+#   nccl_id   time from the proposal of a world until all nodes are prepared, NCCL
+#             ids included, compared with the process that makes an id
 #   formation 1,024 and 4,096 nodes, plain and with TLS, compared with bare
 #             gRPC: time until their world is committed, the daemon's memory, its
 #             CPU share while they send heartbeats. Nodes redial as agents do;
@@ -52,7 +53,7 @@ for name in ${*:-start hostfile nccl_id formation facts probing node_check loss 
   case $name in
     start) python3 -B tests/bench/launch/start.py ;;
     hostfile) python3 -B tests/bench/launch/hostfile.py ;;
-    nccl_id) "$ROLLCALL_BIN/nccl_id" ;;
+    nccl_id) python3 -B tests/bench/launch/nccl_id.py ;;
     formation) "$ROLLCALL_BIN/formation" ;;
     facts)
       python3 -B tests/bench/launch/facts.py

@@ -48,7 +48,7 @@ e2e() {
 benches() {
   local bin=build/release/bin
   scripts/build.sh release && $bin/loss 8 1 && $bin/formation 8 16 &&
-    $bin/nccl_id && $bin/plan && $bin/web 64
+    python3 -B tests/bench/launch/nccl_id.py 1 && $bin/plan && $bin/web 64
 }
 
 fresh_quickstart() {
@@ -106,7 +106,7 @@ do_step() {
       e2e specs_test.Schemas && e2e podman_test ;;
     slurm) ROLLCALL_TEST_SLURM=1 e2e slurm_test ;;
     page) scripts/packages.sh pictures && scripts/screenshots.sh &&
-      e2e web_test.Web.test_the_page_names_who_is_waited_for ;;
+      e2e web_page_test.Page.test_the_page_names_who_is_waited_for ;;
     rdma_vm) scripts/packages.sh rdma_vm && e2e rdma_vm_test ;;
     quickstart) fresh_quickstart ;;
     bookworm) scripts/bare_root.sh bookworm run ;;

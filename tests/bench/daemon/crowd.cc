@@ -185,9 +185,6 @@ class Crowd::Node {
         return Say(std::move(answer));
       case v1::DaemonMessage::kProbe:
         return HearProbe(message.probe());
-      case v1::DaemonMessage::kCommit:
-        if (crowd_->options_.exits) Exit(message.commit().generation());
-        return;
       case v1::DaemonMessage::kEnd:
         answer.mutable_end_seen();
         return Say(std::move(answer));
@@ -263,21 +260,7 @@ class Crowd::Node {
     Say(std::move(message));
   }
 
-  void Exit(uint64_t generation) {
-    for (uint32_t rank = 0; rank < kRanks; ++rank) {
-      v1::AgentMessage exited;
-      exited.mutable_rank_exited()->set_generation(generation);
-      exited.mutable_rank_exited()->set_local_rank(rank);
-      Say(std::move(exited));
-    }
-  }
-
   void Note(const v1::DaemonMessage& message, absl::Time now) {
-    v1::WorldCommit world_commit;
-    const bool ids =
-        message.has_commit() &&
-        world_commit.ParseFromString(message.commit().world_commit()) &&
-        world_commit.nccl_ids_size() > 0;
     const size_t bytes = message.ByteSizeLong();
     MutexLock lock(crowd_->mutex_);
     CrowdSeen& seen = crowd_->seen_;
@@ -293,7 +276,6 @@ class Crowd::Node {
     } else if (message.has_commit()) {
       if (!committed_) reached = ++seen.committed;
       committed_ = true;
-      seen.ids = ids;
       seen.generation = message.commit().generation();
       seen.world_bytes = proposal_bytes_ + bytes;
       seen.last_commit = std::max(seen.last_commit, now);

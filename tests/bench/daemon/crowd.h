@@ -33,9 +33,6 @@ struct CrowdOptions {
   // The daemon's port on 127.0.0.1.
   int port = 0;
   Trust trust;
-  // After a commit, each node reports that all its ranks exited 0, so that the
-  // world ends.
-  bool exits = false;
   // The number of the first node.
   int first = 1;
 };
@@ -48,7 +45,6 @@ struct CrowdSeen {
   int aborted = 0;
   uint64_t generation = 0;  // The generation of the commit.
   size_t world_bytes = 0;   // The size of proposal and commit as received.
-  bool ids = false;         // Whether the commit has NCCL ids.
   std::string failure;      // The error of the first stream that failed.
   absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();

@@ -62,12 +62,13 @@ report() {
   echo "=== end $label $status"
 }
 # follow LABEL COMMAND...: as report, but prints both at once, in their order.
+# The pipe hides the console, for which rollcall would draw its live line.
 follow() {
   label=$1
   shift
   echo "=== begin $label"
-  "$@" 2>&1
-  echo "=== end $label $?"
+  { "$@" 2>&1; echo $? >/tmp/status; } | cat
+  echo "=== end $label $(cat /tmp/status)"
 }
 # load GROUP: the kernel modules of a group.
 load() {
