@@ -134,9 +134,13 @@ class World {
 
   Chance chance;
 
-  // The highest sum that a rank of the generation has seen of the counter in
-  // its store.
-  std::map<uint64_t, int64_t> counted;
+  // Of the counter in each generation's store: the highest sum that a rank has
+  // seen, and how many additions of 1 ranks have asked for.
+  struct Counter {
+    int64_t seen = 0;
+    int64_t asked = 0;
+  };
+  std::map<uint64_t, Counter> counters;
 
   // Answers the probes at one address.
   struct Beacon {

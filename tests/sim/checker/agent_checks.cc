@@ -277,8 +277,13 @@ void InvariantChecker::Counted(uint64_t generation, int64_t seen, int64_t sum) {
                         fresh ? absl::StrCat("; ", seen, " was seen before")
                               : ", and so did another one"));
   }
-  int64_t& highest = world_.counted[generation];
-  highest = std::max(highest, sum);
+  World::Counter& counter = world_.counters[generation];
+  if (sum > counter.asked) {
+    Broken(Invariant::kStoredOnce,
+           absl::StrCat("generation ", generation, ": ", counter.asked,
+                        " additions of 1 give ", sum));
+  }
+  counter.seen = std::max(counter.seen, sum);
 }
 
 void InvariantChecker::Stepped(uint64_t generation) {

@@ -304,8 +304,10 @@ void Ranks::CountLater(uint32_t local_rank) {
 void Ranks::Count(uint32_t local_rank) {
   const Rank& rank = ranks_[local_rank];
   if (rank.ended || rank.stopping || rank.waits) return;
+  World::Counter& counter = world_.counters[rank.generation];
+  ++counter.asked;
   counts_[++last_ticket_] = {local_rank, rank.number, rank.generation,
-                             world_.counted[rank.generation]};
+                             counter.seen};
   RankAsksStore asks{rank.generation, last_ticket_, {}};
   asks.operation.set_kind(v1::STORE_KIND_ADD);
   asks.operation.set_key("count");
