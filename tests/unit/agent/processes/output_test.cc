@@ -205,9 +205,12 @@ TEST(LogFolder, WhatIsNotItsOwnIsNotWrittenTo) {
   TempFolder folder;
   const std::string mine = folder / "mine";
   std::ofstream(mine) << "precious";
+  // It has one name, unlike `mine`, which gets a second one below.
+  const std::string linked = folder / "linked";
+  std::ofstream(linked) << "precious";
   ASSERT_EQ(mkdir((folder / "gen-1").c_str(), 0700), 0);
   const auto at = [&](const char* name) { return (folder / "gen-1/") + name; };
-  ASSERT_EQ(symlink(mine.c_str(), at("soft").c_str()), 0);
+  ASSERT_EQ(symlink(linked.c_str(), at("soft").c_str()), 0);
   ASSERT_EQ(symlink((folder / "new").c_str(), at("dangling").c_str()), 0);
   ASSERT_EQ(link(mine.c_str(), at("hard").c_str()), 0);
   ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
@@ -235,6 +238,7 @@ TEST(LogFolder, WhatIsNotItsOwnIsNotWrittenTo) {
     writer.Write(OutputTarget::File(logs, subfolder, name), "forged");
   }
   EXPECT_EQ(ReadFile(mine), "precious");
+  EXPECT_EQ(ReadFile(linked), "precious");
   EXPECT_EQ(access((folder / "new").c_str(), F_OK), -1);
   EXPECT_EQ(access(at("rank-0.out").c_str(), F_OK), -1);
 }
