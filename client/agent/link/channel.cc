@@ -20,10 +20,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   // an old one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // This value is also the limit for one connection attempt.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(absl::ToInt64Milliseconds(patience)));
+  // The larger of the two values limits one connection attempt. After a failed
+  // one, gRPC would connect again when the first value has passed. The caller
+  // gives up the channel before that, also on a busy machine.
+  const int patience_ms = static_cast<int>(absl::ToInt64Milliseconds(patience));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, patience_ms);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience_ms);
   // Heartbeats are enough traffic to detect a dead host, because the kernel
   // applies the timeout to unacknowledged bytes. A frozen daemon still
   // acknowledges bytes, but it answers no keepalive ping; another daemon may

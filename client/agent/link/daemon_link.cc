@@ -69,7 +69,7 @@ bool DaemonLink::Take(LinkEvent& in) {
   if (const auto* from = std::get_if<FromDaemon>(&in.event)) {
     if (from->message.has_welcome()) round_.Welcomed();
   } else if (auto* down = std::get_if<StreamDown>(&in.event)) {
-    // Without the reset the channel would reconnect by itself.
+    // Without the reset the channel would connect again by itself later.
     stream_.reset();
     // Until the agent should give up, an answer of another server counts as no
     // answer.
