@@ -1,5 +1,6 @@
-"""run_one.py: what it makes of skipped tests."""
+"""run_one.py: what it makes of skipped tests, and the tests that scripts name."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,17 @@ class RunOne(unittest.TestCase):
                          "ROLLCALL_TEST_NO_SKIPS": strict})
                 self.assertEqual(run.returncode, code,
                                  f"{name} {strict}: {run.stdout}")
+
+    def test_the_nightly_tests_exist(self):
+        with open(os.path.join(PROJECT, "scripts", "nightly.sh"),
+                  encoding="utf-8") as f:
+            names = re.findall(r"\be2e (\w+_test[.\w]*)", f.read())
+        self.assertGreater(len(names), 10)
+        loader = unittest.TestLoader()
+        for name in names:
+            found = loader.loadTestsFromName(name)
+            self.assertEqual(loader.errors, [])
+            self.assertGreater(found.countTestCases(), 0, name)
 
 
 if __name__ == "__main__":
