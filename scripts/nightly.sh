@@ -43,8 +43,8 @@ e2e() {
     /usr/bin/python3 -B run_one.py "$1")
 }
 
-# Runs the benchmarks that are one binary, with few nodes, to see that they
-# still work. Their figures mean nothing here.
+# Runs some benchmarks, with few nodes or runs, to see that they still work.
+# Their figures mean nothing here.
 benches() {
   local bin=build/release/bin
   scripts/build.sh release && $bin/loss 8 1 && $bin/formation 8 16 &&

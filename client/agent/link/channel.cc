@@ -20,9 +20,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(
   // an old one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  // The larger of the two values limits one connection attempt. After a failed
-  // one, gRPC would connect again when the first value has passed. The caller
-  // gives up the channel before that, also on a busy machine.
+  // The larger of the two values limits one connection attempt. gRPC connects
+  // again by itself when the first one has passed since the start of a failed
+  // attempt. So an agent whose connection is refused or closed has time to give
+  // up the channel, also on a busy machine. No caller needs the second attempt.
   const int patience_ms = static_cast<int>(absl::ToInt64Milliseconds(patience));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, patience_ms);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience_ms);

@@ -30,9 +30,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const CrowdOptions& options,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   static_cast<int>(absl::ToInt64Milliseconds(patience)));
+  const int patience_ms = static_cast<int>(absl::ToInt64Milliseconds(patience));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, patience_ms);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, patience_ms);
   arguments.SetMaxReceiveMessageSize(-1);
   const std::string endpoint = absl::StrCat("127.0.0.1:", options.port);
   // A pin needs no file to be read, and nothing else can fail here.
@@ -271,7 +271,6 @@ class Crowd::Node {
       welcomed_ = true;
       seen.last_welcome = std::max(seen.last_welcome, now);
     } else if (message.has_proposal()) {
-      seen.first_proposal = std::min(seen.first_proposal, now);
       proposal_bytes_ = bytes;
     } else if (message.has_commit()) {
       if (!committed_) reached = ++seen.committed;

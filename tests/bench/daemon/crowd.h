@@ -37,7 +37,7 @@ struct CrowdOptions {
   int first = 1;
 };
 
-// What has happened so far. Times are of the first or of the last node.
+// What has happened so far. Times are of the last node.
 struct CrowdSeen {
   int redials = 0;
   int welcomed = 0;
@@ -46,7 +46,6 @@ struct CrowdSeen {
   uint64_t generation = 0;  // The generation of the commit.
   size_t world_bytes = 0;   // The size of proposal and commit as received.
   std::string failure;      // The error of the first stream that failed.
-  absl::Time first_proposal = absl::InfiniteFuture();
   absl::Time last_welcome = absl::InfinitePast();
   absl::Time last_commit = absl::InfinitePast();
   absl::Time last_abort = absl::InfinitePast();

@@ -1,11 +1,12 @@
-"""Measures how long a world is prepared, NCCL ids included.
+"""Measures how long it takes to prepare a world, NCCL ids included.
 
 nccl_id.py [RUNS]    RUNS: 1 to 1000, default 9
 
-Four nodes of 8 ranks on this machine run `true`. The phase `prepare` of the
-daemon's spans lasts from the proposal until all nodes are prepared; node rank 0
-makes the ids in it. The process that makes an id takes turns with it, as the
-floor. The first round warms up the library and does not count.
+Four nodes of 8 ranks run on this machine; each rank prints whether it got ids.
+The phase `prepare` of the daemon's spans lasts from the proposal until all
+nodes are prepared; node rank 0 makes the ids in it. The process that makes an
+id is measured in turn with it, as the lower bound. The first round warms up the
+library and does not count.
 """
 import json
 import os
@@ -22,8 +23,7 @@ ROLLCALL = os.path.join(
                    os.path.join(PROJECT, "build", "release", "bin")),
     "rollcall")
 NODES = 4
-# Prints whether the ranks got ids.
-RANK = ["sh", "-c", 'test -s "$ROLLCALL_NCCL_ID_FILE" && echo ids']
+RANK = ["sh", "-c", 'test ! -s "$ROLLCALL_NCCL_ID_FILE" || echo ids']
 
 
 def prepared():
@@ -33,9 +33,12 @@ def prepared():
         done = subprocess.run(
             [ROLLCALL, "launch", "--state", state, "--no-hosts",
              "--local-workers", str(NODES - 1), "--nproc-per-node", "8",
-             "--listen", "127.0.0.1:0", "--", *RANK],
+             "--listen", "127.0.0.1:0", "--max-restarts", "0", "--", *RANK],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"the launcher ended with {done.returncode} and "
+                               f"said:\n{done.stderr}")
         with open(os.path.join(state, "spans.jsonl"), encoding="utf-8") as file:
             spans = [span for line in file
                      for resource in json.loads(line)["resourceSpans"]
@@ -76,7 +79,7 @@ def main(arguments):
           f"with ids: median {statistics.median(worlds):.1f} ms, worst of "
           f"{runs} {max(worlds):.1f} ms, library cold {first:.1f} ms\n"
           "  the process that makes an id, alone: median "
-          f"{statistics.median(floor):.1f} ms\n(wanted: at most 50 ms)\n")
+          f"{statistics.median(floor):.1f} ms\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""run_one.py: what it makes of skipped tests, and the tests that scripts name."""
+"""run_one.py: how it counts skipped tests, and the tests that a script names."""
 import os
 import re
 import subprocess

@@ -62,7 +62,7 @@ report() {
   echo "=== end $label $status"
 }
 # follow LABEL COMMAND...: as report, but prints both at once, in their order.
-# The pipe hides the console, for which rollcall would draw its live line.
+# The pipe hides the console, because rollcall draws a live line on a terminal.
 follow() {
   label=$1
   shift
