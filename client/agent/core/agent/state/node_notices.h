@@ -34,7 +34,7 @@ class NodeNotices {
       if (number == latest_->number) latest_->said = false;
       return false;
     }
-    latest_.emplace().number = number;
+    latest_ = Latest{number};
     return true;
   }
 
