@@ -50,7 +50,7 @@ class Supervisor {
   // grace.
   static constexpr absl::Duration kStopPatience = absl::Seconds(10);
 
-  // What is done about agents that do not end, and when.
+  // Times of the steps against agents that do not end.
   struct Overdue {
     absl::Time term_at = absl::InfiniteFuture();  // When they get SIGTERM.
     absl::Time kill_at = absl::InfiniteFuture();  // When they get SIGKILL.
