@@ -38,8 +38,8 @@ run() {
 scripts/build.sh asan unit_tests
 run asan "$jobs" -LE e2e
 scripts/build.sh release
-# End-to-end tests spend half of their time waiting.
-run release $((jobs + (jobs + 1) / 2))
+# End-to-end tests spend more than half of their time waiting.
+run release $((2 * jobs))
 
 echo "--- all tests, after $((SECONDS - began)) s"
 cat "$summaries"
