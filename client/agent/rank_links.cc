@@ -42,8 +42,9 @@ absl::StatusOr<std::string> RankLinks::OpenToAttached() {
 
 absl::Status RankLinks::Start(const std::string& path, uint32_t attached) {
   auto service = RankService::Start(path, post_, options_.user(), attached);
-  if (service.ok()) service_ = *std::move(service);
-  return service.status();
+  if (!service.ok()) return service.status();
+  service_ = *std::move(service);
+  return absl::OkStatus();
 }
 
 }  // namespace rollcall

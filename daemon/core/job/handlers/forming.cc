@@ -177,51 +177,55 @@ void Form(JobState& job, const std::vector<Seated>& seated) {
   Propose(job, seated, BuildWorld(header, world_nodes, *plan));
 }
 
+// `act` is about this node.
+void CarryOut(JobState& job, Node& node, Vetting::Act& act) {
+  using Kind = Vetting::Act::Kind;
+  switch (act.kind) {
+    case Kind::kSend:
+      job.out.SendTo(node, std::move(act.message));
+      break;
+    case Kind::kSay:
+      job.out.SayOf(node, act.level, act.text);
+      break;
+    case Kind::kLeaveOut:
+      ExcludeForNow(job, node, act.text, std::move(act.partners));
+      break;
+    case Kind::kDiffers:
+      Exclude(job, node, act.text);
+      node.exclusion.why = node.reason;
+      node.exclusion.differs = true;
+      break;
+    case Kind::kQuarantine:
+      SetQuarantined(job, node, act.text);
+      break;
+    case Kind::kExplain:
+      if (node.reason.empty()) node.reason = act.text;
+      break;
+    case Kind::kUnreached:
+      SetUnreached(job, node, act.text);
+      break;
+    case Kind::kReached:
+      SetReached(job, node);
+      break;
+    case Kind::kPassed:
+      if (node.reason == Vetting::kCheckedAlone) node.reason.clear();
+      break;
+    case Kind::kGrow:  // Is about no node.
+      break;
+  }
+}
+
 }  // namespace
 
 bool CarryOutVetting(JobState& job, Vetting::Decision decision) {
-  using Kind = Vetting::Act::Kind;
   using Next = Vetting::Decision::Next;
   for (Vetting::Act& act : decision.acts) {
-    Node* const node =
-        act.node.empty() ? nullptr : &job.membership.At(act.node);
-    switch (act.kind) {
-      case Kind::kSend:
-        job.out.SendTo(*node, std::move(act.message));
-        break;
-      case Kind::kSay:
-        if (node == nullptr) {
-          job.out.Say(act.level, act.text);
-        } else {
-          job.out.SayOf(*node, act.level, act.text);
-        }
-        break;
-      case Kind::kLeaveOut:
-        ExcludeForNow(job, *node, act.text, std::move(act.partners));
-        break;
-      case Kind::kDiffers:
-        Exclude(job, *node, act.text);
-        node->exclusion.why = node->reason;
-        node->exclusion.differs = true;
-        break;
-      case Kind::kQuarantine:
-        SetQuarantined(job, *node, act.text);
-        break;
-      case Kind::kExplain:
-        if (node->reason.empty()) node->reason = act.text;
-        break;
-      case Kind::kUnreached:
-        SetUnreached(job, *node, act.text);
-        break;
-      case Kind::kReached:
-        SetReached(job, *node);
-        break;
-      case Kind::kPassed:
-        if (node->reason == Vetting::kCheckedAlone) node->reason.clear();
-        break;
-      case Kind::kGrow:
-        job.newcomers.GrowBy(job.now);
-        break;
+    if (act.kind == Vetting::Act::Kind::kGrow) {
+      job.newcomers.GrowBy(job.now);
+    } else if (act.node.empty()) {
+      job.out.Say(act.level, act.text);
+    } else {
+      CarryOut(job, job.membership.At(act.node), act);
     }
   }
   if (decision.changed) job.out.Changed();
@@ -297,7 +301,7 @@ void MaybeProbe(JobState& job) {
 
 void ProbeAgain(JobState& job, Node& node, bool moved) {
   if (job.HasEnded()) return;
-  const std::string name = node.name();
+  const std::string& name = node.name();
   const bool proposed = job.phase == JobPhase::kForming && node.member();
   CarryOutVetting(job, job.vetting.Outdated(node, moved, job.ForVetting()));
   if (!moved || !proposed) return;
