@@ -67,7 +67,7 @@ std::optional<Ended> Daemon::Permit(const v1::Hello& hello) const {
   }
   if (!job_->CredentialStands(hello)) {
     return Denied(absl::StatusCode::kAborted, v1::REFUSAL_CODE_REPLACED,
-                  "a newer agent has taken the place of this one");
+                  "another agent has taken the place of this one");
   }
   const NodeEpochs& epochs = job_->EpochsOf(hello.run());
   if (epochs.WasRaisedPast(hello.node(), *epoch)) {

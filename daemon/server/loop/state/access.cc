@@ -219,7 +219,7 @@ std::optional<Denial> Access::PermitCredential(const v1::Hello& hello,
   // come back with a token either.
   if (live != nullptr && !live->job.CredentialStands(hello)) {
     return deny(absl::AbortedError(absl::StrCat(
-                    "a newer agent has taken the place of this one on node ",
+                    "another agent has taken the place of this one on node ",
                     hello.node())),
                 v1::REFUSAL_CODE_REPLACED);
   }
