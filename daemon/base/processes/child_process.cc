@@ -191,19 +191,23 @@ absl::Status ChildProcess::Read(
 }
 
 bool ChildProcess::AwaitEnd(absl::Duration patience) const {
+  const auto until = Clock::now() + absl::ToChronoNanoseconds(patience);
   // syscall(2): glibc has a wrapper since 2.36 only.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   if (fd < 0) {
-    // A kernel before 5.3 has no pidfd, so this waits without a limit.
-    siginfo_t ignored;
-    while (patience > absl::ZeroDuration() &&
-           waitid(P_PID, static_cast<id_t>(pid_), &ignored, WEXITED | WNOWAIT) <
-               0 &&
-           errno == EINTR) {
+    // A kernel before 5.3, or no file descriptor is left.
+    while (true) {
+      siginfo_t end = {};
+      if (waitid(P_PID, static_cast<id_t>(pid_), &end,
+                 WEXITED | WNOHANG | WNOWAIT) < 0 ||
+          end.si_pid != 0) {
+        return true;
+      }
+      const int left_ms = PollTime(until);
+      if (left_ms == 0) return false;
+      poll(nullptr, 0, std::min(left_ms, 5));
     }
-    return true;
   }
-  const auto until = Clock::now() + absl::ToChronoNanoseconds(patience);
   int count = 0;
   do {
     pollfd ended{fd, POLLIN, 0};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,19 @@ TEST(ChildProcess, HowItEndedIsTold) {
   auto waits = Shell("exec cat");
   ASSERT_TRUE(waits.ok());
   EXPECT_EQ(waits->End(absl::Milliseconds(1)).Text(), "by signal 9");
+}
+
+// As on a kernel before 5.3.
+TEST(ChildProcess, ItIsKilledInTimeWithoutAPidfd) {
+  auto waits = Shell("exec sleep 5");
+  ASSERT_TRUE(waits.ok());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const ChildProcess::Ending ending = waits->End(absl::Milliseconds(1));
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(ending.Text(), "by signal 9");
 }
 
 TEST(ChildProcess, AReadEndsInTime) {
