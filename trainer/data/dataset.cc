@@ -114,7 +114,7 @@ absl::Status Dataset::Add(const std::string& path) {
 }
 
 Dataset::Dataset(Dataset&& other) noexcept
-    : flag_(other.flag_),
+    : flag_(std::move(other.flag_)),
       files_(std::exchange(other.files_, {})),
       kind_(other.kind_),
       tokens_(std::exchange(other.tokens_, 0)) {}

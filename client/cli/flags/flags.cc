@@ -56,32 +56,33 @@ absl::Status Unknown(const std::string& kind, const std::string& word,
                            : absl::StrCat("; see `", help, "`")));
 }
 
-absl::Status CheckExtras(const CLI::App& app, const CLI::App* command) {
-  if (command == nullptr) {
-    const std::vector<std::string> extras = app.remaining();
-    if (extras.empty()) {
-      return absl::InvalidArgumentError(
-          "expected a command: run, launch, join, status, drain, evict, stop, "
-          "token, doctor, detect, render, completion or version; see `rollcall "
-          "--help`");
-    }
-    return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
-                   extras[0], CommandNames(app), "rollcall --help");
+absl::Status WithoutCommand(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) {
+    return absl::InvalidArgumentError(
+        "expected a command: run, launch, join, status, drain, evict, stop, "
+        "token, doctor, detect, render, completion or version; see `rollcall "
+        "--help`");
   }
+  return Unknown(absl::StartsWith(extras[0], "-") ? "flag" : "command",
+                 extras[0], CommandNames(app), "rollcall --help");
+}
+
+absl::Status CheckExtras(const CLI::App& app, const CLI::App& command) {
   const std::string help =
-      absl::StrCat("rollcall ", command->get_name(), " --help");
-  std::vector<std::string> extras = command->remaining();
+      absl::StrCat("rollcall ", command.get_name(), " --help");
+  std::vector<std::string> extras = command.remaining();
   if (extras.empty()) extras = app.remaining();
   for (const std::string& extra : extras) {
     if (absl::StartsWith(extra, "-")) {
-      return Unknown("flag", extra, FlagNames(*command), help);
+      return Unknown("flag", extra, FlagNames(command), help);
     }
   }
   if (extras.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("unexpected word '", extras[0],
                    "'; the command to run goes after `--`, as in `rollcall ",
-                   command->get_name(), " ... -- ", extras[0], "`"));
+                   command.get_name(), " ... -- ", extras[0], "`"));
 }
 
 // Refuses empty values. An empty value is usually an unset variable, as in
@@ -133,24 +134,20 @@ absl::StatusOr<Invocation> ParseFlags(const Argv& args) {
     return absl::InvalidArgumentError(error.what());
   }
   const std::vector<CLI::App*> chosen = app->get_subcommands();
-  const CLI::App* command = chosen.empty() ? nullptr : chosen.front();
-  const bool token = command != nullptr && command->get_name() == "token";
-  const CLI::App* verb = token && !command->get_subcommands().empty()
-                             ? command->get_subcommands().front()
+  if (chosen.empty()) return WithoutCommand(*app);
+  const CLI::App& command = *chosen.front();
+  const bool token = command.get_name() == "token";
+  const CLI::App* verb = token && !command.get_subcommands().empty()
+                             ? command.get_subcommands().front()
                              : nullptr;
-  if (absl::Status good = CheckExtras(*app, verb != nullptr ? verb : command);
-      !good.ok()) {
-    return good;
-  }
-  if (absl::Status good = CheckEmpty(verb != nullptr ? *verb : *command);
-      !good.ok()) {
-    return good;
-  }
+  const CLI::App& last = verb != nullptr ? *verb : command;
+  if (absl::Status good = CheckExtras(*app, last); !good.ok()) return good;
+  if (absl::Status good = CheckEmpty(last); !good.ok()) return good;
   if (!typed.launch_spec.empty() && !args.with_spec) {
-    return Invocation(SpecFlags{typed.launch_spec, args, GivenFlags(*command)});
+    return Invocation(SpecFlags{typed.launch_spec, args, GivenFlags(command)});
   }
   if (token && !args.has_command) return ReadToken(verb, typed);
-  return ReadCommand(command->get_name(), args, typed);
+  return ReadCommand(command.get_name(), args, typed);
 }
 
 }  // namespace rollcall

@@ -122,7 +122,9 @@ void Tensors(Feed& feed) {
   uint64_t end = 0;
   while (!feed.empty() && tensors.size() < 100) {
     SafeTensor tensor;
-    tensor.name = absl::StrCat(ValidUtf8(View(feed.Text())), tensors.size());
+    // The number comes first, so that no two names are equal.
+    tensor.name =
+        absl::StrCat(tensors.size(), " ", ValidUtf8(View(feed.Text())));
     const bool halves = feed.Flag();
     tensor.dtype = halves ? "BF16" : "F32";
     uint64_t elements = 1;
