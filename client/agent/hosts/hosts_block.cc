@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/agent/hosts/hosts_names.h"
+#include "daemon/core/admission/admission.h"
 
 namespace rollcall {
 namespace {
@@ -102,7 +103,8 @@ std::optional<HostsOwner> ReadOwner(absl::string_view line,
   return owner;
 }
 
-// A line that only rollcall writes: it ends in an alias of the job.
+// A line that only rollcall writes: an address, perhaps a node's name, and an
+// alias of the job.
 bool IsEntry(const HostsBlock& block, absl::string_view line) {
   const std::vector<absl::string_view> words = HostsWords(line);
   if (words.size() < 2 || words.size() > 3) return false;
@@ -111,7 +113,8 @@ bool IsEntry(const HostsBlock& block, absl::string_view line) {
   return absl::ConsumePrefix(&alias, "node-") &&
          absl::ConsumeSuffix(&alias, tail) && !alias.empty() &&
          std::all_of(alias.begin(), alias.end(), absl::ascii_isdigit) &&
-         !AddressKey(words[0]).empty();
+         !AddressKey(words[0]).empty() &&
+         (words.size() == 2 || AdmitNodeName(std::string(words[1])).ok());
 }
 
 // --- Blocks -----------------------------------------------------------------

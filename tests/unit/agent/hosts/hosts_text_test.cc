@@ -53,8 +53,11 @@ TEST(HostsText, ALineThatSomebodyPutIntoTheBlockIsKept) {
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}});
   const std::string rest = "127.0.0.1 localhost\n";
   std::string edited = Put(rest, world);
-  edited.insert(edited.find('\n') + 1, "10.0.0.5 storage\n# mine\n");
-  const std::string kept = "10.0.0.5 storage\n# mine\n" + rest;
+  // The last one has an alias of the job, but no name that a node may have.
+  const std::string inserted =
+      "10.0.0.5 storage\n# mine\n10.0.0.6 caf\xe9 node-0.train.rollcall\n";
+  edited.insert(edited.find('\n') + 1, inserted);
+  const std::string kept = inserted + rest;
   EXPECT_EQ(ParseHosts(edited).rest, kept);
   EXPECT_EQ(Put(edited, world), Put(kept, world));
   EXPECT_EQ(Take(edited), kept);
