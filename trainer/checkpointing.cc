@@ -122,8 +122,9 @@ absl::StatusOr<std::optional<StoredState>> Checkpointing::NewestBefore(
                        data](std::optional<StoredState>* stored) {
     absl::StatusOr<std::optional<StoredState>> older =
         NewestBefore(&found, model, data);
-    if (older.ok()) *stored = *std::move(older);
-    return older.status();
+    if (!older.ok()) return older.status();
+    *stored = *std::move(older);
+    return absl::OkStatus();
   };
   return stored;
 }
