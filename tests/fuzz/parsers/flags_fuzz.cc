@@ -7,6 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/flags/argv.h"
 #include "client/cli/flags/flags.h"
 #include "daemon/base/text/nearest.h"
@@ -77,10 +80,12 @@ void CommandLine(std::string_view text) {
   if (invocation.ok()) Check(*invocation, args);
   HideSecrets(arguments.argc(), arguments.argv.data());
   for (size_t i = 1; i < dashes; ++i) {
-    const std::string& word = arguments.words[i];
-    const bool join = word.starts_with("rc1.");
-    Expect(!join || word.find_first_not_of('x', 4) == std::string::npos,
-           "a join string is gone from argv", word);
+    // Blanks around a join string stay.
+    const absl::string_view word =
+        absl::StripAsciiWhitespace(arguments.words[i]);
+    const bool join = absl::StartsWith(word, "rc1.");
+    Expect(!join || word.find_first_not_of('x', 4) == word.npos,
+           "a join string is gone from argv", {word.data(), word.size()});
   }
 }
 
