@@ -4,10 +4,10 @@
 # Runs each unit test binary of `asan` UNIT times (200) and each end-to-end
 # module on the release binaries E2E times (10), or only the named modules.
 # Four unit test binaries, or two modules, run at once on each core, so that the
-# machine is loaded; modules that measure the machine run alone. Each run has
-# another seed, for tests that take one. Prints a line for each binary or module
-# that failed and keeps the log of its first failure below build/repeat; exit
-# status 1 if any failed.
+# machine is loaded; modules that need the machine for themselves run alone.
+# Each run has another seed, for tests that take one. Prints a line for each
+# binary or module that failed and keeps the log of its first failure below
+# build/repeat; exit status 1 if any failed.
 set -u
 cd "$(dirname "$0")/.."
 unit=${1:-200} e2e=${2:-10}
@@ -60,8 +60,8 @@ cd tests/e2e || exit
 export ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=600
 together=() alone=()
 for module in "${modules[@]}"; do
-  case $module in  # See RUN_SERIAL in CMakeLists.txt.
-    floods_test | rdma_vm_test) alone+=("$module") ;;
+  case $module in  # RUN_SERIAL in tests/e2e/CMakeLists.txt.
+    floods_test* | rdma_vm_test*) alone+=("$module") ;;
     *) together+=("$module") ;;
   esac
 done

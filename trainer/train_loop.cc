@@ -431,7 +431,7 @@ absl::Status TrainLoop::Apply(StepResult* result) {
         "step %d: %s; try a lower --lr than %g or a longer --warmup than %d",
         result->step, reason, options_.learning_rate, options_.warmup));
   }
-  if (guard_.state().skipped_in_a_row + 1 >= SpikeGuard::kInARowMax) {
+  if (guard_.NextSkipEnds()) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "step %d: %s; --skip-spikes would skip %d steps in a row, so the run "
         "ends; resume from a checkpoint before the first of them with a lower "

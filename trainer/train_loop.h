@@ -104,8 +104,10 @@ class TrainLoop {
   // would give it again.
   absl::StatusOr<StepResult> Step(bool stop = false);
 
-  // Whether the last step was skipped.
+  // Whether the last step was skipped; and whether the next step ends the run
+  // if it would be skipped.
   bool skipping() const { return guard_.state().skipped_in_a_row > 0; }
+  bool next_skip_ends() const { return guard_.NextSkipEnds(); }
 
   // Whether a validation is due after the last step; and the loss on held-out
   // data, which all ranks compute together and which changes no state. Errors:

@@ -392,14 +392,13 @@ absl::Status Training::GoOnToNextWorld() {
 }
 
 // A rank that is stopped between two worlds reaches no boundary any more. So it
-// saves its state now, unless another rank has saved it. While steps are
-// skipped it does not: the world may have ended because a peer counted the last
-// skipped step that is allowed. The process ends after this, so a save in
-// progress is awaited in any case.
+// saves its state now, unless another rank has saved it, or the world may have
+// ended because a peer reached the limit of skipped steps in a row. The process
+// ends after this, so a save in progress is awaited in any case.
 void Training::SaveState() {
   if (checkpointing_ == nullptr) return;
   (void)checkpointing_->Finish();
-  if (loop_ == nullptr || !loop_->whole() || loop_->skipping()) return;
+  if (loop_ == nullptr || !loop_->whole() || loop_->next_skip_ends()) return;
   if (options_.saved_by == SavedBy::kEveryNode && rank_->local_rank() != 0) {
     return;
   }

@@ -48,6 +48,11 @@ class SpikeGuard {
   // holds for a step that has been skipped just now.
   std::string Reason(double loss, double norm) const;
 
+  // Whether the next step ends the run if it would be skipped.
+  bool NextSkipEnds() const {
+    return state_.skipped_in_a_row + 1 >= kInARowMax;
+  }
+
   const State& state() const { return state_; }
   void set_state(const State& state) { state_ = state; }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/agent/hosts/hosts_names.h"
@@ -103,11 +104,13 @@ std::optional<HostsOwner> ReadOwner(absl::string_view line,
   return owner;
 }
 
-// A line that only rollcall writes: an address, perhaps a node's name, and an
-// alias of the job.
+// A line that only rollcall writes: an address, optionally a node's name, and
+// an alias of the job. An editor may have changed the blanks.
 bool IsEntry(const HostsBlock& block, absl::string_view line) {
   const std::vector<absl::string_view> words = HostsWords(line);
   if (words.size() < 2 || words.size() > 3) return false;
+  // rollcall writes no comment after an entry, and no zone after an address.
+  if (line.find_first_of("#%") != line.npos) return false;
   absl::string_view alias = words.back();
   const std::string tail = absl::StrCat(".", block.job, ".rollcall");
   return absl::ConsumePrefix(&alias, "node-") &&
@@ -132,7 +135,8 @@ void TakeBody(HostsBlock& block, absl::string_view body, std::string& rest) {
         block.owners.push_back(*std::move(owner));
       }
     } else if (IsEntry(block, line)) {
-      absl::StrAppend(&block.entries, Bare(line), "\n");
+      absl::StrAppend(&block.entries, absl::StrJoin(HostsWords(line), " "),
+                      "\n");
     } else if (!Bare(line).empty()) {
       rest.append(line.data(), line.size());
     }

@@ -24,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr absl::Duration kKillPatience = absl::Seconds(1);
+constexpr int kPollMs = 5;  // Between two looks at a child without a pidfd.
 
 // Both ends of a pipe. The destructor closes those that were not taken.
 struct Pipe {
@@ -195,7 +196,8 @@ bool ChildProcess::AwaitEnd(absl::Duration patience) const {
   // syscall(2): glibc has a wrapper since 2.36 only.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   if (fd < 0) {
-    // A kernel before 5.3, or no file descriptor is left.
+    // The kernel is older than 5.3, or no file descriptor is left. Nothing else
+    // can be waited for with a limit, so ask again and again.
     while (true) {
       siginfo_t end = {};
       if (waitid(P_PID, static_cast<id_t>(pid_), &end,
@@ -205,7 +207,7 @@ bool ChildProcess::AwaitEnd(absl::Duration patience) const {
       }
       const int left_ms = PollTime(until);
       if (left_ms == 0) return false;
-      poll(nullptr, 0, std::min(left_ms, 5));
+      poll(nullptr, 0, std::min(left_ms, kPollMs));
     }
   }
   int count = 0;

@@ -201,6 +201,7 @@ TEST_F(SpikesTest, ManyInARowAreAnError) {
     const auto result = loop->Step();
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_NE(result->skipped, "");
+    EXPECT_EQ(loop->next_skip_ends(), i == SpikeGuard::kInARowMax - 1);
   }
   const int64_t done = loop->steps_done();
   const absl::Status status = loop->Step().status();

@@ -223,6 +223,7 @@ bool CarryOutVetting(JobState& job, Vetting::Decision decision) {
     if (act.kind == Vetting::Act::Kind::kGrow) {
       job.newcomers.GrowBy(job.now);
     } else if (act.node.empty()) {
+      CHECK(act.kind == Vetting::Act::Kind::kSay);
       job.out.Say(act.level, act.text);
     } else {
       CarryOut(job, job.membership.At(act.node), act);

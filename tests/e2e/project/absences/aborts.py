@@ -127,6 +127,9 @@ CHECKS_JUSTIFIED = {
         "a job's phase is ours; a message after its end gets a Refusal",
     ("daemon/core/job/handlers/forming.cc", "CHECK(!names.empty());"):
         "called only while a member is unprepared",
+    ("daemon/core/job/handlers/forming.cc",
+     "CHECK(act.kind == Vetting::Act::Kind::kSay);"):
+        "Vetting's acts are ours; all others are about a node",
     ("daemon/core/job/acts/generation_end.cc", "CHECK(job.HasWorld());"):
         "a job's phase is ours",
     ("daemon/core/exchange.cc", "CHECK_LT(node_rank, ranks_.size());"):

@@ -53,9 +53,12 @@ TEST(HostsText, ALineThatSomebodyPutIntoTheBlockIsKept) {
   const v1::World world = MakeWorld({{"a", "10.0.0.1"}, {"b", "10.0.0.2"}});
   const std::string rest = "127.0.0.1 localhost\n";
   std::string edited = Put(rest, world);
-  // The last one has an alias of the job, but no name that a node may have.
+  // The last three have an alias of the job, but rollcall writes none of them.
   const std::string inserted =
-      "10.0.0.5 storage\n# mine\n10.0.0.6 caf\xe9 node-0.train.rollcall\n";
+      "10.0.0.5 storage\n# mine\n"
+      "10.0.0.6 caf\xe9 node-0.train.rollcall\n"
+      "10.0.0.6 box node-0.train.rollcall # mine\n"
+      "fe80::1%caf\xe9 node-0.train.rollcall\n";
   edited.insert(edited.find('\n') + 1, inserted);
   const std::string kept = inserted + rest;
   EXPECT_EQ(ParseHosts(edited).rest, kept);
