@@ -219,16 +219,17 @@ absl::StatusOr<v1::FolderSpace> ReadFolderSpace(const std::string& folder) {
 std::string ReadSmallFile(const std::string& path, size_t bytes_max) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return "";
-  std::string text(bytes_max, '\0');
-  size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t n = read(fd, text.data() + size, text.size() - size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    size += static_cast<size_t>(n);
+  // In blocks, because most files are much smaller than `bytes_max`.
+  std::string text;
+  char block[4096];
+  while (text.size() < bytes_max) {
+    const ssize_t size =
+        read(fd, block, std::min(sizeof(block), bytes_max - text.size()));
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    text.append(block, static_cast<size_t>(size));
   }
   close(fd);
-  text.resize(size);
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -25,13 +26,18 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
     return absl::UnavailableError(
         absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
-  std::string text(bytes_max, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  // In blocks, because most files are much smaller than `bytes_max`.
+  std::string text;
+  char block[4096];
+  while (text.size() < bytes_max && file) {
+    file.read(block, static_cast<std::streamsize>(
+                         std::min(sizeof(block), bytes_max - text.size())));
+    text.append(block, static_cast<size_t>(file.gcount()));
+  }
   if (file.bad()) {
     return absl::UnavailableError(
         absl::StrCat("cannot read ", path, ": ", strerror(errno)));
   }
-  text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() == bytes_max &&
       file.peek() != std::ifstream::traits_type::eof()) {
     return absl::FailedPreconditionError(

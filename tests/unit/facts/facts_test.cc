@@ -174,6 +174,16 @@ TEST_F(FolderTest, SpaceIsThatOfWhereAFolderWouldBeMade) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(FolderTest, ASmallFileIsReadUpToItsLimit) {
+  const std::string text = std::string(5000, 'a') + std::string(5000, 'b');
+  std::ofstream(folder_ + "/file") << text;
+  for (const size_t limit : {1, 4096, 5001, 8192, 9999, 10000, 10001}) {
+    EXPECT_EQ(ReadSmallFile(folder_ + "/file", limit), text.substr(0, limit));
+  }
+  EXPECT_EQ(ReadSmallFile(folder_ + "/not-there"), "");
+  EXPECT_EQ(ReadSmallFile(folder_), "");
+}
+
 TEST(Nccl, VersionsAreWrittenAsPeopleDo) {
   EXPECT_EQ(NcclVersionText(22809), "2.28.9");
   EXPECT_EQ(NcclVersionText(21903), "2.19.3");

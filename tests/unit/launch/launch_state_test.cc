@@ -218,12 +218,6 @@ TEST(LaunchFolder, IsNotLockedThroughALink) {
   std::filesystem::create_symlink(victim, state + "/lock");
   EXPECT_TRUE(absl::IsFailedPrecondition(LaunchFolder::Open(state).status()));
   EXPECT_EQ(*ReadWholeFile(victim, 99), "kept");
-  EXPECT_EQ(*ReadWholeFile(victim, 4), "kept");
-  EXPECT_EQ(ReadWholeFile(victim, 3).status().code(),
-            absl::StatusCode::kFailedPrecondition);
-  // The first page of this file cannot be read.
-  EXPECT_EQ(ReadWholeFile("/proc/self/mem").status().code(),
-            absl::StatusCode::kUnavailable);
   std::filesystem::remove(state + "/lock");
   EXPECT_TRUE(LaunchFolder::Open(state).ok());
 }
