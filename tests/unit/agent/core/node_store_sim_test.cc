@@ -180,7 +180,9 @@ class StoreSim {
         break;
       }
       case v1::STORE_KIND_CHECK:
-        if (asked.exists) EXPECT_EQ(result.number(), 1);
+        if (asked.exists) {
+          EXPECT_EQ(result.number(), 1);
+        }
         break;
       case v1::STORE_KIND_COMPARE_SET:
         if (result.number() == 1) {

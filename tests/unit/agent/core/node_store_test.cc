@@ -213,8 +213,9 @@ TEST(NodeStore, BoundsWhatIsUnderWay) {
   std::string last;
   size_t waits = 0;
   while (last.find('!') == std::string::npos) {
+    ++ticket;
     last = Text(store.Take(
-        Asks(++ticket, v1::STORE_KIND_GET, absl::StrCat("w", ticket))));
+        Asks(ticket, v1::STORE_KIND_GET, absl::StrCat("w", ticket))));
     ++waits;
   }
   EXPECT_EQ(waits, Limits::store_waits_per_node_max + 1);
