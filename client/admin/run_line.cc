@@ -69,14 +69,14 @@ std::string Bar(double done, size_t columns) {
 }
 
 // A text such as `a, b are silent`; empty: there are no names.
-std::string Said(std::vector<std::string> names, absl::string_view one,
-                 absl::string_view several) {
+std::string NamesText(std::vector<std::string> names, absl::string_view one,
+                      absl::string_view several) {
   if (names.empty()) return "";
   const absl::string_view verb = names.size() == 1 ? one : several;
   return absl::StrCat(NameList(std::move(names), kTroubleNames), " ", verb);
 }
 
-uint64_t Seated(const v1::JobStatus& status) {
+uint64_t SeatedNodes(const v1::JobStatus& status) {
   return std::count_if(
       status.nodes().begin(), status.nodes().end(),
       [](const v1::NodeStatus& node) { return node.node_rank() >= 0; });
@@ -87,7 +87,8 @@ std::vector<std::string> LostBefore(const v1::JobStatus& status) {
   const v1::Reform& reform = status.last_reform();
   const bool lost = reform.code() == v1::REASON_CODE_LOST_STREAM ||
                     reform.code() == v1::REASON_CODE_LOST_LEASE;
-  if (!lost || reform.node().empty() || Seated(status) >= status.nodes_max()) {
+  if (!lost || reform.node().empty() ||
+      SeatedNodes(status) >= status.nodes_max()) {
     return {};
   }
   for (const v1::NodeStatus& node : status.nodes()) {
@@ -104,7 +105,7 @@ std::string ShortNumber(double value) {
 }
 
 std::string WorldText(const v1::JobStatus& status) {
-  const uint64_t seated = Seated(status);
+  const uint64_t seated = SeatedNodes(status);
   return absl::StrCat(
       Counted(status.world_size(), "rank"), " on ",
       seated < status.nodes_max()
@@ -124,9 +125,9 @@ std::string TroubleText(const v1::JobStatus& status, const StepTrack& track,
   }
   const absl::Duration stalled = track.Stalled(now);
   std::vector<std::string> parts = {
-      Said(std::move(lost), "is missing", "are missing"),
-      Said(std::move(silent), "is silent", "are silent"),
-      Said(track.Behind(now), "is behind", "are behind"),
+      NamesText(std::move(lost), "is missing", "are missing"),
+      NamesText(std::move(silent), "is silent", "are silent"),
+      NamesText(track.Behind(now), "is behind", "are behind"),
       StragglersText(status),
       stalled > absl::ZeroDuration()
           ? absl::StrCat("no step for ", ShortDuration(stalled))

@@ -19,7 +19,7 @@ namespace {
 
 // For the copies that the copy makes, which may not end at once.
 constexpr absl::Duration kPatience = absl::Seconds(2);
-constexpr size_t kAnswerBytesMax = 1 << 20;
+constexpr size_t kFilesAnswerBytesMax = 1 << 20;
 
 // Runs in the copy.
 void ReadWhenTold(const std::vector<SameQuery>& queries, const SystemUser* user,
@@ -91,7 +91,7 @@ std::vector<v1::SameFile> LaterSameFiles::Answer() {
   if (write(go_.get(), "", 1) != 1) {
     status = absl::AbortedError("the process that reads files is gone");
   } else {
-    status = copy_.Read(timeout_ + kPatience, kAnswerBytesMax, nullptr,
+    status = copy_.Read(timeout_ + kPatience, kFilesAnswerBytesMax, nullptr,
                         cancel_.get(), bytes);
   }
   if (absl::IsCancelled(status)) return {};

@@ -21,7 +21,7 @@
 namespace rollcall {
 namespace {
 
-constexpr int kBacklog = 1024;
+constexpr int kProbeBacklog = 1024;
 // How long to keep a caller that sends no question, or that asks for a round
 // which this node does not know yet.
 constexpr absl::Duration kCallerPatience = absl::Seconds(5);
@@ -54,7 +54,7 @@ absl::StatusOr<Fd> Listen() {
     const socklen_t size =
         family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     if (bind(fd.get(), reinterpret_cast<sockaddr*>(&any), size) == 0 &&
-        listen(fd.get(), kBacklog) == 0) {
+        listen(fd.get(), kProbeBacklog) == 0) {
       return fd;
     }
   }

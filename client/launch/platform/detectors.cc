@@ -30,7 +30,7 @@ std::string Value(const NodeEnvironment& environment, const char* name) {
 
 // A platform that is recognised by a set of variables that no other platform
 // sets together.
-struct Row {
+struct DetectorRow {
   const char* platform;
   std::vector<const char*> needs;
   // Variables that another platform sets in addition to `needs`.
@@ -38,8 +38,8 @@ struct Row {
   VariableNames names;
 };
 
-const std::vector<Row>& Rows() {
-  static const auto* rows = new std::vector<Row>{
+const std::vector<DetectorRow>& DetectorRows() {
+  static const auto* rows = new std::vector<DetectorRow>{
       {"kubeflow",
        {"PET_NODE_RANK", "PET_NNODES"},
        {},
@@ -119,7 +119,7 @@ const std::vector<Row>& Rows() {
 
 using Detected = absl::StatusOr<std::optional<Evidence>>;
 
-Detected DetectRow(const Row& row, const NodeEnvironment& environment) {
+Detected DetectRow(const DetectorRow& row, const NodeEnvironment& environment) {
   const auto has = [&](const char* name) { return Has(environment, name); };
   if (!std::all_of(row.needs.begin(), row.needs.end(), has) ||
       std::any_of(row.lacks.begin(), row.lacks.end(), has)) {
@@ -457,7 +457,8 @@ absl::StatusOr<std::vector<Evidence>> DetectAll(
   add(DetectOpenMpi(environment));
   add(DetectPmi(environment));
   add(DetectMpiJob(environment));
-  for (const Row& row : Rows()) add(DetectRow(row, environment));
+  for (const DetectorRow& row : DetectorRows())
+    add(DetectRow(row, environment));
   add(DetectVessl(environment));
   add(DetectAwsBatch(environment));
   add(DetectLepton(environment));

@@ -6,12 +6,12 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kKeyBytes = 32;
+constexpr size_t kProofKeyBytes = 32;
 
 }  // namespace
 
 std::string CommitProofKey(const SharedSecret& secret) {
-  return secret.Derive("commit proof key", kKeyBytes);
+  return secret.Derive("commit proof key", kProofKeyBytes);
 }
 
 std::string CommitProof(std::string_view key, std::string_view job,

@@ -12,7 +12,7 @@ namespace rollcall {
 namespace {
 
 constexpr std::string_view kMagic = "rcs1";
-constexpr size_t kKeyBytes = 32;
+constexpr size_t kSealingKeyBytes = 32;
 constexpr size_t kNonceBytes = 12;
 constexpr size_t kTagBytes = 16;
 static_assert(ValueSealer::kBytesAdded ==
@@ -36,7 +36,7 @@ Context MakeContext() {
 }  // namespace
 
 ValueSealer::ValueSealer(const SharedSecret& secret)
-    : key_(secret.Derive("etcd values", kKeyBytes)) {}
+    : key_(secret.Derive("etcd values", kSealingKeyBytes)) {}
 
 std::string ValueSealer::Seal(std::string_view name,
                               std::string_view value) const {

@@ -17,7 +17,7 @@
 namespace rollcall {
 namespace {
 
-constexpr char kHexSecret[] =
+constexpr char kSecretInHex[] =
     "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 Authority MakeAuthority() {
@@ -105,7 +105,7 @@ TEST(Authority, AChainIsWholeOrNothing) {
 }
 
 TEST(Authority, TheSecretMakesTheSameOneEverywhere) {
-  const absl::StatusOr<SharedSecret> secret = SharedSecret::Parse(kHexSecret);
+  const absl::StatusOr<SharedSecret> secret = SharedSecret::Parse(kSecretInHex);
   ASSERT_TRUE(secret.ok());
   const absl::StatusOr<Authority> here = Authority::FromSecret(*secret);
   const absl::StatusOr<Authority> there = Authority::FromSecret(*secret);

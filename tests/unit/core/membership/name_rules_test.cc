@@ -15,8 +15,7 @@ namespace {
 
 using absl::StatusCode;
 
-// reconnect_grace is 1 s, lease 5 s, reattach_grace 60 s.
-const Limits kLimits;
+// By default, reconnect_grace is 1 s, lease 5 s and reattach_grace 60 s.
 
 // What the daemon knows of node a, and a Hello from another agent that asks for
 // that name with a token. The entry has incarnation 1, which is alive. The job
@@ -61,10 +60,10 @@ struct Case {
   }
 
   std::optional<Refused> Refuse() const {
-    return NameRules(moment, kLimits).Refuse(hello, "10.0.0.2", node);
+    return NameRules(moment, Limits()).Refuse(hello, "10.0.0.2", node);
   }
   bool Continues() const {
-    return NameRules(moment, kLimits).Continues(hello, node);
+    return NameRules(moment, Limits()).Continues(hello, node);
   }
 
   Node node;
