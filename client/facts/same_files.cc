@@ -18,7 +18,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kReadBytes = 1 << 20;
+constexpr size_t kReadBytes = 64 << 10;
 
 v1::SameFile Failed(const std::string& path, const std::string& why) {
   v1::SameFile file;

@@ -221,7 +221,7 @@ std::string ReadSmallFile(const std::string& path, size_t bytes_max) {
   if (fd < 0) return "";
   // In blocks, because most files are much smaller than `bytes_max`.
   std::string text;
-  char block[4096];
+  char block[64 << 10];
   while (text.size() < bytes_max) {
     const ssize_t size =
         read(fd, block, std::min(sizeof(block), bytes_max - text.size()));

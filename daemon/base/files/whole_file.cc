@@ -28,7 +28,7 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
   }
   // In blocks, because most files are much smaller than `bytes_max`.
   std::string text;
-  char block[4096];
+  char block[16 << 10];
   while (text.size() < bytes_max && file) {
     file.read(block, static_cast<std::streamsize>(
                          std::min(sizeof(block), bytes_max - text.size())));

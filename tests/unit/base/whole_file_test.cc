@@ -1,8 +1,13 @@
 #include "daemon/base/files/whole_file.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <string>
+#include <thread>
 
+#include "daemon/base/files/fd.h"
 #include "gtest/gtest.h"
 #include "tests/unit/living.h"
 
@@ -16,15 +21,17 @@ TEST(ReadWholeFile, Table) {
     size_t bytes_max;
     bool read;
   } kRows[] = {
-      {0, 0, true},        {0, 1, true},        {4, 3, false},
-      {4, 4, true},        {4, 99, true},       {4095, 4096, true},
-      {4096, 4096, true},  {4097, 4096, false}, {4097, 4097, true},
-      {9000, 8999, false}, {9000, 9000, true},  {9000, 1 << 20, true},
+      {0, 0, true},           {0, 1, true},          {1, 0, false},
+      {4, 3, false},          {4, 4, true},          {4, 99, true},
+      {8191, 1 << 20, true},  {8192, 1 << 20, true}, {16384, 16383, false},
+      {16384, 16384, true},   {16384, 99999, true},  {16385, 16384, false},
+      {16385, 16385, true},   {90000, 89999, false}, {90000, 90000, true},
+      {90000, 1 << 20, true},
   };
   for (const auto& row : kRows) {
     std::string text(row.size, 'x');
     for (size_t i = 0; i < text.size(); i += 7) text[i] = '\0';
-    std::ofstream(folder / "file", std::ios::binary) << text;
+    ASSERT_TRUE(std::ofstream(folder / "file", std::ios::binary) << text);
     const auto read = ReadWholeFile(folder / "file", row.bytes_max);
     if (row.read) {
       ASSERT_TRUE(read.ok()) << read.status();
@@ -34,6 +41,22 @@ TEST(ReadWholeFile, Table) {
           << row.size << " of " << row.bytes_max;
     }
   }
+}
+
+TEST(ReadWholeFile, ReadsAPipeToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Fd reading(ends[0]);
+  std::thread writer([to = ends[1]] {
+    const Fd writing(to);
+    for (const char* part : {"a few", " short", " writes"}) {
+      (void)!write(writing.get(), part, strlen(part));
+    }
+  });
+  const auto read = ReadWholeFile("/dev/fd/" + std::to_string(reading.get()));
+  writer.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, "a few short writes");
 }
 
 TEST(ReadWholeFile, SaysWhatCannotBeRead) {

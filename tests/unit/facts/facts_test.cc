@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -175,13 +176,23 @@ TEST_F(FolderTest, SpaceIsThatOfWhereAFolderWouldBeMade) {
 }
 
 TEST_F(FolderTest, ASmallFileIsReadUpToItsLimit) {
-  const std::string text = std::string(5000, 'a') + std::string(5000, 'b');
-  std::ofstream(folder_ + "/file") << text;
-  for (const size_t limit : {1, 4096, 5001, 8192, 9999, 10000, 10001}) {
-    EXPECT_EQ(ReadSmallFile(folder_ + "/file", limit), text.substr(0, limit));
+  const std::string path = folder_ + "/file";
+  // As long as the blocks in which it is read, and longer.
+  for (const size_t size : {size_t{64} << 10, size_t{100'000}}) {
+    const std::string text =
+        std::string(size / 2, 'a') + std::string(size - size / 2, 'b');
+    ASSERT_TRUE(std::ofstream(path) << text);
+    for (const size_t limit :
+         {size_t{0}, size_t{1}, size / 2 + 1, size - 1, size, size + 1}) {
+      EXPECT_TRUE(ReadSmallFile(path, limit) == text.substr(0, limit))
+          << limit << " of " << size;
+    }
   }
   EXPECT_EQ(ReadSmallFile(folder_ + "/not-there"), "");
   EXPECT_EQ(ReadSmallFile(folder_), "");
+  // Nobody writes into it.
+  ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
+  EXPECT_EQ(ReadSmallFile(folder_ + "/fifo"), "");
 }
 
 TEST(Nccl, VersionsAreWrittenAsPeopleDo) {

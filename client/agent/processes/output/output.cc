@@ -224,14 +224,14 @@ RankPipe::RankPipe(Fd pipe, std::string prefix, OutputWriter& writer,
 
 RankPipe::Got RankPipe::ReadOnce(absl::Time now) {
   if (!pipe_.open()) return Got::kEnd;
-  std::string bytes(kReadBytes, '\0');
+  char block[kReadBytes];
   ssize_t got = 0;
   do {
-    got = read(pipe_.get(), bytes.data(), bytes.size());
+    got = read(pipe_.get(), block, sizeof(block));
   } while (got < 0 && errno == EINTR);
   if (got < 0 && errno == EAGAIN) return Got::kNothing;
   if (got <= 0) return Got::kEnd;
-  bytes.resize(got);
+  std::string bytes(block, static_cast<size_t>(got));
   Pass(cutter_.Take(bytes, now));
   if (log_ != nullptr) writer_.Write(log_, std::move(bytes));
   return Got::kBytes;

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/facts/system/system.h"
 #include "daemon/base/clock.h"
 
 namespace rollcall {
@@ -28,16 +29,7 @@ constexpr int kDepthMax = 16;
 constexpr int kNamesMax = 64;
 
 std::string ReadAll(const std::string& path) {
-  std::string text;
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char piece[16384];
-  while (file.open() && text.size() < kCgroupFileBytesMax) {
-    const ssize_t got = read(file.get(), piece, sizeof piece);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    text.append(piece, got);
-  }
-  return text;
+  return ReadSmallFile(path, kCgroupFileBytesMax);
 }
 
 std::vector<std::string> FoldersBelow(const std::string& folder) {
