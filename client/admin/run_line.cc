@@ -76,7 +76,7 @@ std::string NamesText(std::vector<std::string> names, absl::string_view one,
   return absl::StrCat(NameList(std::move(names), kTroubleNames), " ", verb);
 }
 
-uint64_t SeatedNodes(const v1::JobStatus& status) {
+uint64_t CountSeated(const v1::JobStatus& status) {
   return std::count_if(
       status.nodes().begin(), status.nodes().end(),
       [](const v1::NodeStatus& node) { return node.node_rank() >= 0; });
@@ -88,7 +88,7 @@ std::vector<std::string> LostBefore(const v1::JobStatus& status) {
   const bool lost = reform.code() == v1::REASON_CODE_LOST_STREAM ||
                     reform.code() == v1::REASON_CODE_LOST_LEASE;
   if (!lost || reform.node().empty() ||
-      SeatedNodes(status) >= status.nodes_max()) {
+      CountSeated(status) >= status.nodes_max()) {
     return {};
   }
   for (const v1::NodeStatus& node : status.nodes()) {
@@ -105,7 +105,7 @@ std::string ShortNumber(double value) {
 }
 
 std::string WorldText(const v1::JobStatus& status) {
-  const uint64_t seated = SeatedNodes(status);
+  const uint64_t seated = CountSeated(status);
   return absl::StrCat(
       Counted(status.world_size(), "rank"), " on ",
       seated < status.nodes_max()

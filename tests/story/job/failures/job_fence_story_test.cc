@@ -360,7 +360,7 @@ TEST(Fence, AMemberWhoseRanksHaveFinishedDoesNotOpenIt) {
 
 // With --once the command runs only on a. The world says so, so the daemon
 // needs no report of b.
-std::vector<Row> OneOfTwoRuns() {
+std::vector<Row> OnlyARuns() {
   return {
       {0.0, Attends("a", 1, {.once = true}), ""},
       {0.0, Attends("b", 1, {.once = true}), "form g1 a,b"},
@@ -376,7 +376,7 @@ HelloOptions IsBack(uint64_t running) {
 
 TEST(Fence, AMemberThatRunsNothingDoesNotOpenIt) {
   JobStory story("1:2");
-  story.Tell(OneOfTwoRuns());
+  story.Tell(OnlyARuns());
   story.Tell({
       {2.0, Breaks("a"), ""},
       {2.9, Beats("b"), ""},
@@ -406,7 +406,7 @@ TEST(Fence, AMemberThatRunsNothingDoesNotOpenIt) {
 // The daemon is restarted while the world runs.
 TEST(Fence, AMemberThatRunsNothingAndIsBackAloneDoesNotOpenIt) {
   JobStory before("1:2");
-  before.Tell(OneOfTwoRuns());
+  before.Tell(OnlyARuns());
   JobStory story = RestartOf(before);
   story.Tell({{0.1, Attends("b", 1, IsBack(1)), ""}});
   TellBeats(story, {"b"}, 60, 2);

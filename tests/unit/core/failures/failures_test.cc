@@ -14,7 +14,7 @@ namespace {
 const absl::Time kStart = absl::UnixEpoch();
 
 // A world of nodes a and b with two ranks each.
-v1::World TwoNodes(uint64_t generation) {
+v1::World WorldAB(uint64_t generation) {
   v1::World world;
   world.set_generation(generation);
   for (const char* node : {"a", "b"}) {
@@ -43,21 +43,21 @@ TEST(Failures, EachRanksFailureCostsARestartUntilThereIsNone) {
   Limits limits;
   limits.max_restarts = 2;
   Failures failures;
-  EXPECT_TRUE(failures.EndByRank(TwoNodes(1), CauseOn("a", 1, 3), false, kStart,
+  EXPECT_TRUE(failures.EndByRank(WorldAB(1), CauseOn("a", 1, 3), false, kStart,
                                  limits));
-  failures.EndByLoss(TwoNodes(2),
+  failures.EndByLoss(WorldAB(2),
                      CauseOfLostNode("b", v1::REASON_CODE_LOST_LEASE, "", 2),
                      kStart, limits);
   EXPECT_EQ(failures.charged(), 1u);
-  EXPECT_TRUE(failures.EndByRank(TwoNodes(3), CauseOn("a", 3, 3), false, kStart,
+  EXPECT_TRUE(failures.EndByRank(WorldAB(3), CauseOn("a", 3, 3), false, kStart,
                                  limits));
-  EXPECT_FALSE(failures.EndByRank(TwoNodes(4), CauseOn("a", 4, 3), false,
-                                  kStart, limits));
+  EXPECT_FALSE(failures.EndByRank(WorldAB(4), CauseOn("a", 4, 3), false, kStart,
+                                  limits));
   EXPECT_EQ(failures.charged(), 2u);
   EXPECT_EQ(failures.EndOf(limits).code(), v1::REASON_CODE_RESTART_BUDGET);
   EXPECT_EQ(failures.EndOf(limits).exit_code(), 3);
   failures.GiveBack();
-  EXPECT_TRUE(failures.EndByRank(TwoNodes(5), CauseOn("a", 5, 3), false, kStart,
+  EXPECT_TRUE(failures.EndByRank(WorldAB(5), CauseOn("a", 5, 3), false, kStart,
                                  limits));
 }
 
@@ -65,9 +65,9 @@ TEST(Failures, WhatWouldFailAgainIsNotTriedAgain) {
   Limits limits;
   limits.max_restarts = 2;
   Failures failures;
-  EXPECT_FALSE(failures.EndByRank(TwoNodes(1), CauseOn("a", 1, 3), true, kStart,
-                                  limits));
-  EXPECT_FALSE(failures.EndByRank(TwoNodes(2), CauseOn("a", 2, 127), false,
+  EXPECT_FALSE(
+      failures.EndByRank(WorldAB(1), CauseOn("a", 1, 3), true, kStart, limits));
+  EXPECT_FALSE(failures.EndByRank(WorldAB(2), CauseOn("a", 2, 127), false,
                                   kStart, limits));
   EXPECT_EQ(failures.charged(), 0u);
   EXPECT_EQ(failures.EndOf(limits).code(), v1::REASON_CODE_NOT_STARTED);
@@ -86,10 +86,10 @@ TEST(Failures, TheReasonSpeaksOfRestartsOnlyIfTheyAreUsedUp) {
   for (const auto& row : kRows) {
     Failures failures;
     for (int i = 1; i <= row.restarts; ++i) {
-      EXPECT_TRUE(failures.EndByRank(TwoNodes(i), CauseOn("a", i, 3), false,
+      EXPECT_TRUE(failures.EndByRank(WorldAB(i), CauseOn("a", i, 3), false,
                                      kStart, limits));
     }
-    EXPECT_FALSE(failures.EndByRank(TwoNodes(9), CauseOn("a", 9, row.last_code),
+    EXPECT_FALSE(failures.EndByRank(WorldAB(9), CauseOn("a", 9, row.last_code),
                                     false, kStart, limits));
     const v1::End end = failures.EndOf(limits);
     EXPECT_EQ(end.code() == v1::REASON_CODE_RESTART_BUDGET, row.used_up)
@@ -119,7 +119,7 @@ TEST(Failures, AHeavierCauseOfTheSameGenerationTakesTheBlameWithinALease) {
   };
   for (const Row& row : kRows) {
     Failures failures;
-    failures.EndByRank(TwoNodes(1), CauseOn("a", 1, 3), false, kStart, limits);
+    failures.EndByRank(WorldAB(1), CauseOn("a", 1, 3), false, kStart, limits);
     const auto former = failures.TakeRank(
         row.node, ExitOf(row.generation, row.signal == 0 ? 3 : 0, row.signal),
         kStart + row.after);
@@ -136,7 +136,7 @@ TEST(Failures, AHeavierCauseOfTheSameGenerationTakesTheBlameWithinALease) {
 TEST(Failures, ALostNodeGivesBackWhatWasCharged) {
   const Limits limits;
   Failures failures;
-  failures.EndByRank(TwoNodes(1), CauseOn("a", 1, 3), false, kStart, limits);
+  failures.EndByRank(WorldAB(1), CauseOn("a", 1, 3), false, kStart, limits);
   EXPECT_EQ(failures.charged(), 1u);
   const auto lose = [&](const std::string& node, absl::Duration after) {
     return failures
@@ -157,7 +157,7 @@ TEST(Failures, TheLatestCausesAreKept) {
   const Limits limits;
   Failures failures;
   for (uint64_t g = 1; g <= Limits::causes_max + 5; ++g) {
-    failures.EndByRank(TwoNodes(g), CauseOn("a", g, 3), false, kStart, limits);
+    failures.EndByRank(WorldAB(g), CauseOn("a", g, 3), false, kStart, limits);
   }
   EXPECT_EQ(failures.causes().size(), Limits::causes_max);
   EXPECT_EQ(failures.causes().back().generation(), Limits::causes_max + 5);
@@ -182,7 +182,7 @@ TEST(Failures, TheBlameWindowEndsWhenAllHaveStoppedOrAfterALease) {
   };
   for (const auto& row : kRows) {
     Failures failures;
-    failures.EndByRank(TwoNodes(1), CauseOn("a", 1, 3), true, kStart, limits);
+    failures.EndByRank(WorldAB(1), CauseOn("a", 1, 3), true, kStart, limits);
     EXPECT_EQ(failures.window_ends(), kStart + limits.lease);
     failures.AwaitStops(row.members);
     for (size_t i = 0; i < row.stopped; ++i) failures.NoteStopped();

@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-constexpr uint64_t kFarStep = uint64_t{1} << 40;
+constexpr uint64_t kHigh = uint64_t{1} << 40;
 constexpr uint64_t kMax = UINT64_MAX;
 
 struct Standing {
@@ -92,7 +92,7 @@ TEST(HangVerdict, WhoBeganIt) {
   } const kRows[] = {
       {"one", {{0, 7, 6}}, "behind 0"},
       {"two that differ: nobody can say who is right",
-       {{0, kFarStep, kFarStep}, {1, 7, 6}},
+       {{0, kHigh, kHigh}, {1, 7, 6}},
        "behind 1"},
       {"two others are ahead", {{0, 7, 6}, {1, 6, 6}, {2, 7, 6}}, "behind 1"},
       {"the first of two behind two",
@@ -117,16 +117,16 @@ TEST(HangVerdict, WhoBeganIt) {
        {{0, kMax, 0}, {1, kMax, 0}, {2, kMax - 1, 0}},
        "behind 2"},
       {"too far beside one that two others wait for",
-       {{0, 7, 6}, {1, 7, 6}, {2, kFarStep, kFarStep}, {3, 6, 6}},
+       {{0, 7, 6}, {1, 7, 6}, {2, kHigh, kHigh}, {3, 6, 6}},
        "behind 3; not 2"},
       {"too far beside one that a single node is ahead of",
-       {{0, 6, 6}, {1, 7, 6}, {2, kFarStep, kFarStep}},
+       {{0, 6, 6}, {1, 7, 6}, {2, kHigh, kHigh}},
        "too far 2; not 2"},
       {"too far beside a stopped one",
-       {{0, 7, 6}, {1, 7, 6, kStopped}, {2, kFarStep, kFarStep}, {3, 7, 6}},
+       {{0, 7, 6}, {1, 7, 6, kStopped}, {2, kHigh, kHigh}, {3, 7, 6}},
        "behind 1; not 2"},
       {"too far beside one that does not answer",
-       {{0, 7, 6}, {1, 0, 0, kSilent}, {2, kFarStep, kFarStep}, {3, 7, 6}},
+       {{0, 7, 6}, {1, 0, 0, kSilent}, {2, kHigh, kHigh}, {3, 7, 6}},
        "behind 1; not 2"},
       {"one far behind", {{0, 9000, 0}, {1, 9000, 0}, {2, 3, 3}}, "behind 2"},
       {"nobody counts, but one",
@@ -164,10 +164,10 @@ TEST(HangVerdict, WhoBeganIt) {
        {{0, 7, 6, kCountsAndBehind}, {1, 6, 6}, {2, 7, 6}},
        "behind 1"},
       {"who knows only what it has begun may be far ahead",
-       {{0, kFarStep, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFarStep, 0, kBegun}},
+       {{0, kHigh, 0, kBegun}, {1, 6, 0, kBegun}, {2, kHigh, 0, kBegun}},
        "behind 1"},
       {"and is believed",
-       {{0, 6, 0, kBegun}, {1, 6, 0, kBegun}, {2, kFarStep, 0, kBegun}},
+       {{0, 6, 0, kBegun}, {1, 6, 0, kBegun}, {2, kHigh, 0, kBegun}},
        "only ahead 2"},
       {"what was begun is compared with what was entered",
        {{0, 9, 0, kBegun}, {1, 9, 8}, {2, 8, 7}},
@@ -182,11 +182,7 @@ TEST(HangVerdict, WhoBeganIt) {
        {{0, 7, 6, kStopped}, {1, 0, 0, kBehind}, {2, 0, 0, kWaits}},
        "behind 0"},
       {"a node counts once, however many ranks it has",
-       {{0, 7, 6},
-        {1, 7, 6},
-        {2, kFarStep, 0},
-        {2, kFarStep, 0},
-        {2, kFarStep, 0}},
+       {{0, 7, 6}, {1, 7, 6}, {2, kHigh, 0}, {2, kHigh, 0}, {2, kHigh, 0}},
        "too far 2; not 2"},
       {"and is ahead once",
        {{0, 7, 6}, {1, 7, 6}, {2, 8, 7}, {2, 8, 7}, {2, 8, 7}},
@@ -229,10 +225,10 @@ TEST(HangVerdict, WhoBeganIt) {
        {{0, 1, 0}, {1, 0, 0, kStarts}, {1, 0, 0, kStarts}},
        "behind 1"},
       {"too far beside one that has not begun",
-       {{0, 7, 6}, {1, 0, 0, kStarts}, {2, kFarStep, kFarStep}, {3, 7, 6}},
+       {{0, 7, 6}, {1, 0, 0, kStarts}, {2, kHigh, kHigh}, {3, 7, 6}},
        "behind 1; not 2"},
       {"two nodes agree on what cannot be",
-       {{0, 7, 6}, {1, kFarStep, 0}, {2, kFarStep, 0}},
+       {{0, 7, 6}, {1, kHigh, 0}, {2, kHigh, 0}},
        "behind 0"},
   };
   for (const auto& row : kRows) {

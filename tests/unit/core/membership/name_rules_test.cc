@@ -15,8 +15,6 @@ namespace {
 
 using absl::StatusCode;
 
-// By default, reconnect_grace is 1 s, lease 5 s and reattach_grace 60 s.
-
 // What the daemon knows of node a, and a Hello from another agent that asks for
 // that name with a token. The entry has incarnation 1, which is alive. The job
 // runs generation 7 of "run1".
@@ -59,6 +57,7 @@ struct Case {
     hello.mutable_resume_state()->set_running_generation(7);
   }
 
+  // By default, reconnect_grace is 1 s, lease 5 s and reattach_grace 60 s.
   std::optional<Refused> Refuse() const {
     return NameRules(moment, Limits()).Refuse(hello, "10.0.0.2", node);
   }
