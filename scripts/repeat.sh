@@ -3,8 +3,9 @@
 #
 # Runs each unit test binary of `asan` UNIT times (200) and each end-to-end
 # module on the release binaries E2E times (10), or only the named modules.
-# Four unit test binaries, or two modules, run at once on each core, so that the
-# machine is loaded; modules that need the machine for themselves run alone.
+# Four unit test binaries or modules run at once on each core, so that the
+# machine is loaded more than by test.sh; modules that need the machine for
+# themselves run alone.
 # Each run has another seed, for tests that take one. Prints a line for each
 # binary or module that failed and keeps the log of its first failure below
 # build/repeat; exit status 1 if any failed.
@@ -65,7 +66,7 @@ for module in "${modules[@]}"; do
     *) together+=("$module") ;;
   esac
 done
-repeat "$e2e" $((2 * $(nproc))) e2e_once "${together[@]}"
+repeat "$e2e" $((4 * $(nproc))) e2e_once "${together[@]}"
 repeat "$e2e" 1 e2e_once "${alone[@]}"
 
 bad=0

@@ -14,7 +14,7 @@ std::string Lower(const std::string& name, absl::string_view prefix) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
 }
 
-std::string WhatHappened(const v1::RootCause& cause) {
+std::string StatusText(const v1::RootCause& cause) {
   const std::string rank =
       absl::StrCat("rank ", cause.rank(), " on ", cause.node());
   switch (cause.code()) {
@@ -89,7 +89,7 @@ std::string ChangesSuffix(const v1::RootCause& cause) {
 }
 
 std::string CauseText(const v1::RootCause& cause) {
-  return absl::StrCat(WhatHappened(cause), ChangesSuffix(cause));
+  return absl::StrCat(StatusText(cause), ChangesSuffix(cause));
 }
 
 }  // namespace rollcall

@@ -16,7 +16,7 @@ namespace rollcall {
 namespace {
 
 constexpr char kPrefix[] = "rc1.";
-constexpr size_t kTextBytesMax = 8 << 10;
+constexpr size_t kJoinStringBytesMax = 8 << 10;
 constexpr size_t kCheckSumBytes = 4;
 constexpr int kEndpointsMax = 64;
 constexpr size_t kEndpointBytesMax = 300;
@@ -78,8 +78,8 @@ std::string EncodeJoinString(const v1::JoinString& join) {
 absl::StatusOr<v1::JoinString> DecodeJoinString(std::string_view string) {
   absl::string_view text = absl::StripAsciiWhitespace(
       absl::string_view(string.data(), string.size()));
-  if (text.size() > kTextBytesMax) {
-    return NotAJoinString(absl::StrCat("expected at most ", kTextBytesMax,
+  if (text.size() > kJoinStringBytesMax) {
+    return NotAJoinString(absl::StrCat("expected at most ", kJoinStringBytesMax,
                                        " bytes, got ", text.size()));
   }
   if (!absl::ConsumePrefix(&text, kPrefix)) {

@@ -163,7 +163,7 @@ std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
-std::vector<std::string> Names(const std::vector<CommandTree>& commands) {
+std::vector<std::string> NamesOf(const std::vector<CommandTree>& commands) {
   std::vector<std::string> names;
   for (const CommandTree& command : commands) names.push_back(command.name);
   return names;
@@ -269,7 +269,7 @@ std::string ZshCase(const CommandTree& command, const std::string& indent) {
   // A subcommand's arguments begin one word later.
   absl::StrAppend(
       &text, indent, "  if (( CURRENT == 2 )); then\n", indent,
-      "    compadd -- ", absl::StrJoin(Names(command.commands), " "), "\n",
+      "    compadd -- ", absl::StrJoin(NamesOf(command.commands), " "), "\n",
       indent, "    return\n", indent, "  fi\n", indent, "  shift words\n",
       indent, "  (( CURRENT -= 1 ))\n", indent, "  case $words[1] in\n");
   for (const CommandTree& below : command.commands) {
@@ -309,7 +309,7 @@ std::string BashCompletion(const CommandTree& tree) {
   std::vector<std::string> paths;
   std::vector<std::string> commands = {
       absl::StrCat("    '') flags=--help words='",
-                   absl::StrJoin(Names(tree.commands), " "), "' ;;")};
+                   absl::StrJoin(NamesOf(tree.commands), " "), "' ;;")};
   ForEach(tree, "", [&](const CommandTree& command, const std::string& path) {
     // In the form that the script compares: a top-level command has a leading
     // blank.
@@ -319,7 +319,7 @@ std::string BashCompletion(const CommandTree& tree) {
     for (const CommandTree::Flag& flag : command.flags) {
       flags.insert(flags.end(), flag.names.begin(), flag.names.end());
     }
-    std::vector<std::string> words = Names(command.commands);
+    std::vector<std::string> words = NamesOf(command.commands);
     words.insert(words.end(), command.words.begin(), command.words.end());
     commands.push_back(absl::StrCat(
         "    ", Quoted(path), ")\n      flags='", absl::StrJoin(flags, " "),
@@ -362,7 +362,7 @@ std::string FishCompletion(const CommandTree& tree) {
   ForEach(tree, "", [&](const CommandTree& command, const std::string& path) {
     const std::string head =
         absl::StrCat("complete -c rollcall -n '__rollcall_is ", path, "'");
-    std::vector<std::string> words = Names(command.commands);
+    std::vector<std::string> words = NamesOf(command.commands);
     words.insert(words.end(), command.words.begin(), command.words.end());
     if (!words.empty()) {
       absl::StrAppend(&text, head, " -a '", absl::StrJoin(words, " "), "'\n");

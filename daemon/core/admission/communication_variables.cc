@@ -383,7 +383,8 @@ constexpr bool IsSorted(const std::string_view (&names)[kCount]) {
 static_assert(IsSorted(kShared) && IsSorted(kOwn));
 
 template <size_t kCount>
-bool Contains(const std::string_view (&names)[kCount], std::string_view name) {
+bool SortedContains(const std::string_view (&names)[kCount],
+                    std::string_view name) {
   return std::binary_search(std::begin(names), std::end(names), name);
 }
 
@@ -446,7 +447,7 @@ bool IsCommunicationVariable(std::string_view name) {
 }
 
 bool IsSharedVariable(std::string_view name) {
-  if (Contains(kOwn, name)) return false;
+  if (SortedContains(kOwn, name)) return false;
   if (HasPrefix(name, "NCCL_INSPECTOR_") || HasPrefix(name, "NCCL_PROFILE")) {
     return false;
   }
@@ -481,7 +482,9 @@ std::optional<VariableFault> FindVariableFault(std::string_view name) {
                                   : absl::StrCat("Use ", std::string(dead.mend),
                                                  ", or unset it.")};
   }
-  if (Contains(kShared, name) || Contains(kOwn, name)) return std::nullopt;
+  if (SortedContains(kShared, name) || SortedContains(kOwn, name)) {
+    return std::nullopt;
+  }
   for (const std::string_view prefix :
        {std::string_view("NCCL_"), std::string_view("TORCH_NCCL_"),
         std::string_view("GLOO_")}) {

@@ -52,7 +52,7 @@ constexpr std::string_view kRefusedNames[] = {
     "NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_RAS_ADDR", "UCX_HANDLE_ERRORS"};
 
 template <size_t kCount>
-bool Contains(const std::string_view (&all)[kCount], std::string_view one) {
+bool IsAmong(const std::string_view (&all)[kCount], std::string_view one) {
   return std::find(std::begin(all), std::end(all), one) != std::end(all);
 }
 
@@ -72,7 +72,7 @@ absl::Status AdmitJobVariableName(std::string_view name) {
       return Unfit("--env", "a name of [A-Za-z0-9_]", name);
     }
   }
-  if (Contains(kAllowed, name) || name == kNoFile) return absl::OkStatus();
+  if (IsAmong(kAllowed, name) || name == kNoFile) return absl::OkStatus();
   if (!IsCommunicationVariable(name)) {
     return RefuseName(
         name,
@@ -80,7 +80,7 @@ absl::Status AdmitJobVariableName(std::string_view name) {
         "or another of the few names in client/README.md, because a launcher "
         "cannot set what other nodes run; set it on each node");
   }
-  if (Contains(kRefusedNames, name)) {
+  if (IsAmong(kRefusedNames, name)) {
     return RefuseName(name,
                       "expected a setting that all nodes have in common and "
                       "that runs nothing; set it on the nodes that need it");
@@ -88,7 +88,7 @@ absl::Status AdmitJobVariableName(std::string_view name) {
   const absl::string_view text(name.data(), name.size());
   for (const absl::string_view word : absl::StrSplit(text, '_')) {
     const std::string upper = absl::AsciiStrToUpper(word);
-    if (!Contains(kRefusedWords, upper)) continue;
+    if (!IsAmong(kRefusedWords, upper)) continue;
     return RefuseName(name,
                       "expected a setting that loads no code and names no file "
                       "or program; set it on each node");

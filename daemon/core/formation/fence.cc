@@ -11,7 +11,7 @@ namespace rollcall {
 namespace {
 
 // Most members named in a message.
-constexpr size_t kNamedMax = 4;
+constexpr size_t kFencedNamedMax = 4;
 
 bool IsLifeOf(const NodeIncarnation& node_incarnation,
               const Fence::Member& member) {
@@ -118,7 +118,7 @@ std::string Fence::Text(absl::Duration left,
       left > absl::Minutes(1) ? absl::Minutes(1) : absl::Seconds(10);
   return absl::StrCat(
       "generation ", generation_, " may still train on ",
-      NameList(std::move(names), kNamedMax), ", whose former agent",
+      NameList(std::move(names), kFencedNamedMax), ", whose former agent",
       one ? " is" : "s are", " not heard: the next world waits until ",
       one ? "it has" : "one of them has", " stopped, at most ",
       absl::FormatDuration(absl::Ceil(left, unit)),

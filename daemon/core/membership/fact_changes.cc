@@ -10,7 +10,7 @@
 namespace rollcall {
 namespace {
 
-constexpr size_t kNamedMax = 3;
+constexpr size_t kChangesNamedMax = 3;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ std::string FactChanges::TextAround(absl::Time failure) const {
   const Kept* first_xid = nullptr;
   for (auto at = latest_.rbegin(); at != latest_.rend(); ++at) {
     if (failure - at->at > Limits::fact_changes_window) break;
-    if (named.size() < kNamedMax) named.push_back(&*at);
+    if (named.size() < kChangesNamedMax) named.push_back(&*at);
     if (at->change.kind() == v1::FACT_KIND_XID) first_xid = &*at;
   }
   if (first_xid != nullptr &&

@@ -13,7 +13,7 @@ namespace {
 // reports arrive before the round ends.
 constexpr double kProbersPart = 0.75;
 // A message names at most this many nodes.
-constexpr size_t kNamedMax = 8;
+constexpr size_t kUnheardNamedMax = 8;
 
 // The address that the platform names, if no interface has it (1:1 NAT).
 std::string TranslatedAddress(const v1::Facts& facts) {
@@ -155,8 +155,9 @@ std::vector<Candidate> Probes::WithoutLatecomers(
 std::string Probes::WaitingText() const {
   const std::set<std::string> unheard = probing_.Unheard();
   if (unheard.empty()) return "";
-  return absl::StrCat("probing addresses; no answer yet from ",
-                      NameList({unheard.begin(), unheard.end()}, kNamedMax));
+  return absl::StrCat(
+      "probing addresses; no answer yet from ",
+      NameList({unheard.begin(), unheard.end()}, kUnheardNamedMax));
 }
 
 void Probes::StreamBroke(const Node& node, bool running,

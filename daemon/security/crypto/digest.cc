@@ -13,15 +13,12 @@
 #include <memory>
 
 #include "daemon/base/check.h"
+#include "daemon/security/crypto/openssl_owned.h"
 
 namespace rollcall {
 namespace {
 
 constexpr char kSalt[] = "rollcall v1";
-
-const unsigned char* Bytes(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
 
 OSSL_PARAM Octets(const char* name, std::string_view bytes) {
   return OSSL_PARAM_construct_octet_string(
@@ -44,7 +41,7 @@ std::string RandomBytes(size_t bytes) {
 
 std::string Sha256(std::string_view bytes) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(Bytes(bytes), bytes.size(),
+  SHA256(openssl::Bytes(bytes), bytes.size(),
          reinterpret_cast<unsigned char*>(digest.data()));
   return digest;
 }
@@ -54,7 +51,7 @@ std::string HmacSha256(std::string_view key, std::string_view bytes) {
   unsigned int size = 0;
   // HMAC fails only if there is not enough memory.
   CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-             Bytes(bytes), bytes.size(),
+             openssl::Bytes(bytes), bytes.size(),
              reinterpret_cast<unsigned char*>(digest.data()),
              &size) != nullptr);
   CHECK_EQ(size, digest.size());

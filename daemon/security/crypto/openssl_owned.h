@@ -1,4 +1,5 @@
-// OpenSSL's objects as unique_ptr with the right deleter.
+// OpenSSL's objects as unique_ptr with the right deleter, and strings as the
+// bytes that OpenSSL takes.
 #ifndef ROLLCALL_DAEMON_SECURITY_CRYPTO_OPENSSL_OWNED_H_
 #define ROLLCALL_DAEMON_SECURITY_CRYPTO_OPENSSL_OWNED_H_
 
@@ -12,6 +13,7 @@
 #include <openssl/x509v3.h>
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace rollcall::openssl {
@@ -39,6 +41,14 @@ using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE_free>>;
 using StoreContext =
     std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+
+// The bytes of `text`, which must outlive the pointer.
+inline const unsigned char* Bytes(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+inline unsigned char* Bytes(std::string& text) {
+  return reinterpret_cast<unsigned char*>(text.data());
+}
 
 // A BIO that reads from `text`, which must outlive it.
 inline Bio Reading(std::string_view text) {

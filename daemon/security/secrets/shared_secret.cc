@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBytesMade = 32;
 constexpr size_t kBytesMin = 16;
-constexpr size_t kTextBytesMax = 1 << 10;
+constexpr size_t kSharedSecretTextBytesMax = 1 << 10;
 constexpr size_t kTokenSecretBytes = 16;
 
 // Hex digits are valid base64 too. As base64, too few of them would count as
@@ -36,7 +36,7 @@ absl::StatusOr<SharedSecret> SharedSecret::Parse(std::string_view string) {
       absl::string_view(string.data(), string.size()));
   std::string bytes;
   size_t bytes_min = kBytesMin;
-  if (text.size() <= kTextBytesMax) {
+  if (text.size() <= kSharedSecretTextBytesMax) {
     if (IsHex(text)) {
       if (text.size() % 2 == 0) bytes = FromHex(text);
     } else {

@@ -7,6 +7,7 @@
 
 #include "daemon/base/check.h"
 #include "daemon/security/crypto/digest.h"
+#include "daemon/security/crypto/openssl_owned.h"
 
 namespace rollcall {
 namespace {
@@ -19,13 +20,6 @@ static_assert(ValueSealer::kBytesAdded ==
               kMagic.size() + kNonceBytes + kTagBytes);
 
 using Context = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
-
-const unsigned char* Bytes(std::string_view text) {
-  return reinterpret_cast<const unsigned char*>(text.data());
-}
-unsigned char* Bytes(std::string& text) {
-  return reinterpret_cast<unsigned char*>(text.data());
-}
 
 Context MakeContext() {
   Context context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
@@ -46,18 +40,19 @@ std::string ValueSealer::Seal(std::string_view name,
   sealed.append(kMagic);
   sealed.append(nonce);
   sealed.resize(value.size() + kBytesAdded);
-  unsigned char* const out = Bytes(sealed) + kMagic.size() + kNonceBytes;
+  unsigned char* const out =
+      openssl::Bytes(sealed) + kMagic.size() + kNonceBytes;
   const Context context = MakeContext();
   int size = 0;
   // None of these calls fails for sizes that fit an int; limits.h bounds the
   // values.
   const bool done =
       EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
-                         Bytes(std::string_view(key_)),
-                         Bytes(std::string_view(nonce))) == 1 &&
-      EVP_EncryptUpdate(context.get(), nullptr, &size, Bytes(name),
+                         openssl::Bytes(std::string_view(key_)),
+                         openssl::Bytes(std::string_view(nonce))) == 1 &&
+      EVP_EncryptUpdate(context.get(), nullptr, &size, openssl::Bytes(name),
                         static_cast<int>(name.size())) == 1 &&
-      EVP_EncryptUpdate(context.get(), out, &size, Bytes(value),
+      EVP_EncryptUpdate(context.get(), out, &size, openssl::Bytes(value),
                         static_cast<int>(value.size())) == 1 &&
       EVP_EncryptFinal_ex(context.get(), out + size, &size) == 1 &&
       EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes,
@@ -83,14 +78,17 @@ absl::StatusOr<std::string> ValueSealer::Open(std::string_view name,
   int size = 0;
   const bool opened =
       EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
-                         Bytes(std::string_view(key_)), Bytes(nonce)) == 1 &&
-      EVP_DecryptUpdate(context.get(), nullptr, &size, Bytes(name),
+                         openssl::Bytes(std::string_view(key_)),
+                         openssl::Bytes(nonce)) == 1 &&
+      EVP_DecryptUpdate(context.get(), nullptr, &size, openssl::Bytes(name),
                         static_cast<int>(name.size())) == 1 &&
-      EVP_DecryptUpdate(context.get(), Bytes(value), &size, Bytes(text),
+      EVP_DecryptUpdate(context.get(), openssl::Bytes(value), &size,
+                        openssl::Bytes(text),
                         static_cast<int>(text.size())) == 1 &&
       EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes,
                           tag.data()) == 1 &&
-      EVP_DecryptFinal_ex(context.get(), Bytes(value) + size, &size) == 1;
+      EVP_DecryptFinal_ex(context.get(), openssl::Bytes(value) + size, &size) ==
+          1;
   if (opened) return value;
   Wipe(value);
   ERR_clear_error();

@@ -29,7 +29,7 @@ namespace rollcall {
 namespace {
 
 // Most nodes named in a log line.
-constexpr size_t kNamedMax = 8;
+constexpr size_t kLateNamedMax = 8;
 
 // How many times an incarnation that refused a world may get a seat again.
 constexpr int kRefusalsForgiven = 3;
@@ -338,7 +338,7 @@ void DropLaggards(JobState& job) {
                          " within ",
                          absl::FormatDuration(job.limits.prepare_timeout)));
     node.exclusion.late = true;
-    if (names.size() < kNamedMax) names.push_back(name);
+    if (names.size() < kLateNamedMax) names.push_back(name);
   }
   CHECK(!names.empty());
   Reform(job, v1::REASON_CODE_PREPARE_TIMEOUT,

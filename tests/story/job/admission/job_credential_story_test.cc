@@ -28,7 +28,8 @@ JournalState CommittedState(const JobStory& story) {
 }
 
 // Whether the job accepts a genuine credential of node a in this life.
-bool Stands(JobStory& story, uint64_t incarnation, uint64_t previous = 0) {
+bool CredentialStands(JobStory& story, uint64_t incarnation,
+                      uint64_t previous = 0) {
   v1::Hello hello = HelloOf("a", incarnation);
   hello.set_previous_incarnation(previous);
   return story.job().CredentialStands(hello);
@@ -36,16 +37,16 @@ bool Stands(JobStory& story, uint64_t incarnation, uint64_t previous = 0) {
 
 TEST(Credential, StandsForTheLifeThatHoldsThePlace) {
   JobStory story("2:3");
-  EXPECT_TRUE(Stands(story, 1)) << "nobody holds it";
+  EXPECT_TRUE(CredentialStands(story, 1)) << "nobody holds it";
   story.Tell({{0.0, Attends("a", 1), ""}});
-  EXPECT_TRUE(Stands(story, 1));
-  EXPECT_FALSE(Stands(story, 2));
+  EXPECT_TRUE(CredentialStands(story, 1));
+  EXPECT_FALSE(CredentialStands(story, 2));
   // The next life of the same agent names the life before it.
-  EXPECT_TRUE(Stands(story, 2, 1));
-  EXPECT_FALSE(Stands(story, 1, 2));
+  EXPECT_TRUE(CredentialStands(story, 2, 1));
+  EXPECT_FALSE(CredentialStands(story, 1, 2));
   // A broken stream does not change whose name it is.
   story.Tell({{0.1, Breaks("a"), ""}});
-  EXPECT_TRUE(Stands(story, 1));
+  EXPECT_TRUE(CredentialStands(story, 1));
 }
 
 TEST(Credential, IsRenewedOnceADay) {
@@ -70,10 +71,10 @@ TEST(Credential, OfAReplacedLifeIsNoMore) {
       {0.1, Breaks("a"), ""},
       {0.2, Attends("a", 2, NextOf(1)), ""},
   });
-  EXPECT_FALSE(Stands(story, 1));
-  EXPECT_FALSE(Stands(story, 3, 1));
-  EXPECT_TRUE(Stands(story, 2));
-  EXPECT_TRUE(Stands(story, 3, 2));
+  EXPECT_FALSE(CredentialStands(story, 1));
+  EXPECT_FALSE(CredentialStands(story, 3, 1));
+  EXPECT_TRUE(CredentialStands(story, 2));
+  EXPECT_TRUE(CredentialStands(story, 3, 2));
 }
 
 TEST(Credential, OfALostLifeLetsItsAgentAttendAnew) {
@@ -83,14 +84,15 @@ TEST(Credential, OfALostLifeLetsItsAgentAttendAnew) {
       {0.1, Breaks("a"), ""},
       {1.2, Ticks(), ""},
   });
-  EXPECT_TRUE(Stands(story, 1)) << "it is told LOST, and not that it is false";
-  EXPECT_TRUE(Stands(story, 2, 1));
+  EXPECT_TRUE(CredentialStands(story, 1))
+      << "it is told LOST, and not that it is false";
+  EXPECT_TRUE(CredentialStands(story, 2, 1));
   story.Tell({
       {1.3, Attends("a", 1), "refuse a LOST"},
       {1.4, Attends("a", 2), ""},
   });
-  EXPECT_FALSE(Stands(story, 1));
-  EXPECT_TRUE(Stands(story, 2));
+  EXPECT_FALSE(CredentialStands(story, 1));
+  EXPECT_TRUE(CredentialStands(story, 2));
 }
 
 TEST(Credential, OfAMemberFromTheJournalStands) {
@@ -104,8 +106,8 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
                               absl::UnixEpoch() + absl::Seconds(0.1)),
                  first);
   // The shell asks this first; the job decides later which agent has the name.
-  EXPECT_TRUE(Stands(story, 7));
-  EXPECT_TRUE(Stands(story, 9, 7));
+  EXPECT_TRUE(CredentialStands(story, 7));
+  EXPECT_TRUE(CredentialStands(story, 9, 7));
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
   HelloOptions holds;
   holds.run = "run1";
@@ -115,8 +117,8 @@ TEST(Credential, OfAMemberFromTheJournalStands) {
   // a has shown its credential, so its token is not accepted from now on.
   EXPECT_FALSE(story.job().AwaitsWord(HelloOf("a", 7)));
   EXPECT_TRUE(story.job().HasCredential(HelloOf("a", 7)));
-  EXPECT_TRUE(Stands(story, 7));
-  EXPECT_FALSE(Stands(story, 6));
+  EXPECT_TRUE(CredentialStands(story, 7));
+  EXPECT_FALSE(CredentialStands(story, 6));
 }
 
 TEST(Credential, TheJobKnowsWhoIsInAndWhoAttends) {

@@ -16,7 +16,7 @@ namespace {
 using Answer = Adoption::Answer;
 
 // reattach_grace is 60 s.
-const Limits kLimits;
+const Limits kAdoptionLimits;
 
 v1::JobSettings TwoToFour() {
   v1::JobSettings settings;
@@ -37,7 +37,7 @@ Attend Comes(SessionId session, const v1::World& world, int row) {
 }
 
 Adoption::Taken Take(Adoption& adoption, const Attend& attend, double at = 10) {
-  return adoption.Take(attend, TwoToFour(), At(at), kLimits);
+  return adoption.Take(attend, TwoToFour(), At(at), kAdoptionLimits);
 }
 
 TEST(Adoption, KeepsTheStreamsOfAgentsThatProveAWorld) {
@@ -96,7 +96,8 @@ TEST(Adoption, AWorldOfAnotherNumberOfNodesIsNotTaken) {
     settings.set_nodes_min(row.nodes_min);
     settings.set_nodes_max(row.nodes_max);
     EXPECT_EQ(
-        adoption.Take(Comes(1, world, 0), settings, At(10), kLimits).answer,
+        adoption.Take(Comes(1, world, 0), settings, At(10), kAdoptionLimits)
+            .answer,
         row.answer)
         << row.nodes_min;
   }

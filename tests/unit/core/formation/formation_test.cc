@@ -15,7 +15,7 @@ namespace rollcall {
 namespace {
 
 // prepare_timeout is 30 s.
-const Limits kLimits;
+const Limits kFormationLimits;
 
 // Node n has incarnation 100 + n and the command "make".
 Membership NodesOf(const v1::World& world) {
@@ -49,7 +49,7 @@ TEST(Formation, WaitsUntilAllMembersHavePrepared) {
   const Membership membership = NodesOf(world);
   Formation formation;
   EXPECT_EQ(formation.deadline(), absl::InfiniteFuture());
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   EXPECT_TRUE(formation.fresh());
   EXPECT_FALSE(formation.all_prepared());
   EXPECT_EQ(formation.deadline(), At(40));
@@ -57,7 +57,7 @@ TEST(Formation, WaitsUntilAllMembersHavePrepared) {
   EXPECT_FALSE(formation.fresh());
   EXPECT_FALSE(formation.all_prepared());
   EXPECT_EQ(formation.deadline(), At(40));
-  formation.Extend(At(20), kLimits);
+  formation.Extend(At(20), kFormationLimits);
   EXPECT_EQ(formation.deadline(), At(50));
   formation.Prepared(membership.At("a"), PreparedWith(2));
   EXPECT_TRUE(formation.all_prepared());
@@ -67,7 +67,7 @@ TEST(Formation, WaitsUntilAllMembersHavePrepared) {
 TEST(Formation, ProposesTheBytesOfTheWorld) {
   const v1::World world = WorldOf(7, {"a", "b"});
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   const v1::Proposal& proposal = formation.proposal();
   EXPECT_EQ(proposal.generation(), 7u);
   EXPECT_EQ(proposal.world(), EncodeWorld(world));
@@ -81,7 +81,7 @@ TEST(Formation, CommitsWhatNodeRankZeroHasPrepared) {
   const v1::World world = WorldOf(7, {"a", "b", "c"});
   const Membership membership = NodesOf(world);
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   PrepareAll(formation, membership);
   v1::StateSource source;
   source.set_rank(2);
@@ -107,7 +107,7 @@ TEST(Formation, TheMasterIsNodeRankZeroOfThisWorld) {
   world.mutable_members(0)->set_address("10.0.0.8");
   const Membership membership = NodesOf(world);
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   v1::Prepared prepared;
   prepared.set_master_port(4000);
   prepared.set_nccl_absent("no library");
@@ -125,11 +125,11 @@ TEST(Formation, ANewProposalForgetsTheOneBefore) {
   const v1::World world = WorldOf(7, {"a", "b"});
   const Membership membership = NodesOf(world);
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   PrepareAll(formation, membership);
   formation.Commit(membership, NodeEpochs(), std::nullopt);
   const v1::World next = WorldOf(8, {"a", "b"});
-  formation.Propose(next, At(60), kLimits);
+  formation.Propose(next, At(60), kFormationLimits);
   EXPECT_FALSE(formation.world_commit().has_value());
   EXPECT_TRUE(formation.fresh());
   EXPECT_EQ(formation.deadline(), At(90));
@@ -153,7 +153,7 @@ TEST(Formation, TheSealTellsHowEachMemberWasAdmitted) {
   epochs.Admit("gone", "t9");
   for (int i = 0; i < 4; ++i) epochs.Raise("gone");
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   const v1::WorldCommit world_commit =
       formation.Commit(NodesOf(world), epochs, std::nullopt);
   using Numbers = std::vector<uint64_t>;
@@ -194,7 +194,7 @@ TEST(Formation, TheSealHasTheCommandIfAllMembersHaveTheSame) {
     Membership membership = NodesOf(world);
     row.change(membership);
     Formation formation;
-    formation.Propose(world, At(10), kLimits);
+    formation.Propose(world, At(10), kFormationLimits);
     EXPECT_EQ(formation.Commit(membership, NodeEpochs(), std::nullopt)
                   .common_digest(),
               row.digest)
@@ -206,7 +206,7 @@ TEST(Formation, ACommitIsProvenWithAKey) {
   const v1::World world = WorldOf(7, {"a"});
   const Membership membership = NodesOf(world);
   Formation formation;
-  formation.Propose(world, At(10), kLimits);
+  formation.Propose(world, At(10), kFormationLimits);
   PrepareAll(formation, membership);
   formation.Commit(membership, NodeEpochs(), std::nullopt);
   const std::string world_commit =
