@@ -40,6 +40,8 @@ using Names = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
 using Store = std::unique_ptr<X509_STORE, Freer<X509_STORE_free>>;
 using StoreContext =
     std::unique_ptr<X509_STORE_CTX, Freer<X509_STORE_CTX_free>>;
+using CipherContext =
+    std::unique_ptr<EVP_CIPHER_CTX, Freer<EVP_CIPHER_CTX_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 
 // The bytes of `text`, which must outlive the pointer.

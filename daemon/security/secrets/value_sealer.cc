@@ -3,8 +3,6 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
-#include <memory>
-
 #include "daemon/base/check.h"
 #include "daemon/security/crypto/digest.h"
 #include "daemon/security/crypto/openssl_owned.h"
@@ -19,10 +17,8 @@ constexpr size_t kTagBytes = 16;
 static_assert(ValueSealer::kBytesAdded ==
               kMagic.size() + kNonceBytes + kTagBytes);
 
-using Context = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
-
-Context MakeContext() {
-  Context context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+openssl::CipherContext MakeContext() {
+  openssl::CipherContext context(EVP_CIPHER_CTX_new());
   CHECK(context != nullptr);  // Fails only if there is no memory.
   return context;
 }
@@ -42,7 +38,7 @@ std::string ValueSealer::Seal(std::string_view name,
   sealed.resize(value.size() + kBytesAdded);
   unsigned char* const out =
       openssl::Bytes(sealed) + kMagic.size() + kNonceBytes;
-  const Context context = MakeContext();
+  const openssl::CipherContext context = MakeContext();
   int size = 0;
   // None of these calls fails for sizes that fit an int; limits.h bounds the
   // values.
@@ -74,7 +70,7 @@ absl::StatusOr<std::string> ValueSealer::Open(std::string_view name,
       sealed.substr(kMagic.size() + kNonceBytes, sealed.size() - kBytesAdded);
   std::string tag(sealed.substr(sealed.size() - kTagBytes));
   std::string value(text.size(), '\0');
-  const Context context = MakeContext();
+  const openssl::CipherContext context = MakeContext();
   int size = 0;
   const bool opened =
       EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr,
