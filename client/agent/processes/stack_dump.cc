@@ -201,10 +201,11 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
   return text;
 }
 
-// Continues the process, which a killed tool may have left stopped.
+// Continues the process, which a killed tool may have left stopped. It need not
+// be stopped yet: the tool's SIGSTOP may still be pending, and SIGCONT discards
+// that one.
 void LetGo(pid_t pid, char state_before) {
-  const char state = StateOf(absl::StrCat("/proc/", pid));
-  if (IsStopped(state) && !IsStopped(state_before)) kill(pid, SIGCONT);
+  if (!IsStopped(state_before)) kill(pid, SIGCONT);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 // Python, eu-stack (elfutils) or gdb. Such a tool stops a process for a moment
 // but does not change it. If this process is root, the tool runs as the user of
 // the traced process, if the kernel permits that. A tool that does not end is
-// killed, and the process that it stopped is continued.
+// killed. A process that was not stopped before gets a SIGCONT afterwards.
 //
 // Thread rule: call Take from one thread. `done` is called from that thread or
 // an internal one and must only post.
