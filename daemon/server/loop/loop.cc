@@ -16,10 +16,6 @@
 namespace rollcall {
 namespace {
 
-// The shortest time between two Ticks, so that a job whose deadline stays in
-// the past does not make the loop spin.
-constexpr absl::Duration kTickMin = absl::Milliseconds(10);
-
 absl::Status GoingDown() {
   return absl::UnavailableError("the daemon is shutting down; dial again");
 }
@@ -147,9 +143,8 @@ absl::Time Loop::NextWake(absl::Time now) {
       {loop.watches.NextDue(), loop.over_at, loop.log_quota.NextDue(),
        loop.take_back_at, loop.sessions.NextExpiry(), loop.delayed.NextDue()});
   for (auto& [name, live] : loop.jobs.live()) {
-    live.due = live.job.NextDeadline();
-    if (live.due <= now) live.due = now + kTickMin;
-    wake = std::min(wake, live.due);
+    live.tick.Set(live.job.NextDeadline(), now);
+    wake = std::min(wake, live.tick.due());
   }
   if (loop.options.beat) wake = std::min(wake, beat_at_);
   return std::min(wake, now + loop.access.TokensDueIn(loop.WallNow()));

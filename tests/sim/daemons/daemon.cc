@@ -133,7 +133,8 @@ void Daemon::Crash(Nanos back_after) {
   ++life_;
   ++wish_;
   wish_at_ = kNever;
-  due_ = over_at_ = absl::InfiniteFuture();
+  tick_ = {};
+  over_at_ = absl::InfiniteFuture();
   checker_.DaemonDied();
   world_.Schedule(world_.now() + back_after, Wake::Kind::kDaemonStarts);
 }
@@ -155,7 +156,8 @@ bool Daemon::LaunchAgain(Nanos back_after) {
   if (!over_ || forgotten_ > 0) return false;
   world_.Trace("another run of the same name is launched");
   over_ = begun_ = ended_ = set_back_ = committing_ = false;
-  due_ = over_at_ = absl::InfiniteFuture();
+  tick_ = {};
+  over_at_ = absl::InfiniteFuture();
   wish_at_ = kNever;
   ++forgotten_;
   journal_ = JournalState();
@@ -233,7 +235,7 @@ void Daemon::SetBack() {
   }
   job_.reset();
   set_back_ = true;
-  due_ = absl::InfiniteFuture();
+  tick_ = {};
   world_.Schedule(world_.now() + kTakeBackPause, Wake::Kind::kTakeBack, 0,
                   life_);
   checker_.DaemonDied();

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "daemon/core/job/job.h"
+#include "daemon/core/tick_timer.h"
 #include "daemon/journal/fold.h"
 #include "tests/sim/checker/invariant_checker.h"
 #include "tests/sim/daemons/daemons.h"
@@ -153,7 +154,7 @@ class Daemon final : public Daemons {
   bool journal_broken_ = false;
   bool stalls_over_ = false;
   Nanos stalled_until_ = 0;
-  absl::Time due_ = absl::InfiniteFuture();
+  TickTimer tick_;
   absl::Time over_at_ = absl::InfiniteFuture();
   Nanos wish_at_ = kNever;
   uint64_t wish_ = 0;

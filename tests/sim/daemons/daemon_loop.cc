@@ -1,5 +1,6 @@
 // The loop of Daemon, from the input to what is journaled and sent.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "daemon/core/admission/admission.h"
@@ -8,9 +9,6 @@
 namespace rollcall::sim {
 namespace {
 
-// The same as in daemon/server/loop: a deadline that does not move must not
-// make the loop spin.
-constexpr absl::Duration kTickMin = absl::Milliseconds(10);
 // A journal may be put back by at most this many generations.
 constexpr size_t kEarlierMax = 4;
 
@@ -87,7 +85,8 @@ void Daemon::Iterate() {
   for (Input& input : inputs) {
     std::visit([this](auto& one) { On(one); }, input);
   }
-  if (job_.has_value() && due_ <= Local()) Step(Tick{Local() - due_});
+  const std::optional<absl::Duration> late = tick_.Take(Local());
+  if (job_.has_value() && late.has_value()) Step(Tick{*late});
   ExpireSessions();
   if (Local() >= over_at_) return End();
   Commit();
@@ -100,7 +99,7 @@ void Daemon::Sleep() {
   if (job_.has_value()) {
     // A stalled loop does not ask the job for its deadline again.
     if (world_.now() >= stalled_until_) AskWhenDue();
-    wake = std::min(wake, due_);
+    wake = std::min(wake, tick_.due());
   }
   if (ended_) {
     for (const auto& [id, session] : sessions_) {
@@ -119,10 +118,8 @@ void Daemon::Sleep() {
 }
 
 void Daemon::AskWhenDue() {
-  due_ = absl::InfiniteFuture();
-  if (!job_.has_value()) return;
-  due_ = job_->NextDeadline();
-  if (due_ <= Local()) due_ = Local() + kTickMin;
+  tick_.Set(job_.has_value() ? job_->NextDeadline() : absl::InfiniteFuture(),
+            Local());
 }
 
 // --- What comes in -----------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "daemon/server/loop/acts/job_steps.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -30,14 +31,14 @@ std::vector<Action> StartJob(LoopState& loop, LiveJob& live) {
 void TickJobs(LoopState& loop, absl::Time now) {
   if (loop.quit) return;
   for (auto& [name, live] : loop.jobs.live()) {
-    if (live.due > now) continue;
-    const absl::Duration late = now - live.due;
-    if (late > Limits::late_min) {
+    const std::optional<absl::Duration> late = live.tick.Take(now);
+    if (!late.has_value()) continue;
+    if (*late > Limits::late_min) {
       loop.logger.Write(Log::Level::kWarning,
                         absl::StrCat("job=", name, " event=late by=",
-                                     absl::FormatDuration(late)));
+                                     absl::FormatDuration(*late)));
     }
-    StepJob(loop, live, Tick{late});
+    StepJob(loop, live, Tick{*late});
   }
 }
 

@@ -22,6 +22,7 @@
 #include "daemon/core/job/history_recorder.h"
 #include "daemon/core/job/job.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/tick_timer.h"
 #include "daemon/journal/journal.h"
 #include "daemon/security/crypto/digest.h"
 #include "daemon/server/loop/state/logger.h"
@@ -31,9 +32,7 @@ namespace rollcall {
 struct LiveJob {
   Job job;
   v1::JobSettings settings;
-  // When the job's next Tick is due. Kept so that the lateness of the Tick can
-  // be measured.
-  absl::Time due = absl::InfiniteFuture();
+  TickTimer tick = {};
   // Id of the token that created the job; empty: the daemon itself or an admin
   // created it.
   std::string made_by;

@@ -212,6 +212,26 @@ TEST_F(LoopTest, WhoReadsLeastIsEndedWhereTooMuchWaitsForAll) {
   loop_->Stop();
 }
 
+// As when a viewer asks again and again without a pause.
+TEST_F(LoopTest, AStreamOfQueriesPutsNoDeadlineOff) {
+  Loop::Options options = ForOneJob(1);
+  options.limits.reconnect_grace = absl::ZeroDuration();
+  loop_ = std::make_unique<Loop>(std::move(options), nullptr, logger_);
+  Attend(1, a_, "a", 1);
+  ASSERT_TRUE(loop_->Start().ok());
+  ASSERT_EQ(Status().nodes_size(), 1);
+  loop_->inbox().Post(StreamGone{1});
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
+  while (state != v1::NODE_STATE_LOST && absl::Now() < end) {
+    const v1::JobStatus status = Status();
+    ASSERT_EQ(status.nodes_size(), 1);
+    state = status.nodes(0).state();
+  }
+  EXPECT_EQ(state, v1::NODE_STATE_LOST) << v1::NodeState_Name(state);
+  loop_->Stop();
+}
+
 TEST_F(LoopTest, AStatusHasTheTimeAtWhichItWasMade) {
   Make(4 * kMiB);
   ASSERT_TRUE(loop_->Start().ok());
