@@ -23,7 +23,7 @@ constexpr v1::NoticeKind kGrow = v1::NOTICE_KIND_GROW;
 constexpr v1::NoticeKind kDrain = v1::NOTICE_KIND_DRAIN;
 constexpr v1::NoticeKind kPreempt = v1::NOTICE_KIND_PREEMPT;
 
-absl::Time At(int ms) { return kStart + absl::Milliseconds(ms); }
+absl::Time AtMs(int ms) { return kStart + absl::Milliseconds(ms); }
 
 bool IsHere(const std::string&) { return true; }
 
@@ -72,7 +72,7 @@ TEST(Notices, RequestsMakeOneNoticeWithTheGravestKindAndEarliestDeadline) {
       {160, kPreempt, 9500, true, true, kPreempt, "r8", 8000, 100},
   };
   const auto at = [&](int ms) {
-    return ms == kNone ? absl::InfiniteFuture() : At(ms);
+    return ms == kNone ? absl::InfiniteFuture() : AtMs(ms);
   };
   Notices notices;
   EXPECT_FALSE(notices.pending());
@@ -80,14 +80,14 @@ TEST(Notices, RequestsMakeOneNoticeWithTheGravestKindAndEarliestDeadline) {
   for (size_t i = 0; i < std::size(kRows); ++i) {
     const Row& row = kRows[i];
     EXPECT_EQ(notices.Ask(row.ask, at(row.until), absl::StrCat("r", i),
-                          row.again, At(row.at)),
+                          row.again, AtMs(row.at)),
               row.at_once)
         << i;
     if (row.at_once) {
-      EXPECT_EQ(notices.Tell(7, {{0, "a"}}, IsHere, At(row.at)).notice(),
+      EXPECT_EQ(notices.Tell(7, {{0, "a"}}, IsHere, AtMs(row.at)).notice(),
                 ++number);
     }
-    const v1::Notice notice = notices.Now(At(row.at));
+    const v1::Notice notice = notices.Now(AtMs(row.at));
     EXPECT_EQ(notice.kind(), row.kind) << i;
     EXPECT_EQ(notice.reason(), row.reason) << i;
     EXPECT_EQ(notice.generation(), 7u) << i;
@@ -102,8 +102,8 @@ TEST(Notices, RequestsMakeOneNoticeWithTheGravestKindAndEarliestDeadline) {
 }
 
 TEST(Notices, ADeadlineThatHasPassedLeavesNoTime) {
-  Notices notices = Told(kDrain, At(500));
-  EXPECT_EQ(FromProto(notices.Now(At(900)).deadline()), absl::ZeroDuration());
+  Notices notices = Told(kDrain, AtMs(500));
+  EXPECT_EQ(FromProto(notices.Now(AtMs(900)).deadline()), absl::ZeroDuration());
 }
 
 TEST(Notices, TellNamesTheNodesThatLeaveAndAreHere) {
@@ -111,7 +111,7 @@ TEST(Notices, TellNamesTheNodesThatLeaveAndAreHere) {
   for (const char* name : {"c", "a", "b"}) EXPECT_TRUE(notices.Leave(name));
   EXPECT_FALSE(notices.Leave("a"));
   EXPECT_EQ(notices.kind(), kDrain);
-  notices.Ask(notices.kind(), At(500), "why", false, kStart);
+  notices.Ask(notices.kind(), AtMs(500), "why", false, kStart);
   const auto not_b = [](const std::string& name) { return name != "b"; };
   EXPECT_EQ(NodesOf(notices.Tell(7, {{0, "a"}}, not_b, kStart)),
             (Names{"a", "c"}));
@@ -135,61 +135,61 @@ TEST(Notices, WhoLeavesIsJournaledAtOnceAndThenTogether) {
   EXPECT_FALSE(notices.unwritten());
   for (const int ms : {1, 99}) {
     notices.Leave(absl::StrCat("b", ms));
-    EXPECT_FALSE(notices.LeavingChanged(At(ms))) << ms;
-    EXPECT_EQ(notices.due(), At(100)) << ms;
-    EXPECT_FALSE(notices.TakeDue(At(ms)).journal) << ms;
+    EXPECT_FALSE(notices.LeavingChanged(AtMs(ms))) << ms;
+    EXPECT_EQ(notices.due(), AtMs(100)) << ms;
+    EXPECT_FALSE(notices.TakeDue(AtMs(ms)).journal) << ms;
   }
-  const Notices::Due due = notices.TakeDue(At(100));
+  const Notices::Due due = notices.TakeDue(AtMs(100));
   EXPECT_TRUE(due.journal);
   EXPECT_FALSE(due.tell);
   EXPECT_EQ(notices.due(), absl::InfiniteFuture());
-  EXPECT_EQ(NodesOf(notices.TakeRecord(At(100))), (Names{"a", "b1", "b99"}));
+  EXPECT_EQ(NodesOf(notices.TakeRecord(AtMs(100))), (Names{"a", "b1", "b99"}));
   notices.Forget("a");
-  EXPECT_TRUE(notices.LeavingChanged(At(200)));
+  EXPECT_TRUE(notices.LeavingChanged(AtMs(200)));
 }
 
 // One timer covers two changes, so both are done when it ends.
 TEST(Notices, WhatIsUnwrittenAndWhatIsUntoldAreDueTogether) {
-  Notices notices = Told(kDrain, At(500));
-  notices.TakeRecord(At(50));
-  notices.Ask(kDrain, At(500), "more", false, At(60));
+  Notices notices = Told(kDrain, AtMs(500));
+  notices.TakeRecord(AtMs(50));
+  notices.Ask(kDrain, AtMs(500), "more", false, AtMs(60));
   notices.Leave("a");
-  EXPECT_FALSE(notices.LeavingChanged(At(70)));
-  EXPECT_EQ(notices.due(), At(100));
-  const Notices::Due due = notices.TakeDue(At(100));
+  EXPECT_FALSE(notices.LeavingChanged(AtMs(70)));
+  EXPECT_EQ(notices.due(), AtMs(100));
+  const Notices::Due due = notices.TakeDue(AtMs(100));
   EXPECT_TRUE(due.journal);
   EXPECT_TRUE(due.tell);
 }
 
 TEST(Notices, WhatWasDoneAtOnceMeanwhileIsNotDueAgain) {
-  Notices notices = Told(kDrain, At(500));
+  Notices notices = Told(kDrain, AtMs(500));
   notices.TakeRecord(kStart);
   notices.Leave("a");
-  EXPECT_FALSE(notices.LeavingChanged(At(50)));
-  EXPECT_FALSE(notices.Ask(kDrain, At(500), "more", false, At(60)));
-  notices.TakeRecord(At(70));
-  EXPECT_TRUE(notices.Ask(kPreempt, At(500), "most", false, At(70)));
-  notices.Tell(7, {{0, "a"}}, IsHere, At(70));
-  const Notices::Due due = notices.TakeDue(At(100));
+  EXPECT_FALSE(notices.LeavingChanged(AtMs(50)));
+  EXPECT_FALSE(notices.Ask(kDrain, AtMs(500), "more", false, AtMs(60)));
+  notices.TakeRecord(AtMs(70));
+  EXPECT_TRUE(notices.Ask(kPreempt, AtMs(500), "most", false, AtMs(70)));
+  notices.Tell(7, {{0, "a"}}, IsHere, AtMs(70));
+  const Notices::Due due = notices.TakeDue(AtMs(100));
   EXPECT_FALSE(due.journal);
   EXPECT_FALSE(due.tell);
 }
 
 TEST(Notices, NothingIsToldOnceTheGenerationHasEnded) {
-  Notices notices = Told(kDrain, At(500));
-  notices.Ask(kDrain, At(500), "more", false, At(60));
+  Notices notices = Told(kDrain, AtMs(500));
+  notices.Ask(kDrain, AtMs(500), "more", false, AtMs(60));
   notices.Leave("a");
-  notices.TakeRecord(At(60));
-  notices.LeavingChanged(At(70));
+  notices.TakeRecord(AtMs(60));
+  notices.LeavingChanged(AtMs(70));
   notices.Drop();
   EXPECT_FALSE(notices.pending());
   EXPECT_EQ(notices.until(), absl::InfiniteFuture());
   EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), absl::InfiniteFuture());
   EXPECT_TRUE(notices.Leaves("a"));
-  const Notices::Due due = notices.TakeDue(At(200));
+  const Notices::Due due = notices.TakeDue(AtMs(200));
   EXPECT_TRUE(due.journal);
   EXPECT_FALSE(due.tell);
-  notices.LeavingChanged(At(80));
+  notices.LeavingChanged(AtMs(80));
   notices.DropAll();
   EXPECT_FALSE(notices.unwritten());
   EXPECT_EQ(notices.due(), absl::InfiniteFuture());
@@ -197,7 +197,7 @@ TEST(Notices, NothingIsToldOnceTheGenerationHasEnded) {
 }
 
 TEST(Notices, ARecordHasTheNumberAndTheEndThatTheNextDaemonContinuesWith) {
-  Notices notices = Told(kDrain, At(500));
+  Notices notices = Told(kDrain, AtMs(500));
   v1::End end;
   end.set_exit_code(75);
   end.set_code(v1::REASON_CODE_REQUEUE);
@@ -212,7 +212,7 @@ TEST(Notices, ARecordHasTheNumberAndTheEndThatTheNextDaemonContinuesWith) {
   EXPECT_EQ(next.end_then()->exit_code(), 75);
   EXPECT_EQ(next.end_then()->code(), v1::REASON_CODE_REQUEUE);
   EXPECT_EQ(next.end_then()->reason().find('\n'), std::string::npos);
-  next.Ask(next.kind(), At(500), "why", false, kStart);
+  next.Ask(next.kind(), AtMs(500), "why", false, kStart);
   EXPECT_EQ(next.Tell(8, {{0, "a"}}, IsHere, kStart).notice(), 3u);
 
   record.set_notice(std::numeric_limits<uint64_t>::max());
@@ -252,7 +252,7 @@ TEST(Notices, AnAnswerToANoticeThatOnlyAnEarlierDaemonKnew) {
   };
   for (const Row& row : kRows) {
     Notices notices = row.pending ? Told(kGrow) : Notices();
-    EXPECT_EQ(notices.Seen(row.seen, row.taken_up, At(row.at)), row.answer)
+    EXPECT_EQ(notices.Seen(row.seen, row.taken_up, AtMs(row.at)), row.answer)
         << row.seen << " " << row.pending << row.taken_up;
     EXPECT_EQ(notices.TakeRecord(kStart).notice(), row.next)
         << row.seen << " " << row.pending << row.taken_up;
@@ -263,40 +263,40 @@ TEST(Notices, TheFirstMemberAtTheBoundaryBoundsTheWaitForTheOthers) {
   const Limits limits;
   Notices notices = Told(kGrow);
   EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), absl::InfiniteFuture());
-  EXPECT_FALSE(notices.Reached(1, At(10), limits));
-  const absl::Time until = At(10) + limits.stop_grace + limits.lease;
+  EXPECT_FALSE(notices.Reached(1, AtMs(10), limits));
+  const absl::Time until = AtMs(10) + limits.stop_grace + limits.lease;
   EXPECT_EQ(notices.until(), until);
   // The killed ranks are reported only after the deadline.
   EXPECT_EQ(notices.BoundaryEnds(/*isolated=*/false), until + absl::Seconds(1));
-  EXPECT_FALSE(notices.Reached(1, At(20), limits));
-  EXPECT_FALSE(notices.Reached(0, At(20), limits));
+  EXPECT_FALSE(notices.Reached(1, AtMs(20), limits));
+  EXPECT_FALSE(notices.Reached(0, AtMs(20), limits));
   EXPECT_EQ(notices.until(), until);
-  EXPECT_TRUE(notices.Reached(2, At(30), limits));
-  EXPECT_FALSE(notices.Reached(2, At(30), limits));
+  EXPECT_TRUE(notices.Reached(2, AtMs(30), limits));
+  EXPECT_FALSE(notices.Reached(2, AtMs(30), limits));
 }
 
 TEST(Notices, AMemberThatIsNotMissingBoundsNothing) {
   const Limits limits;
   Notices notices = Told(kGrow);
-  EXPECT_FALSE(notices.Reached(3, At(10), limits));
+  EXPECT_FALSE(notices.Reached(3, AtMs(10), limits));
   EXPECT_EQ(notices.until(), absl::InfiniteFuture());
   notices.Drop();
-  EXPECT_FALSE(notices.Reached(0, At(10), limits));
-  notices.Bound(At(10), limits);
+  EXPECT_FALSE(notices.Reached(0, AtMs(10), limits));
+  notices.Bound(AtMs(10), limits);
   EXPECT_EQ(notices.until(), absl::InfiniteFuture());
 }
 
 TEST(Notices, AllMembersReachANoticeThatHasChangedAgain) {
   const Limits limits;
-  Notices notices = Told(kDrain, At(500));
-  EXPECT_FALSE(notices.Reached(0, At(10), limits));
-  EXPECT_FALSE(notices.Reached(1, At(10), limits));
-  EXPECT_TRUE(notices.Ask(kDrain, At(400), "more", false, At(20)));
-  notices.Tell(7, {{0, "a"}, {2, "c"}}, IsHere, At(20));
-  EXPECT_EQ(notices.Seen(1, false, At(30)), Notices::Answer::kNothing);
-  EXPECT_EQ(notices.Seen(2, false, At(30)), Notices::Answer::kReached);
-  EXPECT_FALSE(notices.Reached(2, At(30), limits));
-  EXPECT_TRUE(notices.Reached(0, At(30), limits));
+  Notices notices = Told(kDrain, AtMs(500));
+  EXPECT_FALSE(notices.Reached(0, AtMs(10), limits));
+  EXPECT_FALSE(notices.Reached(1, AtMs(10), limits));
+  EXPECT_TRUE(notices.Ask(kDrain, AtMs(400), "more", false, AtMs(20)));
+  notices.Tell(7, {{0, "a"}, {2, "c"}}, IsHere, AtMs(20));
+  EXPECT_EQ(notices.Seen(1, false, AtMs(30)), Notices::Answer::kNothing);
+  EXPECT_EQ(notices.Seen(2, false, AtMs(30)), Notices::Answer::kReached);
+  EXPECT_FALSE(notices.Reached(2, AtMs(30), limits));
+  EXPECT_TRUE(notices.Reached(0, AtMs(30), limits));
 }
 
 TEST(Notices, TheBoundaryEndsTheGenerationOrTheJob) {
@@ -323,7 +323,7 @@ TEST(Notices, TheBoundaryEndsTheGenerationOrTheJob) {
       end.set_reason("the end");
       notices.EndThen(end);
     }
-    notices.Ask(row.kind, At(500), "why", false, kStart);
+    notices.Ask(row.kind, AtMs(500), "why", false, kStart);
     notices.Tell(7, {}, IsHere, kStart);
     const Notices::Outcome outcome = notices.AtBoundary();
     EXPECT_EQ(outcome.end.has_value(), row.end) << row.kind;
@@ -366,7 +366,7 @@ TEST(Notices, TheReasonNamesWhoWasKilledAndWhoIsMissing) {
       end.set_reason("the end");
       notices.EndThen(end);
     }
-    notices.Ask(notices.kind(), At(500), "why", false, kStart);
+    notices.Ask(notices.kind(), AtMs(500), "why", false, kStart);
     Members missing;
     for (uint32_t i = 0; i < row.missing; ++i) {
       missing[i] = absl::StrCat("m", i);
@@ -441,16 +441,16 @@ TEST(Notices, ARequestToLeaveAsksTheRanksOrLetsTheNodeGo) {
   for (const Row& row : kRows) {
     const Node& node = membership.At(row.node);
     const Notices::Request request =
-        notices.TakeRequest(node, node.member(), At(row.until), "why",
-                            membership, 2, Limits(), At(row.at));
+        notices.TakeRequest(node, node.member(), AtMs(row.until), "why",
+                            membership, 2, Limits(), AtMs(row.at));
     EXPECT_EQ(request.first, row.first) << row.node << row.at;
     EXPECT_EQ(request.journal, row.journal) << row.node << row.at;
     EXPECT_EQ(request.then, row.then) << row.node << row.at;
     EXPECT_EQ(notices.end_then().has_value(), row.ends) << row.node << row.at;
-    if (request.journal) notices.TakeRecord(At(row.at));
+    if (request.journal) notices.TakeRecord(AtMs(row.at));
     if (request.then == Then::kAsk) {
-      notices.Ask(notices.kind(), At(row.until), "why", !request.first,
-                  At(row.at));
+      notices.Ask(notices.kind(), AtMs(row.until), "why", !request.first,
+                  AtMs(row.at));
     }
   }
 }
