@@ -14,13 +14,15 @@ namespace rollcall {
 
 class TickTimer {
  public:
-  // The longest wait for a Tick whose deadline has passed. It is not due at
-  // once, because a Tick may leave the deadline where it was, and the loop
-  // would spin.
+  // The longest wait for a Tick whose deadline has passed. Such a Tick is not
+  // due at once: the one before may have left the deadline where it was, and
+  // the loop would spin.
   static constexpr absl::Duration kPause = absl::Milliseconds(10);
 
-  // Sets the job's next deadline. A Tick that is due, or will be within kPause,
-  // stays so: messages in quick succession must not put it off.
+  // Sets the job's next deadline, the earliest of all that it has. If it has
+  // passed, a Tick that is due, or will be within kPause, stays so: messages in
+  // quick succession must not put it off. If it lies ahead, a message has done
+  // what the Tick was for.
   void Set(absl::Time deadline, absl::Time now) {
     due_ = deadline > now ? deadline : std::min(due_, now + kPause);
   }

@@ -34,6 +34,7 @@ void Redial::Welcomed() {
 void Redial::Ended(const StreamDown& down, bool attended, const Limits& limits,
                    absl::Time now) {
   if (attended) {
+    lost_at_ = now;
     give_up_at_ = now + limits.daemon_grace;
     failures_.Lost(now);
   }

@@ -30,6 +30,9 @@ class Redial {
   // this stream, so from now on it redials for daemon_grace.
   void Ended(const StreamDown& down, bool attended, const Limits& limits,
              absl::Time now);
+  // When the latest stream on which the agent was welcomed ended; InfinitePast:
+  // none has.
+  absl::Time lost_at() const { return lost_at_; }
   // Why the latest stream or attempt ended; printable.
   const std::string& last_error() const { return last_error_; }
 
@@ -64,6 +67,7 @@ class Redial {
   // A standby daemon has answered since the last Welcome.
   bool leader_sought_ = false;
   absl::Time give_up_at_;
+  absl::Time lost_at_ = absl::InfinitePast();
   bool welcomed_ = false;
   std::string last_error_;
   // Why the daemon last ended the stream of an attending agent.

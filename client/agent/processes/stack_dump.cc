@@ -177,7 +177,8 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
     const int ready =
         poll(polled, 3, static_cast<int>(std::max<int64_t>(left_ms, 0)));
     if (ready < 0 && errno == EINTR) continue;
-    cut = ready == 0 || polled[2].revents != 0;
+    // A tool that writes without end is cut off too.
+    cut = MonotonicNow() >= until || polled[2].revents != 0;
     if (cut || ready < 0) break;
     for (Fd* pipe : {&child->out, &child->err}) {
       char piece[4096];
@@ -203,8 +204,8 @@ std::string RunTool(const Tool& tool, pid_t pid, absl::Time until, int quit) {
 
 // Continues the process, which a killed tool may have left stopped. It need not
 // be stopped yet: the tool's SIGSTOP may still be pending, and SIGCONT discards
-// that one.
-void LetGo(pid_t pid, char state_before) {
+// that one. A process that runs and has no handler for SIGCONT notices nothing.
+void Continue(pid_t pid, char state_before) {
   if (!IsStopped(state_before)) kill(pid, SIGCONT);
 }
 
@@ -244,7 +245,7 @@ StackDump DumpStacks(const std::vector<pid_t>& pids, absl::Duration patience,
     if (none) continue;
     absl::StrAppend(&dump.text, absl::StrJoin(tool->argv, " "), ":\n",
                     RunTool(*tool, pids[i], until, quit));
-    LetGo(pids[i], states[i]);
+    Continue(pids[i], states[i]);
   }
   if (none) {
     absl::StrAppend(&dump.text,
@@ -317,20 +318,25 @@ StackDump StackDumps::Look(const RankSession& session, pid_t linked) {
 void StackDumps::Take(const RankIncarnation& incarnation,
                       const RankSession& session, pid_t linked) {
   Reap();
+  for (const Running& look : looks_) {
+    if (look.incarnation == incarnation && !look.answered) return;
+  }
   if (looks_.size() >= Limits::ranks_per_node_max) {
     return done_(incarnation,
                  {false, "", "too many ranks are being looked at"});
   }
   Running& look = looks_.emplace_back();
+  look.incarnation = incarnation;
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
-  const auto dump = [this, incarnation, session, linked,
-                     ended = look.ended.get()] {
+  const auto dump = [this, &look, session, linked] {
+    const RankIncarnation& incarnation = look.incarnation;
     StackDump dump = Look(session, linked);
     dump.text = absl::StrCat("rollcall: local rank ", incarnation.local_rank,
                              " makes no progress; its stacks:\n", dump.text);
+    look.answered = true;
     done_(incarnation, std::move(dump));
     const uint64_t one = 1;
-    (void)!write(ended, &one, sizeof one);
+    (void)!write(look.ended.get(), &one, sizeof one);
   };
   try {
     look.thread = std::thread(dump);

@@ -10,13 +10,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "client/launch/spawn/spawn.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/files/whole_file.h"
 #include "daemon/base/processes/signal_pipe.h"
 #include "daemon/core/exit_codes.h"
@@ -29,7 +33,7 @@ namespace {
 // A command has this time to end after a signal. The time is shorter than what
 // the launcher gives this process after a second Ctrl-C (kKillPatience in
 // supervisor_end.cc).
-constexpr int kKillAfterMs = 2000;
+constexpr absl::Duration kKillAfter = absl::Seconds(2);
 
 int FailFor(uint32_t worker, const std::string& why, int code) {
   std::fprintf(stderr, "rollcall: worker %u is not submitted: %s\n", worker,
@@ -81,15 +85,26 @@ class Commands {
     if (failed != 0) return -1;
     int status = 0;
     pid_t ended;
+    // Later signals do not put it off.
+    absl::Time kill_at = KillAt();
     while ((ended = waitpid(pid, &status, WNOHANG)) != pid) {
       if (ended < 0 && errno != EINTR) return -1;
       pollfd signal{signals_.fd(), POLLIN, 0};
-      const bool kills =
-          poll(&signal, 1, signal_ == 0 ? -1 : kKillAfterMs) == 0;
+      poll(&signal, 1,
+           kill_at == absl::InfiniteFuture()
+               ? -1
+               : static_cast<int>(std::max<int64_t>(
+                     absl::ToInt64Milliseconds(kill_at - MonotonicNow()) + 1,
+                     0)));
       const int got = signals_.Read();
-      if (got != 0 && got != SIGCHLD) signal_ = got;
-      if (kills || (got != 0 && got != SIGCHLD)) {
-        kill(-pid, kills ? SIGKILL : signal_);
+      if (got != 0 && got != SIGCHLD) {
+        signal_ = got;
+        kill_at = std::min(kill_at, KillAt());
+        kill(-pid, signal_);
+      }
+      if (MonotonicNow() >= kill_at) {
+        kill(-pid, SIGKILL);
+        kill_at = KillAt();
       }
     }
     return status;
@@ -99,6 +114,10 @@ class Commands {
   int signal() const { return signal_; }
 
  private:
+  absl::Time KillAt() const {
+    return signal_ == 0 ? absl::InfiniteFuture() : MonotonicNow() + kKillAfter;
+  }
+
   SignalPipe signals_{{SIGTERM, SIGINT, SIGHUP, SIGCHLD}};
   int signal_ = 0;
 };

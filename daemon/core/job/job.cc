@@ -135,13 +135,20 @@ void On(JobState& job, const StreamClosed& closed) {
     return;
   }
   job.membership.Suspect(*node);
+  const bool again = job.phase == JobPhase::kGathering && node->seat >= 0 &&
+                     node->lease.suspect_since > job.gathering.since();
   node->lease.suspect_since = job.now;
   if (job.HasEnded()) return;
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";
-  job.membership.SetDeadline(
-      *node,
-      std::min(node->lease.deadline, job.now + job.limits.reconnect_grace));
+  absl::Time comes_by = job.now + job.limits.reconnect_grace;
+  // A gathering waits for nodes that have a seat. Those that come and go again
+  // and again must not prevent the others from forming a world.
+  if (again) {
+    comes_by = std::min(comes_by,
+                        job.gathering.since() + job.limits.arrivals_wait_max);
+  }
+  job.membership.SetDeadline(*node, std::min(node->lease.deadline, comes_by));
   NoteBreak(job, *node);
   job.out.SayOf(*node, Log::Level::kWarning,
                 absl::StrCat("event=suspect node=", node->name(),

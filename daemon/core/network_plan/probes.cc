@@ -196,9 +196,14 @@ bool Probes::MayOpen(const Membership& membership, absl::Time now,
   if (probing_.Open(now)) {
     wait = probing_.until();
   } else if (membership.HasSeatedSuspect()) {
-    wait = now + std::max(limits.reconnect_grace, absl::Seconds(1));
+    waits_since_ = std::min(waits_since_, now);
+    wait = std::min(now + std::max(limits.reconnect_grace, absl::Seconds(1)),
+                    waits_since_ + limits.arrivals_wait_max);
   }
-  if (wait <= now) return true;
+  if (wait <= now) {
+    waits_since_ = absl::InfiniteFuture();
+    return true;
+  }
   rounds_.PutOff(wait);
   return false;
 }
@@ -274,6 +279,7 @@ void Probes::Opened(bool open) {
 
 void Probes::WorldEnded(const Membership& membership, absl::Time now,
                         const Limits& limits) {
+  waits_since_ = absl::InfiniteFuture();
   const std::set<std::string> newcomers = rounds_.EndWorld();
   const bool open = probing_.Open(now);
   for (const std::string& name : probing_.Unheard()) {

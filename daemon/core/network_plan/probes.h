@@ -159,7 +159,8 @@ class Probes {
   // When to call MayOpen; InfiniteFuture: never.
   absl::Time due() const { return rounds_.due(); }
   // Whether the latest round may be judged and the next one opened now. If not,
-  // due() moves to a later time.
+  // due() moves to a later time. A round waits for suspects for
+  // arrivals_wait_max at most, because members may come and go.
   bool MayOpen(const Membership& membership, absl::Time now,
                const Limits& limits);
   // The members and the newcomers of the latest round, which has ended, for
@@ -197,6 +198,8 @@ class Probes {
   Rounds rounds_;
   Reach reach_;
   Probing::Draw draw_;
+  // Since when the next round waits for suspects.
+  absl::Time waits_since_ = absl::InfiniteFuture();
 };
 
 }  // namespace rollcall

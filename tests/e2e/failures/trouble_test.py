@@ -53,6 +53,18 @@ class Trouble(E2E):
                             "err")
         self.assert_code(launcher, 143)
 
+    def test_ctrl_c_again_and_again_does_not_put_the_end_off(self):
+        launcher = self.launch(["--job", "stuck", "--name", "main"],
+                               ["sh", "-c", "echo up; exec sleep infinity"])
+        launcher.await_line(r"\] up$")
+        os.kill(self.child(launcher, "agent"), signal.SIGSTOP)
+        again = self.stage.start([
+            "sh", "-c", f"while kill -INT {launcher.pid}; do sleep 1; done"])
+        self.assert_code(launcher, 130)
+        again.wait()
+        self.assertTrue(launcher.find("the agent of main did not end; it was "
+                                      "killed", "err"), launcher.text())
+
     def test_a_stopped_launcher_is_named(self):
         gate = Gate(self.stage)
         launcher = self.launch(["--job", "halted"],

@@ -169,3 +169,19 @@ class Submit(E2E):
         self.assert_code(launcher, 130)
         self.assertFalse(os.path.exists(path))
         self.stage.await_gone([pid, *below], "the submit command")
+
+    def test_signals_again_and_again_do_not_put_its_end_off(self):
+        waits, gate = self.stage.path("waits"), Gate(self.stage)
+        with open(waits, "w", encoding="utf-8") as f:
+            f.write(f"#!/bin/sh\ntrap '' TERM\necho by $$\ncat {gate.path}\n")
+        os.chmod(waits, 0o700)
+        launcher = self.launch(
+            ["--nodes", "2", "--worker-template", self.template("<<JOIN>>"),
+             "--submit", waits], ["true"])
+        pid = int(launcher.await_line(r"by (\d+)$")[1])
+        submit, _ = proc.parents()[pid]
+        again = self.stage.start([
+            "sh", "-c", f"while kill -TERM {submit}; do sleep 1; done"])
+        self.stage.await_gone([pid, submit], "the submit command")
+        again.wait()
+        launcher.wait()

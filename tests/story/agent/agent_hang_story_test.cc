@@ -187,6 +187,29 @@ TEST(AgentHang, ItIsToldAgainToADaemonThatWasAway) {
   });
 }
 
+// A rank hangs before its first step, and each stream lasts for less than the
+// hang timeout.
+TEST(AgentHang, StreamsThatBreakOftenDoNotHideIt) {
+  AgentStory story;
+  story.Tell(Watched(absl::Minutes(2)));
+  story.Tell({{0.4, RankAttended{1, 0, true}, ""}});
+  int looked_at = 0;  // In tenths of a second.
+  for (int at = 5; at < 10000 && looked_at == 0; ++at) {
+    AgentEvent event = AgentTick{};
+    if (at % 1000 == 0) event = Down();
+    if (at % 1000 == 15) event = StreamUp{};
+    if (at % 1000 == 20) event = Welcome();
+    for (const AgentAction& action : story.agent().Step(
+             event, absl::UnixEpoch() + at * absl::Milliseconds(100))) {
+      if (std::holds_alternative<LookAtRank>(action)) looked_at = at;
+    }
+  }
+  // The rank got the two seconds without a stream, and keepalive_time and
+  // keepalive_timeout.
+  EXPECT_GE(looked_at, 4 + 10 * (120 + 2 + 15 + 10));
+  EXPECT_LE(looked_at, 4 + 10 * (120 + 3 + 15 + 10));
+}
+
 TEST(AgentHang, ALoopThatWasHeldUpGivesItsRanksThatTime) {
   AgentStory story;
   story.Tell(Linked());

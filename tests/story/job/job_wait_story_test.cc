@@ -46,6 +46,38 @@ TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
   });
 }
 
+// --- Nodes that come and go --------------------------------------------------
+
+// b and c were in the world that ended, so the next one waits for them. One of
+// them is always away.
+TEST(ComeAndGo, TwoThatTakeTurnsDoNotHoldUpTheNextWorld) {
+  JobStory story("2:4");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), ""},
+      {0.0, Attends("d"), "form g1 a,b,c,d"},
+      {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
+      {1.0, Breaks("c"), ""},
+      {1.1, Evicts({"d"}), "refuse d EVICTED; abort g1 EVICTED"},
+  });
+  for (int second = 2; second < 62; second += 2) {
+    story.Tell({
+        {second - 0.2, Beats("a"), ""},
+        {second - 0.1, Breaks("b"), ""},
+        {second + 0.0, Attends("c"), ""},
+        {second + 0.2, Ticks(), ""},
+        {second + 0.9, Breaks("c"), ""},
+        {second + 1.0, Attends("b"), ""},
+    });
+  }
+  // arrivals_wait_max is over.
+  story.Tell({
+      {61.2, Ticks(), "form g2 a,b"},
+      {61.8, Attends("c"), "refuse c LOST"},
+  });
+}
+
 // --- A run that a daemon takes up, and whose agents never come back ----------
 
 JobStory TakenUp(const JournalState& state, const JobStory& before) {

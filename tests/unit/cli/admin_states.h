@@ -10,7 +10,7 @@
 
 namespace rollcall {
 
-inline absl::Time At(double seconds) {
+inline absl::Time AtSecond(double seconds) {
   return absl::FromUnixSeconds(1000) + absl::Seconds(seconds);
 }
 

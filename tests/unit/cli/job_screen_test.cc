@@ -30,14 +30,14 @@ JobHistory AfterALoss() {
   status.set_generation(1);
   status.mutable_last_reform()->Clear();
   status.mutable_last_reform()->set_reason("all nodes are here");
-  history.Heard(status, At(0));
+  history.Heard(status, AtSecond(0));
   status.set_state(v1::JOB_STATE_FORMING);
   status.set_generation(2);
-  history.Heard(status, At(30));
+  history.Heard(status, AtSecond(30));
   for (int i = 0; i <= 4; ++i) {
     status = TrainingWithoutOne(200 + 100 * i, 1200);
     status.mutable_pace()->set_loss(5 - i);
-    history.Heard(status, At(31 + i));
+    history.Heard(status, AtSecond(31 + i));
   }
   return history;
 }
@@ -48,7 +48,7 @@ TEST(JobScreen, Wide) {
   status.mutable_nodes(0)->set_address("10.0.0.1");
   status.mutable_nodes(2)->set_reason("its MTU is 1400");
   EXPECT_EQ(
-      Text(JobScreen(status, AfterALoss(), {20, 100}, At(51))),
+      Text(JobScreen(status, AfterALoss(), {20, 100}, AtSecond(51))),
       "job demo  running  generation 2  3 ranks on 3 of 4 nodes\n"
       "[########---------]  600/1200  50%  loss 3.2100  6688 tokens/s  local-3 "
       "is "
@@ -68,7 +68,7 @@ TEST(JobScreen, Wide) {
 
 TEST(JobScreen, NarrowAndLow) {
   EXPECT_EQ(Text(JobScreen(TrainingWithoutOne(600, 1200), AfterALoss(),
-                           {10, 40}, At(36))),
+                           {10, 40}, AtSecond(36))),
             "job demo  running  generation 2  3 ranks\n"
             "600/1200  5 s left  local-3 is missing\n"
             "loss 3.21 =#*=-_ 1\n"
@@ -95,7 +95,7 @@ TEST(JobScreen, NodesThatNeedAttentionComeFirst) {
             -1);
   }
   status.add_missing("node1023");
-  EXPECT_EQ(Text(JobScreen(status, JobHistory(), {10, 60}, At(0))),
+  EXPECT_EQ(Text(JobScreen(status, JobHistory(), {10, 60}, AtSecond(0))),
             "job big  gathering  generation 0  0 ranks on 0 of 1024 nodes\n"
             "waiting: 1022 nodes are here; 2 more to begin; missing: node\n"
             "\n"
@@ -113,8 +113,8 @@ TEST(JobScreen, FitsEveryScreen) {
   const v1::JobStatus status = TrainingWithoutOne(600, 1200);
   for (size_t rows = 0; rows < 30; ++rows) {
     for (const size_t columns : {0, 1, 20, 40, 71, 72, 200}) {
-      const auto lines =
-          JobScreen(status, history, {rows, columns, true}, At(51), "a notice");
+      const auto lines = JobScreen(status, history, {rows, columns, true},
+                                   AtSecond(51), "a notice");
       ASSERT_LE(lines.size(), rows);
       for (const ScreenLine& line : lines) {
         ASSERT_LE(TextWidth(line.text), columns) << line.text;
@@ -142,10 +142,10 @@ TEST(JobScreen, NothingFromANodeReachesTheTerminalRaw) {
   node.set_reason(hostile);
   status.add_differences()->set_fact(hostile);
   JobHistory history;
-  history.Heard(status, At(0));
+  history.Heard(status, AtSecond(0));
   for (const size_t columns : {40, 200}) {
     const auto lines =
-        JobScreen(status, history, {40, columns}, At(1), hostile);
+        JobScreen(status, history, {40, columns}, AtSecond(1), hostile);
     ASSERT_GT(lines.size(), 10u);
     for (const ScreenLine& line : lines) {
       for (const char c : line.text) {
@@ -188,27 +188,27 @@ TEST(JobHistory, TellsGenerationsFromTheirFirstState) {
         [](std::string* out, const JobHistory::Generation& generation) {
           absl::StrAppend(
               out, generation.older ? "over " : "", generation.number, ":",
-              absl::ToInt64Seconds(generation.began - At(0)), "-",
+              absl::ToInt64Seconds(generation.began - AtSecond(0)), "-",
               generation.ended == absl::InfiniteFuture()
                   ? ""
                   : absl::StrCat(
-                        absl::ToInt64Seconds(generation.ended - At(0))));
+                        absl::ToInt64Seconds(generation.ended - AtSecond(0))));
         });
   };
-  history.Heard(status, At(0));
+  history.Heard(status, AtSecond(0));
   EXPECT_EQ(told(), "over 1:0-");
   // A restarted daemon waits for its members until they are back.
   status.set_state(v1::JOB_STATE_GATHERING);
-  history.Heard(status, At(5));
+  history.Heard(status, AtSecond(5));
   EXPECT_EQ(told(), "over 1:0-5");
   status.set_state(v1::JOB_STATE_ISOLATED);
-  history.Heard(status, At(6));
+  history.Heard(status, AtSecond(6));
   EXPECT_EQ(told(), "over 1:0-");
   status = Training(2, 10, 3);
-  history.Heard(status, At(9));
+  history.Heard(status, AtSecond(9));
   EXPECT_EQ(told(), "over 1:0-9 3:9-");
   for (uint64_t generation = 4; generation < 40; ++generation) {
-    history.Heard(Training(2, 10, generation), At(10));
+    history.Heard(Training(2, 10, generation), AtSecond(10));
   }
   EXPECT_EQ(history.generations().size(), 16u);
 }

@@ -125,12 +125,14 @@ TEST(RunLine, AtEveryWidth) {
     // The job makes sixty steps a second.
     v1::JobStatus before = row.status;
     before.set_step(row.status.step() > 240 ? row.status.step() - 240 : 1);
-    if (row.status.step() > 0) track.Heard(before, At(0));
-    track.Heard(row.status, At(4));
-    const std::string line = RunLine(row.status, track, At(4), row.columns);
+    if (row.status.step() > 0) track.Heard(before, AtSecond(0));
+    track.Heard(row.status, AtSecond(4));
+    const std::string line =
+        RunLine(row.status, track, AtSecond(4), row.columns);
     EXPECT_EQ(line, row.line) << row.what;
     for (size_t columns = 0; columns < 140; ++columns) {
-      ASSERT_LE(TextWidth(RunLine(row.status, track, At(4), columns)), columns)
+      ASSERT_LE(TextWidth(RunLine(row.status, track, AtSecond(4), columns)),
+                columns)
           << row.what;
     }
   }
@@ -139,9 +141,9 @@ TEST(RunLine, AtEveryWidth) {
 TEST(RunLine, AJobThatStandsSaysForHowLong) {
   StepTrack track;
   const v1::JobStatus status = Whole(600, 1200);
-  track.Heard(status, At(0));
-  EXPECT_EQ(TroubleText(status, track, At(9)), "");
-  EXPECT_EQ(TroubleText(status, track, At(35)), "no step for 35 s");
+  track.Heard(status, AtSecond(0));
+  EXPECT_EQ(TroubleText(status, track, AtSecond(9)), "");
+  EXPECT_EQ(TroubleText(status, track, AtSecond(35)), "no step for 35 s");
 }
 
 // Loss and speed come from a rank, so they can have any value.
@@ -150,7 +152,7 @@ TEST(RunLine, NumbersOfAnySizeFit) {
     v1::JobStatus status = Whole(600, 1200);
     status.mutable_pace()->set_loss(value);
     status.mutable_pace()->set_tokens_per_second(value);
-    const std::string line = RunLine(status, StepTrack(), At(0), 200);
+    const std::string line = RunLine(status, StepTrack(), AtSecond(0), 200);
     EXPECT_LT(TextWidth(line), 116u) << line;
   }
 }

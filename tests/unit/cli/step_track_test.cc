@@ -53,9 +53,10 @@ TEST(StepTrack, TheTimeLeft) {
   for (const auto& row : kRows) {
     StepTrack track;
     for (const Told& told : row.told) {
-      track.Heard(Training(told.step, row.steps, told.generation), At(told.at));
+      track.Heard(Training(told.step, row.steps, told.generation),
+                  AtSecond(told.at));
     }
-    const absl::Duration left = track.Left(At(row.now));
+    const absl::Duration left = track.Left(AtSecond(row.now));
     EXPECT_EQ(
         left == absl::InfiniteDuration() ? -1 : absl::ToDoubleSeconds(left),
         row.left)
@@ -68,7 +69,7 @@ TEST(StepTrack, ABoundedNumberOfLossesIsKept) {
   for (uint64_t step = 1; step <= 5000; ++step) {
     v1::JobStatus status = Training(step, 5000);
     status.mutable_pace()->set_loss(static_cast<double>(step));
-    track.Heard(status, At(static_cast<double>(step)));
+    track.Heard(status, AtSecond(static_cast<double>(step)));
     ASSERT_LE(track.losses().size(), 512u);
   }
   EXPECT_GT(track.losses().size(), 256u);
@@ -76,7 +77,7 @@ TEST(StepTrack, ABoundedNumberOfLossesIsKept) {
   EXPECT_GT(track.losses().back(), 4900);
   // The same step again adds nothing.
   const size_t known = track.losses().size();
-  track.Heard(Training(5000, 5000), At(6000));
+  track.Heard(Training(5000, 5000), AtSecond(6000));
   EXPECT_EQ(track.losses().size(), known);
 }
 
@@ -89,26 +90,26 @@ TEST(StepTrack, ANodeThatDoesNotMoveIsBehind) {
     AddNode(status, "b", v1::NODE_STATE_RUNNING, 1).set_step(b);
     // Node c publishes no step.
     AddNode(status, "c", v1::NODE_STATE_RUNNING, 2);
-    track.Heard(status, At(at));
+    track.Heard(status, AtSecond(at));
   };
   told(0, 1, 1);
   told(5, 50, 50);
   told(14, 140, 50);
-  EXPECT_EQ(absl::StrJoin(track.Behind(At(14)), ","), "");
+  EXPECT_EQ(absl::StrJoin(track.Behind(AtSecond(14)), ","), "");
   told(15, 150, 50);
-  EXPECT_EQ(absl::StrJoin(track.Behind(At(15)), ","), "b");
-  EXPECT_EQ(track.Stalled(At(15)), absl::ZeroDuration());
+  EXPECT_EQ(absl::StrJoin(track.Behind(AtSecond(15)), ","), "b");
+  EXPECT_EQ(track.Stalled(AtSecond(15)), absl::ZeroDuration());
   // While no node makes a step, no node counts as behind.
-  EXPECT_EQ(absl::StrJoin(track.Behind(At(26)), ","), "");
-  EXPECT_EQ(track.Stalled(At(26)), absl::Seconds(11));
+  EXPECT_EQ(absl::StrJoin(track.Behind(AtSecond(26)), ","), "");
+  EXPECT_EQ(track.Stalled(AtSecond(26)), absl::Seconds(11));
   told(27, 151, 51);
-  EXPECT_EQ(track.Stalled(At(28)), absl::ZeroDuration());
-  EXPECT_EQ(absl::StrJoin(track.Behind(At(28)), ","), "");
+  EXPECT_EQ(track.Stalled(AtSecond(28)), absl::ZeroDuration());
+  EXPECT_EQ(absl::StrJoin(track.Behind(AtSecond(28)), ","), "");
   // A job whose world is being formed does not count as stalled.
   v1::JobStatus forming = Training(151, 1000);
   forming.set_state(v1::JOB_STATE_FORMING);
-  track.Heard(forming, At(29));
-  EXPECT_EQ(track.Stalled(At(99)), absl::ZeroDuration());
+  track.Heard(forming, AtSecond(29));
+  EXPECT_EQ(track.Stalled(AtSecond(99)), absl::ZeroDuration());
 }
 
 }  // namespace

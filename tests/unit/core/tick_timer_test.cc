@@ -22,7 +22,7 @@ TEST(TickTimer, ADeadlineAheadIsDueThen) {
   EXPECT_EQ(timer.Take(At(9)), std::nullopt);
 }
 
-TEST(TickTimer, OneThatStaysInThePastIsDueAtIntervals) {
+TEST(TickTimer, ADeadlineThatStaysInThePastIsDueAtIntervals) {
   TickTimer timer;
   for (int i = 0; i < 3; ++i) {
     const absl::Time now = At(7) + i * TickTimer::kPause;
@@ -32,7 +32,7 @@ TEST(TickTimer, OneThatStaysInThePastIsDueAtIntervals) {
   }
 }
 
-TEST(TickTimer, OneThatPassesBetweenTwoMessagesStaysDue) {
+TEST(TickTimer, ADeadlineThatPassesBetweenTwoMessagesStaysDue) {
   TickTimer timer;
   timer.Set(At(5), At(4.999));
   EXPECT_EQ(timer.Take(At(4.999)), std::nullopt);
@@ -40,7 +40,15 @@ TEST(TickTimer, OneThatPassesBetweenTwoMessagesStaysDue) {
   EXPECT_EQ(timer.Take(At(5.001)), absl::Milliseconds(1));
 }
 
-TEST(TickTimer, MessagesInQuickSuccessionDoNotPutItOff) {
+TEST(TickTimer, ADeadlineThatAMessageHasMovedAheadIsNoLongerDue) {
+  TickTimer timer;
+  timer.Set(At(5), At(4.999));
+  timer.Set(At(9), At(5.001));
+  EXPECT_EQ(timer.Take(At(5.001)), std::nullopt);
+  EXPECT_EQ(timer.due(), At(9));
+}
+
+TEST(TickTimer, MessagesInQuickSuccessionDoNotPutADeadlineOff) {
   TickTimer timer;
   absl::Time now = At(7);
   for (; !timer.Take(now).has_value(); now += absl::Milliseconds(1)) {

@@ -1,5 +1,6 @@
 #include "daemon/server/loop/acts/job_steps.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -116,7 +117,8 @@ void SetBackJobs(LoopState& loop, std::map<std::string, absl::Status> failed) {
         job, [&](Session& session) { loop.sessions.Close(session, why); });
     loop.jobs.SetBack(job);
   }
-  loop.take_back_at = loop.Now() + kTakeBackPause;
+  // One job that fails again and again does not put off the others.
+  loop.take_back_at = std::min(loop.take_back_at, loop.Now() + kTakeBackPause);
   loop.batch.Drop(failed);
 }
 

@@ -29,7 +29,7 @@ char State(pid_t pid) {
   return name_end == std::string::npos ? 0 : stat[name_end + 2];
 }
 
-// Whether the process comes to this state within a minute.
+// Whether the process reaches this state within a minute.
 bool Reaches(pid_t pid, char state) {
   const absl::Time begun = MonotonicNow();
   while (State(pid) != state) {
@@ -115,7 +115,7 @@ TEST(DumpStacks, AStoppedOneIsStoppedAndStaysSo) {
   EXPECT_TRUE(Reaches(process.pid(), 'T'));
 }
 
-TEST(DumpStacks, AToolThatIsKilledLeavesNobodyStopped) {
+TEST(DumpStacks, AToolThatIsKilledLeavesNoProcessStopped) {
   const Waiting process;
   // The tool is killed before, while and after it attaches to the process.
   for (int i = 0; i < 60; ++i) {

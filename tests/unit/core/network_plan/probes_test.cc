@@ -368,5 +368,25 @@ TEST_F(ProbesTest, ARoundWaitsForTheOneBeforeAndForSuspects) {
     EXPECT_EQ(probes_.due(), may ? At(0) : row.due) << row.what;
   }
 }
+
+TEST_F(ProbesTest, ARoundWaitsForSuspectsForSoLong) {
+  Begin();
+  limits_.reconnect_grace = absl::Seconds(1);
+  Node& node = membership_.At("d");
+  node.seat = 0;
+  membership_.Disconnect(node);
+  membership_.Suspect(node);
+  for (int round = 0; round < 2; ++round) {
+    const int begun = 100 * round;
+    probes_.Newcomer("c", true, At(begun), limits_);
+    int second = 0;
+    while (!probes_.MayOpen(membership_, At(begun + second), limits_)) {
+      ASSERT_LT(++second, 100);
+      EXPECT_EQ(probes_.due(), At(begun + second));
+    }
+    EXPECT_EQ(second, 60) << "arrivals_wait_max";
+  }
+}
+
 }  // namespace
 }  // namespace rollcall

@@ -122,10 +122,13 @@ void LookForHangs(AgentState& agent) {
 }
 
 void SayStallsAgain(AgentState& agent) {
+  const absl::Duration away = agent.now - agent.redial.lost_at() +
+                              agent.limits.keepalive_time +
+                              agent.limits.keepalive_timeout;
   for (auto& [local_rank, rank] : agent.rank_processes) {
     rank.watch.NewStream();
     if (rank.watch.runs() && rank.watch.begun() && rank.step == 0) {
-      Watch(agent, local_rank, rank);
+      rank.watch.Waited(away, agent.now + agent.limits.hang_timeout, agent.now);
     }
     SayStalledIfKnown(agent, local_rank, rank);
   }

@@ -22,6 +22,13 @@ void RankWatch::Delay(absl::Duration late) {
   if (stall_.has_value()) stall_->answer_by += late;
 }
 
+void RankWatch::Waited(absl::Duration away, absl::Time latest, absl::Time now) {
+  const absl::Time stalled_at = std::min(stalled_at_ + away, latest);
+  if (stalled_at <= now) return;
+  stalled_at_ = stalled_at;
+  stall_.reset();
+}
+
 RankWatch::Due RankWatch::Tick(absl::Time now) {
   if (now < due()) return Due::kNothing;
   if (!stall_.has_value()) return Due::kExamine;

@@ -40,6 +40,11 @@ class RankWatch {
   // The deadlines move: the agent itself was delayed and has read nothing.
   void Delay(absl::Duration late);
 
+  // The rank may have waited for a daemon that was away, so the clock runs out
+  // later by `away`, but at `latest` at the latest. A stall ends if the clock
+  // has time left then.
+  void Waited(absl::Duration away, absl::Time latest, absl::Time now);
+
   // When the clock runs out, or the time to answer.
   absl::Time due() const {
     return stall_.has_value() ? stall_->answer_by : stalled_at_;

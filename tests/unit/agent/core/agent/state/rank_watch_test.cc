@@ -42,6 +42,13 @@ Event Delayed(double seconds) {
     return true;
   };
 }
+// For a daemon that was away for `seconds`; not beyond `latest`.
+Event Waited(double seconds, double latest) {
+  return [=](RankWatch& watch, double at) {
+    watch.Waited(absl::Seconds(seconds), At(latest), At(at));
+    return true;
+  };
+}
 Event Ticks(Due due) {
   return [=](RankWatch& watch, double at) { return watch.Tick(At(at)) == due; };
 }
@@ -168,6 +175,21 @@ TEST(RankWatch, Table) {
         {30, Delayed(8), true, ""},
         {29, Ticks(Due::kNothing), true, ""},
         {30, Ticks(Due::kNoAnswer), true, ""}}},
+      {"the daemon was away",
+       {{0, Starts(10), true, ""},
+        {9, Waited(3, 19), true, ""},
+        {12, Ticks(Due::kNothing), true, ""},
+        {12, Waited(30, 22), true, ""},
+        {21, Ticks(Due::kNothing), true, ""},
+        {22, Ticks(Due::kExamine), true, ""},
+        {22, Stalls(-1), true, ""},
+        // The stall began longer ago than that.
+        {30, Waited(8, 40), true, ""},
+        {30, Looked("x"), true, "step 7 x"},
+        {31, Waited(10, 41), true, ""},
+        {31, NewStream(), true, ""},
+        {31, Ticks(Due::kNothing), true, ""},
+        {32, Ticks(Due::kExamine), true, ""}}},
   };
   for (const auto& row : kRows) {
     RankWatch watch;
