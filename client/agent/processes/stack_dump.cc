@@ -319,7 +319,10 @@ void StackDumps::Take(const RankIncarnation& incarnation,
                       const RankSession& session, pid_t linked) {
   Reap();
   for (const Running& look : looks_) {
-    if (look.incarnation == incarnation && !look.answered) return;
+    if (look.incarnation == incarnation && !look.answered &&
+        MonotonicNow() < look.answers_by) {
+      return;
+    }
   }
   if (looks_.size() >= Limits::ranks_per_node_max) {
     return done_(incarnation,
@@ -327,6 +330,7 @@ void StackDumps::Take(const RankIncarnation& incarnation,
   }
   Running& look = looks_.emplace_back();
   look.incarnation = incarnation;
+  look.answers_by = MonotonicNow() + Ras::kPatience + patience_;
   look.ended = Fd(eventfd(0, EFD_CLOEXEC));
   const auto dump = [this, &look, session, linked] {
     const RankIncarnation& incarnation = look.incarnation;

@@ -65,15 +65,16 @@ class StackDumps {
   // is one of them. NCCL is asked first, since a tool stops the process. But
   // several ranks are handled at the same time, so a tool may have stopped
   // another rank's process, and NCCL then reports that one as missing. Always
-  // answered through `done`. While this rank is examined already, that answer
-  // is for this call too: a second tool would find the process stopped by the
-  // first one.
+  // answered through `done`. While this rank is examined already, in
+  // the time that it may take, that answer is for this call too: a second tool
+  // would find the process stopped by the first one.
   void Take(const RankIncarnation& incarnation, const RankSession& session,
             pid_t linked);
 
  private:
   struct Running {
     RankIncarnation incarnation;
+    absl::Time answers_by;
     std::atomic<bool> answered = false;
     std::thread thread;
     Fd ended;  // Readable when the thread has ended.

@@ -108,6 +108,13 @@ class Gathering {
   // of FenceHolds is used only while fence() is not open.
   absl::Duration FenceLeft(absl::Time now) const;
 
+  // Until when the next world waits for nodes with a seat whose streams broke:
+  // as long as any of them may take to come back, but not again for one that
+  // comes and goes.
+  absl::Time SuspectsUntil(const Limits& limits) const {
+    return since_ + std::max({limits.arrivals_wait_max, limits.reconnect_grace,
+                              limits.reattach_grace, limits.lease});
+  }
   // When to call Judge again if nothing changes before. `enough`: at least
   // nodes_min nodes may have a seat.
   absl::Time Due(bool enough, absl::Time now, const Limits& limits) const;

@@ -135,20 +135,13 @@ void On(JobState& job, const StreamClosed& closed) {
     return;
   }
   job.membership.Suspect(*node);
-  const bool again = job.phase == JobPhase::kGathering && node->seat >= 0 &&
-                     node->lease.suspect_since > job.gathering.since();
   node->lease.suspect_since = job.now;
   if (job.HasEnded()) return;
   node->state = v1::NODE_STATE_SUSPECT;
   node->reason = "its stream broke";
-  absl::Time comes_by = job.now + job.limits.reconnect_grace;
-  // A gathering waits for nodes that have a seat. Those that come and go again
-  // and again must not prevent the others from forming a world.
-  if (again) {
-    comes_by = std::min(comes_by,
-                        job.gathering.since() + job.limits.arrivals_wait_max);
-  }
-  job.membership.SetDeadline(*node, std::min(node->lease.deadline, comes_by));
+  job.membership.SetDeadline(
+      *node,
+      std::min(node->lease.deadline, job.now + job.limits.reconnect_grace));
   NoteBreak(job, *node);
   job.out.SayOf(*node, Log::Level::kWarning,
                 absl::StrCat("event=suspect node=", node->name(),
@@ -278,8 +271,11 @@ absl::Time Job::NextDeadline() const {
         next = std::min(next, job.vetting.probes().UnderWayUntil(job.now));
         break;
       }
-      // The deadlines of these nodes come first.
-      if (job.membership.HasSeatedSuspect() || job.adoption.waiting()) break;
+      if (job.adoption.waiting()) break;
+      if (AwaitsSuspects(job)) {
+        next = std::min(next, job.gathering.SuspectsUntil(job.limits));
+        break;
+      }
       next = std::min(
           next, job.gathering.Due(EnoughAreAble(job), job.now, job.limits));
       break;

@@ -163,6 +163,8 @@ class Probes {
   // arrivals_wait_max at most, because members may come and go.
   bool MayOpen(const Membership& membership, absl::Time now,
                const Limits& limits);
+  // The daemon was isolated: from now on, suspects have their time.
+  void AwaitSuspectsAgain() { waits_since_ = absl::InfiniteFuture(); }
   // The members and the newcomers of the latest round, which has ended, for
   // JudgeNewcomers. Each round is judged once, so the next call returns none.
   // `silent` gets the newcomers that have not answered.

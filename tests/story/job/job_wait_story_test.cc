@@ -74,8 +74,34 @@ TEST(ComeAndGo, TwoThatTakeTurnsDoNotHoldUpTheNextWorld) {
   // arrivals_wait_max is over.
   story.Tell({
       {61.2, Ticks(), "form g2 a,b"},
-      {61.8, Attends("c"), "refuse c LOST"},
+      {61.8, Attends("c"), ""},
   });
+}
+
+// A load balancer ends all streams once a minute, and the job waits for a
+// fourth node: nobody is lost.
+TEST(ComeAndGo, WhoComesBackInTimeIsNotLost) {
+  JobStory story("4");
+  story.Tell({
+      {0.0, Attends("a"), ""},
+      {0.0, Attends("b"), ""},
+      {0.0, Attends("c"), ""},
+      {0.0, Attends("d"), "form g1 a,b,c,d"},
+      {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
+      {1.1, Evicts({"d"}), "refuse d EVICTED; abort g1 EVICTED"},
+  });
+  for (int second = 2; second < 300; ++second) {
+    story.Tell({{second + 0.0, BeatsAll({"a", "b", "c"}), ""}});
+    if (second % 60 != 50) continue;
+    for (const char* node : {"a", "b", "c"}) {
+      story.Tell({{second + 0.1, Breaks(node), ""}});
+    }
+    story.Tell({{second + 0.2, Ticks(), ""}});
+    for (const char* node : {"a", "b", "c"}) {
+      story.Tell({{second + 0.9, Attends(node), ""}});
+    }
+  }
+  story.Tell({{300.0, Attends("e"), "form g2 a,b,c,e"}});
 }
 
 // --- A run that a daemon takes up, and whose agents never come back ----------

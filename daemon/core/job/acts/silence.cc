@@ -77,6 +77,7 @@ std::set<std::string> EndIsolation(JobState& job) {
     job.gathering.BeginAgain(job.now, job.limits);
   if (job.IsRunning()) job.newcomers.GrowAt(job.now + job.limits.last_call);
   job.hangs.BeginAgain(job.now, job.limits);
+  job.vetting.probes().AwaitSuspectsAgain();
   TellSpares(job);
   job.out.Changed();
   return silent;

@@ -235,6 +235,11 @@ bool CarryOutVetting(JobState& job, Vetting::Decision decision) {
   return decision.next == Next::kGoOn;
 }
 
+bool AwaitsSuspects(const JobState& job) {
+  return job.membership.HasSeatedSuspect() &&
+         job.now < job.gathering.SuspectsUntil(job.limits);
+}
+
 void MaybeForm(JobState& job) {
   if (job.phase != JobPhase::kGathering || job.isolation.on() ||
       job.adoption.waiting()) {
@@ -242,8 +247,7 @@ void MaybeForm(JobState& job) {
   }
   job.gathering.NoteSetups(!job.membership.setting_up().empty(), job.now,
                            job.limits);
-  if (job.membership.HasSeatedSuspect() || job.vetting.UnderWay(job.now))
-    return;
+  if (AwaitsSuspects(job) || job.vetting.UnderWay(job.now)) return;
   for (Node* node : job.quarantine.ToQuarantine(
            job.membership, job.settings.nodes_min(), job.limits)) {
     SetQuarantined(job, *node,

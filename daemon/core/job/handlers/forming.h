@@ -14,6 +14,9 @@ namespace rollcall {
 // during the call.
 bool CarryOutVetting(JobState& job, Vetting::Decision decision);
 
+// Whether the next world waits for nodes with a seat whose streams broke.
+bool AwaitsSuspects(const JobState& job);
+
 // Proposes a world if the job gathers and Gathering says that it is time.
 void MaybeForm(JobState& job);
 

@@ -122,13 +122,14 @@ void LookForHangs(AgentState& agent) {
 }
 
 void SayStallsAgain(AgentState& agent) {
-  const absl::Duration away = agent.now - agent.redial.lost_at() +
-                              agent.limits.keepalive_time +
-                              agent.limits.keepalive_timeout;
+  const absl::Duration away = agent.now - agent.redial.lost_at();
+  const absl::Duration unnoticed =
+      agent.limits.keepalive_time + agent.limits.keepalive_timeout;
   for (auto& [local_rank, rank] : agent.rank_processes) {
     rank.watch.NewStream();
     if (rank.watch.runs() && rank.watch.begun() && rank.step == 0) {
-      rank.watch.Waited(away, agent.now + agent.limits.hang_timeout, agent.now);
+      rank.watch.Waited(away, unnoticed, agent.now + agent.limits.hang_timeout,
+                        agent.now);
     }
     SayStalledIfKnown(agent, local_rank, rank);
   }

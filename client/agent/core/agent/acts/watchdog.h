@@ -50,8 +50,8 @@ void LookForHangs(AgentState& agent);
 
 // Called for a new stream. A rank that has begun and has published no step may
 // have waited for the daemon, so its clock gets the time without a stream, and
-// the time for which a dead stream may go unnoticed. It does not start again:
-// otherwise streams that break often would keep it from running out.
+// once the time for which a dead stream may go unnoticed. It does not start
+// again: otherwise streams that break often would keep it from running out.
 void SayStallsAgain(AgentState& agent);
 
 void OnRanksLink(AgentState& agent, const v1::RanksLink& link);

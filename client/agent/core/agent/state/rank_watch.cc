@@ -22,7 +22,9 @@ void RankWatch::Delay(absl::Duration late) {
   if (stall_.has_value()) stall_->answer_by += late;
 }
 
-void RankWatch::Waited(absl::Duration away, absl::Time latest, absl::Time now) {
+void RankWatch::Waited(absl::Duration away, absl::Duration unnoticed,
+                       absl::Time latest, absl::Time now) {
+  if (!std::exchange(waited_, true)) away += unnoticed;
   const absl::Time stalled_at = std::min(stalled_at_ + away, latest);
   if (stalled_at <= now) return;
   stalled_at_ = stalled_at;

@@ -30,7 +30,10 @@ class RankWatch {
   bool begun() const { return begun_; }
 
   // The rank counts as stalled at `stalled_at` if it makes no progress.
-  void Start(absl::Time stalled_at) { stalled_at_ = stalled_at; }
+  void Start(absl::Time stalled_at) {
+    stalled_at_ = stalled_at;
+    waited_ = false;
+  }
   // No progress is expected, so a stall ends. Returns whether that stall was
   // reported on the current stream.
   bool Stop();
@@ -41,9 +44,10 @@ class RankWatch {
   void Delay(absl::Duration late);
 
   // The rank may have waited for a daemon that was away, so the clock runs out
-  // later by `away`, but at `latest` at the latest. A stall ends if the clock
-  // has time left then.
-  void Waited(absl::Duration away, absl::Time latest, absl::Time now);
+  // later by `away`, and the first time also by `unnoticed`, but at `latest` at
+  // the latest. A stall ends if the clock has time left then.
+  void Waited(absl::Duration away, absl::Duration unnoticed, absl::Time latest,
+              absl::Time now);
 
   // When the clock runs out, or the time to answer.
   absl::Time due() const {
@@ -80,6 +84,7 @@ class RankWatch {
 
   bool begun_ = false;
   absl::Time stalled_at_ = absl::InfiniteFuture();
+  bool waited_ = false;  // Since the clock was started.
   std::optional<Stall> stall_;
 };
 

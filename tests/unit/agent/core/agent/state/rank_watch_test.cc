@@ -42,10 +42,11 @@ Event Delayed(double seconds) {
     return true;
   };
 }
-// For a daemon that was away for `seconds`; not beyond `latest`.
+// For a daemon that was away for `seconds`, the first time for one second more;
+// not beyond `latest`.
 Event Waited(double seconds, double latest) {
   return [=](RankWatch& watch, double at) {
-    watch.Waited(absl::Seconds(seconds), At(latest), At(at));
+    watch.Waited(absl::Seconds(seconds), absl::Seconds(1), At(latest), At(at));
     return true;
   };
 }
@@ -177,7 +178,7 @@ TEST(RankWatch, Table) {
         {30, Ticks(Due::kNoAnswer), true, ""}}},
       {"the daemon was away",
        {{0, Starts(10), true, ""},
-        {9, Waited(3, 19), true, ""},
+        {9, Waited(2, 19), true, ""},
         {12, Ticks(Due::kNothing), true, ""},
         {12, Waited(30, 22), true, ""},
         {21, Ticks(Due::kNothing), true, ""},
