@@ -317,14 +317,7 @@ FAULTS = [
     ]),
     Fault('a world is formed without a member whose stream broke', 19, [
         Edit('daemon/core/job/handlers/forming.cc',
-             'if (job.membership.HasSeatedSuspect() || '
-             'job.vetting.UnderWay(job.now))\n'
-             '    return;',
-             'if (job.vetting.UnderWay(job.now)) return;'),
-        Edit('daemon/core/job/job.cc',
-             'if (job.membership.HasSeatedSuspect() || '
-             'job.adoption.waiting()) break;',
-             'if (job.adoption.waiting()) break;'),
+             'return job.membership.HasSeatedSuspect() &&', 'return false &&'),
     ]),
     # A node that was late, or came back without its world, has lost its seat,
     # so it is in the next world at another seat (4). Other excluded nodes leave
