@@ -31,7 +31,8 @@ struct Limits {
   // a world is formed.
   absl::Duration last_call = absl::Seconds(1);
   // How long arrivals may delay the last call, counted from when min nodes
-  // attend.
+  // attend. Nodes that come and go delay a next world, or a round of probes,
+  // for about as long.
   absl::Duration arrivals_wait_max = absl::Minutes(1);
   // If a node is lost within its first newcomer_lasts in a world for the second
   // time, it gets no seat for newcomer_delay_first. Each further such loss

@@ -65,8 +65,8 @@ class StackDumps {
   // is one of them. NCCL is asked first, since a tool stops the process. But
   // several ranks are handled at the same time, so a tool may have stopped
   // another rank's process, and NCCL then reports that one as missing. Always
-  // answered through `done`. While this rank is examined already, in
-  // the time that it may take, that answer is for this call too: a second tool
+  // answered through `done`. While this rank is examined already, for as
+  // long as that may take, that answer is for this call too: a second tool
   // would find the process stopped by the first one.
   void Take(const RankIncarnation& incarnation, const RankSession& session,
             pid_t linked);

@@ -48,16 +48,23 @@ TEST(Late, ANodeThatIsLateAgainWaitsLongerEachTime) {
 
 // --- Nodes that come and go --------------------------------------------------
 
-// b and c were in the world that ended, so the next one waits for them. One of
-// them is always away.
-TEST(ComeAndGo, TwoThatTakeTurnsDoNotHoldUpTheNextWorld) {
-  JobStory story("2:4");
+JobStory FourRunning(const std::string& nodes) {
+  JobStory story(nodes);
   story.Tell({
       {0.0, Attends("a"), ""},
       {0.0, Attends("b"), ""},
       {0.0, Attends("c"), ""},
       {0.0, Attends("d"), "form g1 a,b,c,d"},
       {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
+  });
+  return story;
+}
+
+// b and c were in the world that ended, so the next one waits for them. One of
+// them is always away.
+TEST(ComeAndGo, TwoThatTakeTurnsDoNotHoldUpTheNextWorld) {
+  JobStory story = FourRunning("2:4");
+  story.Tell({
       {1.0, Breaks("c"), ""},
       {1.1, Evicts({"d"}), "refuse d EVICTED; abort g1 EVICTED"},
   });
@@ -71,25 +78,18 @@ TEST(ComeAndGo, TwoThatTakeTurnsDoNotHoldUpTheNextWorld) {
         {second + 1.0, Attends("b"), ""},
     });
   }
-  // arrivals_wait_max is over.
+  // The next world has waited for a minute (Gathering::SuspectsUntil).
   story.Tell({
       {61.2, Ticks(), "form g2 a,b"},
       {61.8, Attends("c"), ""},
   });
 }
 
-// A load balancer ends all streams once a minute, and the job waits for a
-// fourth node: nobody is lost.
+// The job waits for a fourth node. Meanwhile a load balancer ends all streams
+// once a minute, and no node is lost for this.
 TEST(ComeAndGo, WhoComesBackInTimeIsNotLost) {
-  JobStory story("4");
-  story.Tell({
-      {0.0, Attends("a"), ""},
-      {0.0, Attends("b"), ""},
-      {0.0, Attends("c"), ""},
-      {0.0, Attends("d"), "form g1 a,b,c,d"},
-      {0.1, PreparesAll({"a", "b", "c", "d"}, 1), "run g1"},
-      {1.1, Evicts({"d"}), "refuse d EVICTED; abort g1 EVICTED"},
-  });
+  JobStory story = FourRunning("4");
+  story.Tell({{1.1, Evicts({"d"}), "refuse d EVICTED; abort g1 EVICTED"}});
   for (int second = 2; second < 300; ++second) {
     story.Tell({{second + 0.0, BeatsAll({"a", "b", "c"}), ""}});
     if (second % 60 != 50) continue;
