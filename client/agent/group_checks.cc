@@ -20,6 +20,7 @@
 #include "client/agent/processes/process_tree/exit_watch.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/files/await_ready.h"
 #include "daemon/base/text/printable.h"
 #include "daemon/core/limits.h"
 
@@ -31,7 +32,7 @@ constexpr char kGroupVariable[] = "ROLLCALL_GROUP_CHECK";
 constexpr size_t kGroupOutputBytesMax = 64 << 10;
 // How long a killed program may take to end. After that it is left alone: it
 // waits in the kernel for a device.
-constexpr int kGroupKillMs = 1000;
+constexpr absl::Duration kGroupKillPatience = absl::Seconds(1);
 // The longest time that a measurement can take.
 constexpr double kGroupSecondsMax = 3600;
 
@@ -53,16 +54,11 @@ std::string LastLineOf(absl::string_view text) {
   return std::string(text);
 }
 
-// Waits at most kGroupKillMs for the killed process to end. Returns whether it
-// has.
+// Waits at most kGroupKillPatience for the killed process to end. Returns
+// whether it has.
 bool AwaitKilled(pid_t pid) {
   const ExitWatch watch(pid);
-  pollfd polled{watch.fd(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = poll(&polled, 1, kGroupKillMs);
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  return AwaitReady(watch.fd(), POLLIN, MonotonicNow() + kGroupKillPatience);
 }
 
 }  // namespace

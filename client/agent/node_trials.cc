@@ -16,12 +16,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/agent/processes/process_tree/exit_watch.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/files/await_ready.h"
 #include "daemon/base/files/fd.h"
 
 namespace rollcall {
 namespace {
 
-constexpr int kProcessPatienceMs = 10'000;
+constexpr absl::Duration kProcessPatience = absl::Seconds(10);
 constexpr uint64_t kSpaceBytes = 16 << 20;
 
 // Returns why no process can be started; empty: one can.
@@ -42,15 +44,12 @@ std::string CannotStart() {
     return absl::StrCat("no process can be started: `true`: ", strerror(error));
   }
   const ExitWatch watch(pid);
-  pollfd polled{watch.fd(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = poll(&polled, 1, kProcessPatienceMs);
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) kill(pid, SIGKILL);
+  const bool ended =
+      AwaitReady(watch.fd(), POLLIN, MonotonicNow() + kProcessPatience);
+  if (!ended) kill(pid, SIGKILL);
   const ExitStatus status = PeekExit(pid);
   Reap(pid);
-  if (ready == 0) return "`true` did not end within 10 s";
+  if (!ended) return "`true` did not end within 10 s";
   if (status.code == 0 && status.signal == 0) return "";
   return absl::StrCat("`true` ended with ", status.code, ", signal ",
                       status.signal);

@@ -113,6 +113,17 @@ class Keyboard {
   bool closed_ = false;
 };
 
+// Stops this process until it is continued, as SIGTSTP would without a handler.
+// If no shell could continue it (`ssh -t`), the kernel ignores the signal.
+void StopItself() {
+  struct sigaction handler = {};
+  struct sigaction stops = {};
+  stops.sa_handler = SIG_DFL;
+  sigaction(SIGTSTP, &stops, &handler);
+  raise(SIGTSTP);
+  sigaction(SIGTSTP, &handler, nullptr);
+}
+
 // The latest state and the end of a watch, for a loop that polls. A slow loop
 // misses states.
 class WatchNews {
@@ -170,8 +181,8 @@ class WatchView {
     if (!WriteAll(EnterScreen())) exit_code_ = 1;
   }
   void Leave() {
-    WriteAll(LeaveScreen());
     keyboard_.End();
+    WriteAll(LeaveScreen());
   }
   void Dial();
   void Wait();
@@ -245,10 +256,8 @@ void WatchView::OnSignal(int signal) {
       return;
     case SIGTSTP:
       Leave();
-      raise(SIGSTOP);
-      // The process was continued: the SIGCONT is in the signal pipe and is
-      // handled next.
-      return;
+      StopItself();
+      return Enter();
     case SIGCONT:
       // Another program may have used the terminal and changed its settings.
       keyboard_.End();

@@ -172,8 +172,7 @@ void Supervisor::DaemonDied(std::optional<int> wait_status) {
                        (ran_ ? StopGrace() + kEndPatience : kNeverRanPatience);
     // Agents that receive SIGTERM this late give their ranks the full grace
     // from then on.
-    KillAt(std::min(overdue_.kill_at,
-                    overdue_.term_at + StopGrace() + kStopPatience));
+    KillAt(overdue_.term_at + StopGrace() + kStopPatience);
     return;
   }
   if (!gave_up_.why.empty()) return;

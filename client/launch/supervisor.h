@@ -143,8 +143,9 @@ class Supervisor {
   // daemon.
   void Stop(int exit_code, const std::string& reason, bool now);
   void SendStop();
-  // Sets when agents that have not ended are killed. If one is still waited for
-  // after some seconds, the user is told.
+  // Agents that have not ended are killed at this time, or earlier if that was
+  // set before: neither a signal nor a failure puts it off. If one is still
+  // waited for after some seconds, the user is told.
   void KillAt(absl::Time at);
   void TellWhoIsWaitedFor(absl::Time now);
   // Reads the stored tokens again, because the daemon may have replaced them.

@@ -1,7 +1,6 @@
 // Supervisor: how a run is ended, and how its launcher ends.
 #include <signal.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,16 +70,13 @@ void Supervisor::Stop(int exit_code, const std::string& reason, bool now) {
   // Linked ranks have the notice time to reach a boundary, and after it their
   // grace.
   const absl::Duration notice = FromProto(options_.settings.notice_time());
-  // A further signal does not put it off.
-  KillAt(std::min(
-      overdue_.kill_at,
-      MonotonicNow() +
-          (now ? kKillPatience : notice + StopGrace() + kStopPatience)));
+  KillAt(MonotonicNow() +
+         (now ? kKillPatience : notice + StopGrace() + kStopPatience));
   SendStop();
 }
 
 void Supervisor::KillAt(absl::Time at) {
-  if (at == overdue_.kill_at) return;
+  if (at >= overdue_.kill_at) return;
   overdue_.kill_at = at;
   overdue_.tell_at = MonotonicNow() + kTellAfter;
 }

@@ -1,5 +1,4 @@
 // Supervisor: the start, until the run is under way.
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "client/launch/takeover/launch_record.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/durations.h"
+#include "daemon/base/files/await_ready.h"
 #include "daemon/core/exit_codes.h"
 
 namespace rollcall {
@@ -20,7 +20,7 @@ namespace {
 
 // SIGKILL ends a process sooner than this unless the kernel is stuck. In that
 // case the new daemon reports which process holds its state.
-constexpr int kKillPatienceMs = 10000;
+constexpr absl::Duration kOldDaemonPatience = absl::Seconds(10);
 // A worker's scheduler may start it again, so its token can be used several
 // times.
 constexpr uint32_t kUsesPerWorker = 4;
@@ -80,10 +80,8 @@ void Supervisor::TakeBack(Found& found) {
   }
   if (plan_.end_daemon) {
     found.daemon->Kill(SIGKILL);
-    pollfd ended{found.daemon->fd(), POLLIN, 0};
     // The old daemon holds the journal until its process has ended.
-    while (poll(&ended, 1, kKillPatienceMs) < 0 && errno == EINTR) {
-    }
+    AwaitReady(found.daemon->fd(), POLLIN, MonotonicNow() + kOldDaemonPatience);
   }
   ran_ = plan_.kind != StartPlan::Kind::kNew;
   if (!ran_) return;

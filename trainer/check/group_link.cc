@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "daemon/base/check.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/files/await_ready.h"
 #include "daemon/core/limits.h"
 
 namespace rollcall {
@@ -78,19 +79,6 @@ absl::Status TooLate(const std::string& address, absl::string_view what) {
 absl::Status HasLeft(const std::string& address, absl::string_view why) {
   return absl::UnavailableError(
       absl::StrCat(address, " ended its connection: ", why));
-}
-
-// Waits until the descriptor is ready or the time is over (false).
-bool AwaitReady(int fd, short events, absl::Time until) {
-  for (;;) {
-    const int64_t left = absl::ToInt64Milliseconds(
-        absl::Ceil(until - MonotonicNow(), absl::Milliseconds(1)));
-    if (left <= 0) return false;
-    pollfd polled{fd, events, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(left));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-  }
 }
 
 absl::Status SendAll(int fd, absl::string_view bytes, absl::Time until,

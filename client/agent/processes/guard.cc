@@ -26,6 +26,8 @@
 #include "client/agent/hosts/hosts_file.h"
 #include "client/agent/processes/process_tree/cgroup.h"
 #include "client/agent/processes/process_tree/left_processes.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/files/await_ready.h"
 
 namespace rollcall {
 namespace {
@@ -159,9 +161,7 @@ Guard::~Guard() {
   shutdown(line_.get(), SHUT_WR);
   // The guard closes its end of the socket when it ends. A stopped guard does
   // not end, so the wait is limited.
-  pollfd polled{line_.get(), POLLIN, 0};
-  while (poll(&polled, 1, 1000) < 0 && errno == EINTR) {
-  }
+  AwaitReady(line_.get(), POLLIN, MonotonicNow() + absl::Seconds(1));
   End();
 }
 

@@ -77,16 +77,16 @@ void LeaderSession::Stop() {
 
 void LeaderSession::Run() {
   while (!quit_) {
-    Take(ReadTokensIn());
-    // A standby daemon reads the tokens again, because the leader may have
-    // replaced them. It creates none, because the leader would not know them.
-    if (inputs_.empty() && loop_ == nullptr) {
-      TellUnread(ReadTokens(/*make=*/false));
-    }
+    Take(ReadTokensAt() - Now());
     while (!inputs_.empty() && !quit_) {
       const Input input = std::move(inputs_.front());
       inputs_.pop_front();
       std::visit([this](const auto& one) { On(one); }, input);
+    }
+    // A standby daemon reads the tokens again, because the leader may have
+    // replaced them. It creates none, because the leader would not know them.
+    if (!quit_ && ReadTokensAt() <= Now()) {
+      TellUnread(ReadTokens(/*make=*/false));
     }
   }
 }
@@ -153,13 +153,14 @@ absl::Status LeaderSession::TakeUp(const LeaderTerm& leader_term) {
   return loop_->Start();
 }
 
-absl::Duration LeaderSession::ReadTokensIn() const {
+absl::Time LeaderSession::ReadTokensAt() const {
   if (!options_.tokens_in_etcd || loop_ != nullptr) {
-    return absl::InfiniteDuration();
+    return absl::InfiniteFuture();
   }
   // A token is replaced at half of its lifetime. An eighth is early enough to
   // read the new token before the old one expires.
-  return std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
+  return read_tokens_ +
+         std::clamp(options_.token_ttl / 8, absl::Seconds(1), absl::Hours(1));
 }
 
 // The same reason is logged once.
@@ -171,6 +172,7 @@ void LeaderSession::TellUnread(const absl::Status& read) {
 }
 
 absl::Status LeaderSession::ReadTokens(bool make) {
+  read_tokens_ = Now();
   absl::StatusOr<KeptTokens> read = KeepTokensInEtcd(
       client_, options_.sealer, options_.prefix, make, kPatience);
   if (!read.ok()) return read.status();

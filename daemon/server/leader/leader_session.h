@@ -80,8 +80,9 @@ class LeaderSession {
   // Starts a loop with the journal's content. Errors: those of the journal.
   absl::Status TakeUp(const LeaderTerm& leader_term);
   void EndLoop(const absl::Status& why);
-  // Time until ReadTokens is due; infinite: not while this daemon leads.
-  absl::Duration ReadTokensIn() const;
+  absl::Time Now() const { return options_.loop.machine->Now(); }
+  // When ReadTokens is due; InfiniteFuture: not while this daemon leads.
+  absl::Time ReadTokensAt() const;
   // Reads the tokens in etcd, and writes new ones to their files. `make`: also
   // creates the missing ones in etcd.
   absl::Status ReadTokens(bool make);
@@ -100,6 +101,8 @@ class LeaderSession {
   // Why the last write of each role's token failed, so that the same reason is
   // logged once. Empty: the write succeeded.
   std::map<v1::Role, std::string> not_kept_;
+  // When the tokens were read last, also without success.
+  absl::Time read_tokens_ = Now();
   // Why the last read of the tokens failed; empty: the read succeeded.
   std::string unread_;
   std::unique_ptr<EtcdJournal> journal_;

@@ -8,6 +8,10 @@ import harness
 from harness import E2E, Gate
 from terminal import Terminal
 
+# A shell with job control that prints nothing. When its job stops, it continues
+# it as soon as the gate $0 opens.
+SHELL = ["bash", "-mc",
+         'exec 3>&2 2>/dev/null; "$@" 2>&3; cat "$0"; fg >/dev/null']
 TEXT = sorted(p for p in glob.glob("/usr/share/common-licenses/*")
               if os.path.isfile(p))
 LINES = 150
@@ -166,9 +170,9 @@ class Watch(E2E):
             lambda s: s["state"] == "running" and s["world_size"] == 2
             and s["step"] == 7, "two ranks and a step")
 
-    def watch(self, terminal, env=None):
-        return terminal.start([harness.ROLLCALL, "status", "--job", "watched",
-                               "--watch"], env)
+    def watch(self, terminal, env=None, shell=()):
+        return terminal.start([*shell, harness.ROLLCALL, "status", "--job",
+                               "watched", "--watch"], env)
 
     def end(self):
         self.gate.open()
@@ -180,7 +184,8 @@ class Watch(E2E):
         # Text that was on the screen before the view.
         self.assert_code(terminal.start(["echo", "before"]), 0)
         before = terminal.modes()
-        watch = self.watch(terminal)
+        shell = Gate(self.stage)
+        watch = self.watch(terminal, shell=[*SHELL, shell.path])
         terminal.await_text(
             r"\Ajob watched  running  generation 1  2 ranks on 2 nodes\n"
             r"step 7  2 ranks on 2 nodes  generation 1\n"
@@ -208,7 +213,7 @@ class Watch(E2E):
         self.assertEqual(terminal.text(), "before")
         terminal.await_that(lambda: terminal.modes() == before,
                             "the shell's modes")
-        os.kill(watch.pid, signal.SIGCONT)
+        shell.open()
         terminal.await_text(r"\Ajob watched  running  generation 2")
         self.assertTrue(terminal.alternate())
         terminal.type(b"\x03")
@@ -216,6 +221,16 @@ class Watch(E2E):
         terminal.await_that(lambda: not terminal.alternate(), "the end")
         self.assertEqual(terminal.text(), "before")
         self.assertEqual(terminal.modes(), before)
+        self.end()
+
+    def test_ctrl_z_without_a_shell_does_not_stop_it(self):
+        self.begin()
+        terminal = Terminal(self, 100)
+        watch = self.watch(terminal)
+        terminal.await_text(r"\Ajob watched  running")
+        terminal.type(b"\x1a")
+        terminal.type(b"q")
+        self.assert_code(watch, 0)
         self.end()
 
     def test_it_ends_by_a_key_a_signal_and_with_the_job(self):
