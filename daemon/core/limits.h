@@ -30,6 +30,10 @@ struct Limits {
   // If the job has between min and max nodes: how long after the latest arrival
   // a world is formed.
   absl::Duration last_call = absl::Seconds(1);
+  // How long others are waited for after an arrival elsewhere: newcomers of a
+  // running world, before it probes them; members that redial, before a hang is
+  // judged.
+  absl::Duration arrivals_pause = absl::Seconds(1);
   // How long arrivals may delay the last call, counted from when min nodes
   // attend. Nodes that come and go delay a next world, or a round of probes,
   // for about as long.

@@ -21,6 +21,7 @@ struct SettingsText {
   std::string preflight;
   std::vector<std::string> env;
   std::string join_timeout;
+  std::string last_call;
   std::string hang_timeout;
   std::string start_timeout;
   std::string setup_timeout;

@@ -151,6 +151,11 @@ void AddSettings(CLI::App& app, SettingsText& to) {
   app.add_option("--join-timeout", to.join_timeout,
                  "how long to wait for missing nodes (default 10m)")
       ->type_name("TIME");
+  app.add_option("--last-call", to.last_call,
+                 "with --nodes MIN:MAX and at least MIN nodes: how long after "
+                 "the latest\narrival a world is formed (default 1s; 0: at "
+                 "once; at most 1h)")
+      ->type_name("TIME");
   app.add_option("--hang-timeout", to.hang_timeout,
                  "a rank without progress for this long counts as hung, and "
                  "the next\nworld is formed (default 10m; 0 or never: off)")

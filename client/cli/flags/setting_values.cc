@@ -16,11 +16,12 @@ namespace {
 
 // A time limit; zero: no limit.
 absl::StatusOr<absl::Duration> ParseTimeLimit(const std::string& flag,
-                                              const std::string& text) {
+                                              const std::string& text,
+                                              absl::Duration most) {
   if (text == "never" || text == "0" || text == "0s") {
     return absl::ZeroDuration();
   }
-  return ParseDurationFlag(flag, text, Limits::wait_max);
+  return ParseDurationFlag(flag, text, most);
 }
 
 // A flag that takes a time, its text, and the setting that it fills.
@@ -29,14 +30,14 @@ struct TimeRow {
   const std::string& text;
   bool may_be_never;
   google::protobuf::Duration* (v1::JobSettings::*setting)();
+  absl::Duration most = Limits::wait_max;
 };
 
 absl::Status ReadTime(const TimeRow& row, v1::JobSettings& to) {
   if (row.text.empty()) return absl::OkStatus();
   const absl::StatusOr<absl::Duration> time =
-      row.may_be_never
-          ? ParseTimeLimit(row.flag, row.text)
-          : ParseDurationFlag(row.flag, row.text, Limits::wait_max);
+      row.may_be_never ? ParseTimeLimit(row.flag, row.text, row.most)
+                       : ParseDurationFlag(row.flag, row.text, row.most);
   if (!time.ok()) return time.status();
   ToProto(*time, (to.*row.setting)());
   return absl::OkStatus();
@@ -93,6 +94,8 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   using S = v1::JobSettings;
   const TimeRow rows[] = {
       {"--join-timeout", text.join_timeout, false, &S::mutable_join_timeout},
+      {"--last-call", text.last_call, true, &S::mutable_last_call,
+       Limits::grace_max},
       {"--hang-timeout", text.hang_timeout, true, &S::mutable_hang_timeout},
       {"--start-timeout", text.start_timeout, true, &S::mutable_start_timeout},
       {"--setup-timeout", text.setup_timeout, false, &S::mutable_setup_timeout},

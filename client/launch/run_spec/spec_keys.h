@@ -35,6 +35,7 @@ inline constexpr SpecKey kSpecKeys[] = {
     {"node-check", SpecForm::kSwitch},
     {"env", SpecForm::kMap},
     {"join-timeout", SpecForm::kValue},
+    {"last-call", SpecForm::kValue},
     {"hang-timeout", SpecForm::kValue},
     {"start-timeout", SpecForm::kValue},
     {"setup", SpecForm::kValue},

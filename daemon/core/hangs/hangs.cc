@@ -145,7 +145,7 @@ void Hangs::DropAll() {
 
 void Hangs::AwaitMember(absl::Time now, const Limits& limits) {
   if (stalls_.empty()) return;
-  until_ = std::min(std::max(until_, now + limits.last_call), at_latest_);
+  until_ = std::min(std::max(until_, now + limits.arrivals_pause), at_latest_);
 }
 
 void Hangs::BeginAgain(absl::Time now, const Limits& limits) {

@@ -83,10 +83,11 @@ struct DurationFlag {
   bool (S::*has)() const;
   const google::protobuf::Duration& (S::*value)() const;
 
-  static const DurationFlag kAll[7];
+  static const DurationFlag kAll[8];
 };
 inline constexpr DurationFlag DurationFlag::kAll[] = {
     {"--join-timeout", &S::has_join_timeout, &S::join_timeout},
+    {"--last-call", &S::has_last_call, &S::last_call},
     {"--hang-timeout", &S::has_hang_timeout, &S::hang_timeout},
     {"--start-timeout", &S::has_start_timeout, &S::start_timeout},
     {"--setup-timeout", &S::has_setup_timeout, &S::setup_timeout},

@@ -78,7 +78,7 @@ bool Probes::Take(Node& node, const v1::Probed& probed, bool running,
     if (!probing_.Open(now)) rounds_.JudgeBy(now);
     // What other nodes reported about this node is outdated.
     if (late && !node.member() && !membership.IsExcluded(node)) {
-      reach_.Unreached(name, now + limits.last_call);
+      reach_.Unreached(name, now + limits.arrivals_pause);
     }
   } else if (late) {
     // The node may have a seat again; at once if too few other nodes are
@@ -187,7 +187,7 @@ void Probes::Moved(const Node& node, bool running, const Membership& membership,
 void Probes::Newcomer(const std::string& name, bool fills, absl::Time now,
                       const Limits& limits) {
   reach_.Came(name, now);
-  rounds_.ProbeBy(fills ? now : now + limits.last_call);
+  rounds_.ProbeBy(fills ? now : now + limits.arrivals_pause);
 }
 
 bool Probes::MayOpen(const Membership& membership, absl::Time now,

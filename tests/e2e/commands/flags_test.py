@@ -83,7 +83,7 @@ class Flags(E2E):
         text = "\n".join(helped.out())
         for flag in ("--nodes", "--local-workers", "--nproc-per-node",
                      "--join-timeout", "--hosts-file", "--json", "--linger",
-                     "--hang-timeout", "--start-timeout",
+                     "--last-call", "--hang-timeout", "--start-timeout",
                      "--setup", "--setup-timeout", "--setup-retries",
                      "--grow", "--preempt-signal", "--requeue-exit-code"):
             self.assertIn(flag, text)

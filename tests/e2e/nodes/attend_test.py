@@ -5,7 +5,7 @@ import sys
 
 import harness
 import wire
-from harness import E2E, Gate, nodes_by_name
+from harness import E2E, Gate, nodes_by_name, whole
 
 UNAVAILABLE, REFUSED = 69, 77
 
@@ -163,6 +163,18 @@ class Attend(E2E):
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
         self.assertIsNotNone(launcher.find("world-2"))
+
+    def test_a_longer_last_call_waits_for_all(self):
+        launcher = self.launch(whole("1:2"),
+                               ["sh", "-c", "echo world-$WORLD_SIZE"])
+        join = self.join_string(launcher)
+        # It comes after a second, when the default last call is over.
+        launcher.await_line("waiting: 1 node is here; enough to begin")
+        worker = self.join(join, ["--name", "w1"], ["true"])
+        self.assert_code(launcher, 0)
+        self.assert_code(worker, 0)
+        self.assertIsNotNone(launcher.find("world-2"))
+        self.assertIsNone(launcher.find("world-1"))
 
     def test_a_node_that_flaps_lets_the_others_train(self):
         # The work ends once the flapping node has to wait for a seat.

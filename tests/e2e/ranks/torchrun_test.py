@@ -51,8 +51,9 @@ for endpoint, environment, config, agent, launcher in (
         ("10.0.0.9", {}, {"secret_file": "/s", "join_timeout": "9",
                           "grow": "never", "preflight": "off",
                           "last_call_timeout": "3"},
-         "--join-timeout 9s --grow never --preflight off --secret-file /s "
-         "--rdzv-id My_run --no-hosts --endpoint 10.0.0.9:29400", None)):
+         "--join-timeout 9s --last-call 3s --grow never --preflight off "
+         "--secret-file /s --rdzv-id My_run --no-hosts --endpoint "
+         "10.0.0.9:29400", None)):
     environment = {**environment, "HOME": "/"}
     found = settings(endpoint, environment, **config)
     assert environment == {"HOME": "/"}, environment
@@ -88,7 +89,7 @@ for endpoint, environment, config, said in (
         ("[::1]29400", SECRET, {}, "expected HOST[:PORT]"),
         (":29400", SECRET, {}, "expected HOST[:PORT]"),
         ("node1", SECRET, {"nam": "x"}, "--rdzv-conf nam: --rdzv-backend="
-         "rollcall knows grow, is_host, join_timeout, name"),
+         "rollcall knows grow, is_host, join_timeout, last_call_timeout, name"),
         ("node1", SECRET, {"is_host": "maybe"}, "boolean"),
         ("node1", SECRET, {"read_timeout": "1m"}, "integer")):
     try:

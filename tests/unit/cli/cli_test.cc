@@ -377,6 +377,12 @@ TEST(Flags, WhatEndsARunHow) {
   EXPECT_EQ(plain.local.preempt_signal, 15);
   EXPECT_FALSE(plain.settings.has_linger());
   EXPECT_FALSE(plain.settings.has_requeue_exit_code());
+  const auto called = Parse<JoinFlags>("join rc1.x --last-call 30s -- x");
+  EXPECT_EQ(called.settings.last_call().seconds(), 30);
+  EXPECT_FALSE(plain.settings.has_last_call());
+  const auto uncalled = Parse<LaunchFlags>("launch --last-call 0 -- x");
+  EXPECT_TRUE(uncalled.settings.has_last_call());
+  EXPECT_EQ(uncalled.settings.last_call().seconds(), 0);
   const auto watched = Parse<LaunchFlags>("launch --hang-timeout 90s -- x");
   EXPECT_EQ(watched.settings.hang_timeout().seconds(), 90);
   EXPECT_FALSE(plain.settings.has_hang_timeout());
@@ -411,9 +417,9 @@ TEST(Flags, WhatEndsARunHow) {
         "--setup-timeout soon", "--setup-timeout 0s", "--setup-timeout never",
         "--setup-retries 2", "--setup x --setup-retries -1",
         "--setup x --setup-retries 101", "--hang-timeout -1s",
-        "--start-timeout soon", "--start-timeout 169h", "--linger soon",
-        "--linger 0s", "--requeue-exit-code 0", "--requeue-exit-code 256",
-        "--preempt-signal KILL", "--grow now"}) {
+        "--last-call 61m", "--start-timeout soon", "--start-timeout 169h",
+        "--linger soon", "--linger 0s", "--requeue-exit-code 0",
+        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }
 }

@@ -8,13 +8,15 @@ from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 _PORT = 29400
 _STORE_TIMEOUT_S = 300
 
-_JOB_FLAGS = {"join_timeout": "--join-timeout", "grow": "--grow",
-              "preflight": "--preflight"}
+# torchrun counts these in seconds.
+_SECONDS = {"join_timeout": "--join-timeout",
+            "last_call_timeout": "--last-call"}
+_JOB_FLAGS = {**_SECONDS, "grow": "--grow", "preflight": "--preflight"}
 _KEYS = ("secret_file", "is_host", "name", "read_timeout", *_JOB_FLAGS)
 # Keys of torchrun's own backends; they have no effect here.
 _IGNORED = ("close_timeout", "heartbeat_timeout", "keep_alive_interval",
-            "keep_alive_max_attempt", "last_call_timeout", "protocol", "rank",
-            "store_type", "timeout", "use_libuv")
+            "keep_alive_max_attempt", "protocol", "rank", "store_type",
+            "timeout", "use_libuv")
 
 
 # What was removed from the environment.
@@ -51,8 +53,7 @@ class Settings:
         for key, flag in _JOB_FLAGS.items():
             if key in config:
                 value = config[key]
-                # torchrun counts seconds.
-                in_seconds = key == "join_timeout" and value.isdigit()
+                in_seconds = key in _SECONDS and value.isdigit()
                 self._job += [flag, f"{value}s" if in_seconds else value]
         self._node = ["--no-hosts"]
         if "name" in config:

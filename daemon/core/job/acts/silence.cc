@@ -75,7 +75,8 @@ std::set<std::string> EndIsolation(JobState& job) {
     job.formation.Extend(job.now, job.limits);
   if (job.phase == JobPhase::kGathering)
     job.gathering.BeginAgain(job.now, job.limits);
-  if (job.IsRunning()) job.newcomers.GrowAt(job.now + job.limits.last_call);
+  if (job.IsRunning())
+    job.newcomers.GrowAt(job.now + job.limits.arrivals_pause);
   job.hangs.BeginAgain(job.now, job.limits);
   job.vetting.probes().AwaitSuspectsAgain();
   TellSpares(job);

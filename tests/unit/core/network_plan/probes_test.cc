@@ -331,7 +331,7 @@ TEST_F(ProbesTest, ANewcomerIsProbedAtOnceIfNoOtherIsWaitedFor) {
   for (const bool fills : {true, false}) {
     Begin(2);
     probes_.Newcomer("c", fills, At(1), limits_);
-    EXPECT_EQ(probes_.due(), fills ? At(1) : At(1) + limits_.last_call);
+    EXPECT_EQ(probes_.due(), fills ? At(1) : At(1) + limits_.arrivals_pause);
     EXPECT_EQ(probes_.HeldUntil("c"), absl::InfiniteFuture());
     probes_.Forget("c");
     EXPECT_EQ(probes_.HeldUntil("c"), absl::InfinitePast());
