@@ -28,11 +28,26 @@ run() {
   shift 2
   echo "--- tests: $preset, after $((SECONDS - began)) s"
   log=$(mktemp)
+  rm -f "build/$preset/Testing/Temporary/LastTest.log"
   ctest --preset "$preset" -j "$jobs" --output-on-failure "$@" |
     tee "$log" || failed=1
   echo "$preset:" >>"$summaries"
   sed -n '/tests passed/,$p' "$log" >>"$summaries"
   rm -f "$log"
+  inside "build/$preset/Testing/Temporary/LastTest.log" >>"$summaries" || failed=1
+}
+
+# inside LOG: counts the tests inside the GoogleTest binaries that a log of ctest
+# has, and names the skipped ones. Prints nothing if there are none.
+inside() {
+  awk '/^\[  (PASSED|FAILED)  \] [0-9]+ tests?[.,]/ { count[$2] += $4 }
+       /^\[  SKIPPED \] [^ ]+\.[^ ]+$/ { skipped[$4] }
+       END {
+         if (!("PASSED" in count)) exit
+         printf "inside the GoogleTest binaries: %d tests passed, %d failed\n",
+           count["PASSED"], count["FAILED"]
+         for (name in skipped) printf "\t%s (Skipped)\n", name
+       }' "$1"
 }
 
 # More tests at once than processors, because many wait. With two processors,
