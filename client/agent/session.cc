@@ -467,7 +467,8 @@ void Session::Do(const Exit& exit) {
 }  // namespace
 
 AgentResult RunAgent(AgentOptions options) {
-  // Signals still end the process here: there is nothing to restore yet.
+  // Signals still end the process here: there is nothing to restore yet. An
+  // empty folder may stay, which the next agent on this machine removes.
   const SystemUser* const user = options.user();
   auto folder = RunFolder::Make(
       VariableIn(options.environment, "XDG_RUNTIME_DIR"), options.hello.job(),

@@ -203,6 +203,8 @@ absl::Status LeaderSession::ReadTokens(bool make) {
 
 void LeaderSession::On(const LostLeadership& lost_leadership) {
   EndLoop(NotLeader({}));
+  // etcd may not answer now, and another leader's word should not wait for it.
+  read_tokens_ = Now();
   logger_.Write(Log::Level::kWarning,
                 absl::StrCat("event=lost_leadership reason=",
                              Quoted(lost_leadership.why)));

@@ -223,7 +223,7 @@ class Signals(E2E):
         jobs = {}
         for name, deadline in (("long", "1h"), ("short", "1s")):
             launcher = self.launch(
-                ["--job", name, "--nodes", "1:2", "--local-workers", "1"],
+                ["--job", name, *harness.whole("1:2"), "--local-workers", "1"],
                 [sys.executable, "-c", STUBBORN])
             launcher.await_lines(r"\] up g1$", 2)
             self.rollcall("drain", "local-1", "--job", name, "--deadline",
@@ -250,7 +250,8 @@ class Signals(E2E):
             with self.subTest(flags=flags):
                 job = f"told-{at_most}"
                 launcher = self.launch(
-                    ["--job", job, "--nodes", "1:2", "--local-workers", "1"],
+                    ["--job", job, *harness.whole("1:2"),
+                     "--local-workers", "1"],
                     hears("SIGTERM"))
                 launcher.await_lines(r"\] up g1$", 2)
                 before = time.time()

@@ -83,7 +83,7 @@ class LiveLine(E2E):
     def test_a_training_is_seen_to_go(self):
         terminal = Terminal(self, 120)
         launcher = self.begin(
-            terminal, ["--nodes", "2:3", "--local-workers", "2"],
+            terminal, [*harness.whole("2:3"), "--local-workers", "2"],
             [os.path.join(harness.BIN, "rollcall-train"), "--data", *TEXT,
              "--steps", "100000000", "--layers", "1", "--heads", "2",
              "--width", "32", "--context", "32", "--batch", "12"])
@@ -126,8 +126,9 @@ class LiveLine(E2E):
 
     def test_a_killed_agent_is_told_above_the_line(self):
         terminal = Terminal(self, 80)
-        launcher = self.begin(terminal, ["--nodes", "1:2", "--local-workers",
-                                         "1"], ["sleep", "infinity"])
+        launcher = self.begin(
+            terminal, [*harness.whole("1:2"), "--local-workers", "1"],
+            ["sleep", "infinity"])
         terminal.await_text(r"2 ranks on 2 nodes")
         agent, = harness.subcommands(harness.descendants(launcher.pid),
                                      "agent", "local-1")
@@ -155,14 +156,15 @@ class LiveLine(E2E):
         launcher = self.launch([], ["sh", "-c", "echo 1 >$ROLLCALL_PROGRESS; "
                                     "echo up"], {"TERM": "xterm"})
         self.assert_code(launcher, 0)
-        self.assertRegex(launcher.text(), r"^\[\S+/0\] up$")
+        self.assertRegex(launcher.text(),
+                         r"^(rollcall: waiting: .*\n)*\[\S+/0\] up$")
 
 
 class Watch(E2E):
     def begin(self):
         self.gate = Gate(self.stage)
         self.launcher = self.launch(
-            ["--job", "watched", "--name", "main", "--nodes", "1:2",
+            ["--job", "watched", "--name", "main", *harness.whole("1:2"),
              "--local-workers", "1"],
             ["sh", "-c", f"echo 7 >$ROLLCALL_PROGRESS; cat {self.gate.path}"])
         self.await_watched(

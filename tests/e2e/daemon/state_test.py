@@ -315,7 +315,7 @@ class Spans(E2E):
         state = self.stage.path("kept")
         gate = Gate(self.stage)
         launcher = self.launch(
-            ["--state", state, "--nodes", "1:2", "--name", "main",
+            ["--state", state, *harness.whole("1:2"), "--name", "main",
              "--local-workers", "1", "--requeue-exit-code", "76"],
             ["sh", "-c", f"echo $WORLD_SIZE ranks; cat {gate.path}"])
         for node in ("main", "local-1"):

@@ -141,10 +141,17 @@ class Web(E2E):
                                 "127.0.0.1:0"], ["true"])
         url = launcher.await_line(PAGE)[1]
         join = self.join_string(launcher)
+        # The world is formed once c is set up, and b is stopped just before.
+        gate = Gate(self.stage)
         stopped = self.join(join, ["--name", "b"], ["true"])
-        self.await_status(join, lambda s: len(s["nodes"]) == 2, "two nodes")
+        other = self.join(join, ["--name", "c", "--setup", f"cat {gate.path}"],
+                          ["true"])
+        self.await_status(join, lambda s: {
+            n["node"]: n["state"] for n in s["nodes"]} == {
+                "a": "attending", "b": "attending", "c": "setting_up"},
+            "all three nodes")
         stopped.signal(signal.SIGSTOP)
-        other = self.join(join, ["--name", "c"], ["true"])
+        gate.open()
         self.await_shown(url, lambda s: s["state"] == "forming" and [
             (n["node"], n.get("prepared")) for n in s["nodes"]] == [
                 ("a", True), ("b", False), ("c", True)])

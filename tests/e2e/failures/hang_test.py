@@ -301,7 +301,7 @@ class Hang(E2E):
 
     def test_one_node_that_publishes_makes_no_others_expected(self):
         launcher, worker, join_text = self.two_that_start(ONE_STARTS)
-        [first] = self.up(launcher)
+        [first], _ = self.up(launcher), self.up(worker)
         self.await_status(
             join_text, lambda s: any(n["step"] > 0 for n in s["nodes"]),
             "a step of the first world")

@@ -1,7 +1,7 @@
 """Tests hosts that stop answering in different ways while a training runs."""
 import re
 
-from harness import nodes_by_name
+from harness import nodes_by_name, whole
 from training import Training
 
 
@@ -107,7 +107,7 @@ class Outages(Training):
         self.assert_one_world_at_a_time()
 
     def test_half_of_the_hosts_are_cut_off(self):
-        self.begin([1, 2, 3, 4], ["--nodes", "2:4", "--grow", "never"])
+        self.begin([1, 2, 3, 4], [*whole("2:4"), "--grow", "never"])
         self.lab.cut_between([1, 2], [3, 4])
         # Two of four are not over half: they are lost, and two go on.
         state = self.await_state(

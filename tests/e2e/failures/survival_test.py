@@ -62,7 +62,7 @@ class Survival(E2E):
     def test_kill_9_of_a_worker_agent(self):
         gate = Gate(self.stage)
         launcher, join, workers = self.gather(
-            ["--nodes", "3:4"], ["w1", "w2", "w3"], gate, nproc=2)
+            [*harness.whole("3:4")], ["w1", "w2", "w3"], gate, nproc=2)
         lost = workers.pop("w2")
         its = self.pids(lost)
         self.assertEqual(len(its), 4)
@@ -105,7 +105,7 @@ class Survival(E2E):
         # lost. The lost node must still be the root cause.
         gate, connect = Gate(self.stage), Gate(self.stage)
         command = [sys.executable, "-c", PEERS, connect.path, gate.path]
-        launcher = self.launch(["--nodes", "3:4"], command)
+        launcher = self.launch([*harness.whole("3:4")], command)
         join = self.join_string(launcher)
         workers = {n: self.join(join, ["--name", n], command)
                    for n in ("w1", "w2", "w3")}
@@ -141,7 +141,7 @@ class Survival(E2E):
         command = ["sh", "-c", "echo up g$ROLLCALL_GENERATION of $WORLD_SIZE; "
                    f"exec cat {gate.path}"]
         flags = ["--once"]
-        launcher = self.launch(["--nodes", "2:3", *flags], command)
+        launcher = self.launch([*harness.whole("2:3"), *flags], command)
         join = self.join_string(launcher)
         workers = {n: self.join(join, ["--name", n, *flags], command)
                    for n in ("w1", "w2")}
@@ -245,7 +245,7 @@ class Survival(E2E):
     def test_the_next_life_sweeps_what_no_guard_did(self):
         gate = Gate(self.stage)
         launcher, join, workers = self.gather(
-            ["--nodes", "2:3"], ["w1", "w2"], gate)
+            [*harness.whole("2:3")], ["w1", "w2"], gate)
         dead = workers.pop("w1")
         ranks = self.pids(dead)
         guard = harness.subcommands(harness.descendants(dead.pid), "guard")
@@ -387,7 +387,7 @@ class Survival(E2E):
     def test_a_worker_that_leaves(self):
         gate = Gate(self.stage)
         launcher, _, workers = self.gather(
-            ["--nodes", "2:3"], ["w1", "w2"], gate)
+            [*harness.whole("2:3")], ["w1", "w2"], gate)
         workers["w1"].signal(signal.SIGTERM)
         self.assert_code(workers["w1"], 0)
         for process in (launcher, workers["w2"]):
@@ -399,7 +399,7 @@ class Survival(E2E):
     def test_a_frozen_agent_is_lost_and_stops_its_ranks(self):
         gate = Gate(self.stage)
         launcher, _, workers = self.gather(
-            ["--nodes", "2:3"], ["w1", "w2"], gate)
+            [*harness.whole("2:3")], ["w1", "w2"], gate)
         frozen = workers["w1"]
         its = self.pids(frozen)
         frozen.signal(signal.SIGSTOP)

@@ -135,7 +135,7 @@ class Restart(Containers):
         os.kill(launcher, signal.SIGSTOP)
         os.kill(daemon, signal.SIGKILL)
         os.kill(launcher, signal.SIGKILL)
-        self.stage.await_gone([launcher], "the launcher")
+        self.stage.await_gone([launcher, daemon], "launcher and daemon")
         # The second container must wait, too, although the agents of the first
         # later one have ended, which had the same names.
         for _ in range(2):

@@ -152,7 +152,8 @@ class Failure(E2E):
              "{ echo the-reason >&2; exit 3; }; cat /dev/null"])
         self.assert_code(launcher, 3)
         # Lines without a rank's prefix are the launcher's own.
-        summary = [text for text in launcher.err() if not text.startswith("[")]
+        summary = [text for text in launcher.err() if not text.startswith("[")
+                   and not text.startswith("rollcall: waiting: ")]
         self.assertRegex(summary[0], r"\brank 2 on local-2\b.*\bcode 3\b")
         self.assertRegex(summary[1], r"^ *\| the-reason$")
         # The ranks' output was printed before the summary.
@@ -217,7 +218,8 @@ class Failure(E2E):
         gate = Gate(self.stage)
         command = ["sh", "-c", "echo up-$ROLLCALL_NODE-g$ROLLCALL_GENERATION-"
                    f"pid$$; cat {gate.path}"]
-        launcher = self.launch(["--nodes", "2:3", "--name", "main"], command)
+        launcher = self.launch([*harness.whole("2:3"), "--name", "main"],
+                               command)
         join = self.join_string(launcher)
         run = self.stage.path("run-w2")
         os.mkdir(run, 0o700)

@@ -171,8 +171,8 @@ class RunSpec(E2E):
         os.chmod(ssh, 0o700)
         launcher = self.start(
             "--spec", os.path.join(harness.PROJECT, "specs", "run.yaml"),
-            "--ssh", ssh, "--", "sh", "-c", "echo $RANK of $WORLD_SIZE "
-            "$NCCL_DEBUG")
+            "--ssh", ssh, "--last-call", "1m", "--", "sh", "-c",
+            "echo $RANK of $WORLD_SIZE $NCCL_DEBUG")
         self.assert_code(launcher, 0)
         for rank in (0, 8, 23):
             self.assertIsNotNone(launcher.find(rf"{rank} of 24 WARN$"))

@@ -201,17 +201,17 @@ class Setup(E2E):
         self.assert_nothing_is_left()
 
     def test_a_slow_node_outlasts_the_join_timeout(self):
-        """The waiting line comes after 1 s at the earliest, so the time out
-        would have ended the job by then."""
         gate = Gate(self.stage)
+        limit = ["--nodes", "2", "--join-timeout", "8s"]
         launcher = self.launch(
-            ["--job", "slow", "--name", "main", "--nodes", "2",
-             "--join-timeout", "0.5s", "--setup", f"cat {gate.path}"],
-            ["true"])
+            ["--job", "slow", "--name", "main", *limit,
+             "--setup", f"cat {gate.path}"], ["true"])
         worker = self.join(self.join_string(launcher), ["--name", "w"],
                            ["true"])
         launcher.await_line("1 node is here; .*; the set-up command runs on "
                             "main", "err")
+        # A job that starts later is ended by the same limit.
+        self.assert_code(self.launch(limit, ["true"]), 69)
         gate.open()
         self.assert_code(launcher, 0)
         self.assert_code(worker, 0)
@@ -220,10 +220,14 @@ class Setup(E2E):
     # --- Linger, time limit and retries ---------------------------------------
 
     def test_linger_keeps_agents_and_daemon_until_stop(self):
+        gate = Gate(self.stage)
         launcher = self.launch(
             ["--job", "kept", "--name", "main", "--local-workers", "1",
              "--linger", "10m", "--setup", "test $ROLLCALL_NODE = main || "
-             "{ echo no licence >&2; exit 6; }"], ["true"])
+             f"{{ cat {gate.path}; echo no licence >&2; exit 6; }}"], ["true"])
+        self.await_watched([harness.ROLLCALL, "status", "--job", "kept"],
+                           lambda s: len(s["nodes"]) == 2, "both nodes")
+        gate.open()
         launcher.await_line("all agents and the daemon are left running for",
                             "err")
         self.assertTrue(launcher.find("  \\| no licence", "err"))

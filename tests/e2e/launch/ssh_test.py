@@ -275,11 +275,13 @@ class Ssh(E2E):
 
     # --- Ends, with ranks that run on other hosts ------------------------------
 
-    def running(self):
+    def running(self, command=None, flags=()):
         self.make(3)
         self.gate = Gate(self.stage)
-        self.flags = ["--hostfile", self.hostfile("lab1", "lab2", "lab3")]
-        self.command = ["sh", "-c", f"echo up; cat {self.gate.path}"]
+        self.flags = ["--hostfile", self.hostfile("lab1", "lab2", "lab3"),
+                      *flags]
+        self.command = command or ["sh", "-c",
+                                   f"echo up; cat {self.gate.path}"]
         launcher = self.start(self.flags, self.command)
         launcher.await_lines(r"\] up$", 3)
         for host in (1, 2, 3):
@@ -293,7 +295,11 @@ class Ssh(E2E):
         self.assert_clean()
 
     def test_ctrl_c_twice_ends_all_at_once(self):
-        launcher = self.running()
+        # Ranks that end only by SIGKILL, which comes after ten minutes: the run
+        # ends by the second signal.
+        launcher = self.running(
+            ["sh", "-c", "trap '' TERM INT; echo up; exec sleep 3600"],
+            ["--notice-time", "10m"])
         os.kill(launcher.inner_pid(), signal.SIGINT)
         launcher.await_line("stopping the run")
         os.kill(launcher.inner_pid(), signal.SIGINT)

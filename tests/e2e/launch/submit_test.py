@@ -145,7 +145,9 @@ class Submit(E2E):
         for node in launcher, worker:
             self.assert_code(node, 0)
         self.assertIsNotNone(launcher.find("worker 1 is not submitted"))
-        self.assertIsNone(launcher.find("enough to begin"))
+        # The submit command is no node.
+        self.assertIsNone(launcher.find("job fewer: enough to begin"))
+        self.assertIsNotNone(launcher.find("job fewer: 1 more to begin"))
 
     def test_ctrl_c_ends_the_command_and_removes_the_file(self):
         waits, gate = self.stage.path("waits"), Gate(self.stage)

@@ -130,7 +130,7 @@ class Attach(E2E):
         launcher.await_line("/nowhere")
 
     def test_an_agent_that_is_killed_takes_nobody_along(self):
-        launcher = self.launch_attached("--nodes", "1:2", "--max-restarts",
+        launcher = self.launch_attached(*harness.whole("1:2"), "--max-restarts",
                                         "0")
         path = self.stage.path("shared", "agent.sock")
         worker = self.join_attached("--socket", path)

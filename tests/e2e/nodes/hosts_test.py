@@ -372,7 +372,7 @@ class Hosts(E2E):
         lab = Lab(self.stage, 3)
         before = lab.read_hosts(1)
         gate = Gate(self.stage)
-        processes = self.gather(lab, gate, nodes="2:3")
+        processes = self.gather(lab, gate, ["--last-call", "1m"], nodes="2:3")
         self.worlds(processes)
         # The cut sends no FIN or RST, so only the lease shows the loss.
         lab.fault("cut", 3)

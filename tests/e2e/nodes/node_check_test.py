@@ -24,11 +24,11 @@ kill -STOP $$"""
 
 
 class NodeCheck(E2E):
-    def begin(self, nodes):
+    def begin(self, nodes, *flags):
         self.state = self.stage.path("state")
         self.launcher = self.launch(
             ["--no-worker", "--nodes", nodes, "--node-check", "--state",
-             self.state], RANK)
+             self.state, *flags], RANK)
         self.join_line = self.join_string(self.launcher)
 
     def worker(self, name, train=None, rank=None):
@@ -118,7 +118,7 @@ class NodeCheck(E2E):
         self.assertEqual((check["nodes"], check["found"]), ("3", "0"))
 
     def test_a_check_that_dies_and_a_node_without_the_program(self):
-        self.begin("4:5")
+        self.begin("4:5", "--last-call", "1m")
         workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
         workers["x"] = self.worker("x", DIES)
         workers["y"] = self.worker("y", "")
@@ -134,7 +134,7 @@ class NodeCheck(E2E):
             for e in self.events("warning")))
 
     def test_a_check_that_hangs_ends_by_its_limit(self):
-        self.begin("3:4")
+        self.begin("3:4", "--last-call", "1m")
         workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
         workers["x"] = self.worker("x", HANGS)
         self.assert_code(self.launcher, 0, 150)
@@ -148,7 +148,7 @@ class NodeCheck(E2E):
         # Only the world with the newcomer ends.
         rank = ["sh", "-c",
                 f'{RANK[2]}; [ "$WORLD_SIZE" = 3 ] || exec sleep 600']
-        workers = {name: self.worker(name, rank=rank) for name in ("a", "b")}
+        workers = {name: self.worker(name, FINE, rank) for name in ("a", "b")}
         for worker in workers.values():
             worker.await_line(r"seat . of 2$")
         workers["x"] = self.worker("x", DIES, rank)
@@ -157,7 +157,7 @@ class NodeCheck(E2E):
             lambda s: ("x", "quarantined") in [
                 (n["node"], n["state"]) for n in s["nodes"]],
             "x in quarantine")
-        workers["d"] = self.worker("d", rank=rank)
+        workers["d"] = self.worker("d", FINE, rank)
         self.assert_code(self.launcher, 0, 100)
         self.assertEqual(self.seats(workers, 3), ["a", "b", "d"])
         self.assertEqual(

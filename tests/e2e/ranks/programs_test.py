@@ -75,7 +75,7 @@ class OpenMpi(E2E):
 
     def test_a_lost_host_restarts_it_on_the_others(self):
         gate = Gate(self.stage)
-        launcher = self.begin(3, ["--nodes", "2:3", "--max-restarts", "0"],
+        launcher = self.begin(3, [*harness.whole("2:3"), "--max-restarts", "0"],
                               "0", gate.path)
         self.await_ranks(launcher, 3, 3)
         self.lab.do("kill", 3)
@@ -88,7 +88,7 @@ class OpenMpi(E2E):
     @SLOW
     def test_a_killed_agent_leaves_no_process_on_any_host(self):
         gate = Gate(self.stage)
-        launcher = self.begin(3, ["--nodes", "2:3", "--job", "mpi"], "0",
+        launcher = self.begin(3, [*harness.whole("2:3"), "--job", "mpi"], "0",
                               gate.path)
         self.await_ranks(launcher, 3, 3)
         (agent,) = proc.subcommands(self.lab.processes(1), "agent")

@@ -41,7 +41,7 @@ class ElasticDdp(WithTorch):
                 for line in agent.out() for m in [STEP.search(line)] if m]
 
     def test_a_drain_and_a_preemption_lose_no_step(self):
-        launcher, agents = self.begin(["--nodes", "2:3"], ["w1", "w2"],
+        launcher, agents = self.begin([*harness.whole("2:3")], ["w1", "w2"],
                                       self.command())
         for agent in agents:
             agent.await_line(r"step \d+ .* world 3")

@@ -253,7 +253,7 @@ class Elastic(ElasticTest):
 
     def test_a_silent_node_costs_the_others_no_process(self):
         launcher, _, workers = self.begin(
-            ["--nodes", "2:3", "--join-timeout", "60s"], ["w1", "w2"],
+            [*harness.whole("2:3"), "--join-timeout", "60s"], ["w1", "w2"],
             self.command())
         launcher.await_line(r"step \d+ of 3")
         # The node's connections stay open, so nothing tells that it is gone.
@@ -305,7 +305,7 @@ class Elastic(ElasticTest):
         for how in "skips", "wraps":
             ends = self.stage.path(f"ends-{how}")
             launcher, _, workers = self.begin(
-                ["--nodes", "1:2"], ["w1"],
+                [*harness.whole("1:2")], ["w1"],
                 [self.python, "-c", CATCHES, how, ends])
             launcher.await_line(r"step \d+ of 2")
             pid = launcher.await_line(r"enters of \d after \d+ pid (\d+)")[1]

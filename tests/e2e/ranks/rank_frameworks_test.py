@@ -150,7 +150,7 @@ class Transformers(E2E):
         self.leaves(self.rank_of)
 
     def test_a_rank_that_is_told_to_end_as_a_node_joins(self):
-        launcher, worker, join = self.start("--nodes", "1:3", "--join-timeout",
+        launcher, worker, join = self.start("--nodes", "2:3", "--join-timeout",
                                             "60s", "--max-restarts", "0")
         launcher.await_line("begins 0 2 0")
         leave = self.saved + ".leave"
@@ -166,8 +166,9 @@ class Transformers(E2E):
         self.assertIsNotNone(launcher.find("ends 0 2 "))
 
     def leaves(self, told):
-        launcher, worker, join = self.start("--nodes", "1:2", "--join-timeout",
-                                            "60s", "--max-restarts", "0")
+        launcher, worker, join = self.start(
+            *harness.whole("1:2"), "--join-timeout", "60s", "--max-restarts",
+            "0")
         launcher.await_line("begins 0 2 0")
         state = self.await_status(
             join, lambda s: s["loss"]

@@ -60,7 +60,7 @@ class Notices(ElasticTest):
 
     def test_ranks_that_hear_of_it_one_after_the_other_all_save(self):
         launcher, _, workers = self.begin(
-            ["--nodes", "2:4"], ["w1", "w2", "w3"], self.script())
+            [*harness.whole("2:4")], ["w1", "w2", "w3"], self.script())
         launcher.await_line(r"step \d+ of 4")
         late = [workers["w2"], workers["w3"]]
         for node in late:
@@ -84,7 +84,7 @@ class Notices(ElasticTest):
 
     def test_an_error_of_on_notice_ends_the_process(self):
         launcher, _, workers = self.begin(
-            ["--nodes", "1:2", "--max-restarts", "0"], ["w1"],
+            [*harness.whole("1:2"), "--max-restarts", "0"], ["w1"],
             self.script(saves="torch.save(torch.zeros(9), '/dev/full')"))
         launcher.await_line(r"step \d+ of 2")
         workers["w1"].signal(signal.SIGTERM)
@@ -96,7 +96,7 @@ class Notices(ElasticTest):
 
     def test_a_program_that_catches_exceptions_goes_on(self):
         launcher, _, workers = self.begin(
-            ["--nodes", "1:3"], ["w1", "w2"],
+            [*harness.whole("1:3")], ["w1", "w2"],
             self.script(caught="continue"))
         launcher.await_line(r"step \d+ of 3")
         workers["w2"].signal(signal.SIGKILL)

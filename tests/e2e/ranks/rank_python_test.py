@@ -4,7 +4,7 @@ import re
 import signal
 import unittest
 
-from harness import E2E, PROJECT, ROLLCALL, Gate
+from harness import E2E, PROJECT, ROLLCALL, Gate, whole
 
 PACKAGE = os.path.join(PROJECT, "client", "python")
 ENVIRONMENT = {"PYTHONPATH": PACKAGE, "PYTHONUNBUFFERED": "1"}
@@ -195,7 +195,7 @@ class RankPython(E2E):
         self.finish(launcher, worker)
 
     def test_a_notice_comes_to_all(self):
-        launcher, worker, (kept, _) = self.elastic("--nodes", "1:2")
+        launcher, worker, (kept, _) = self.elastic(*whole("1:2"))
         worker.signal(signal.SIGTERM)
         for agent in (launcher, worker):
             agent.await_line("noticed DRAIN")

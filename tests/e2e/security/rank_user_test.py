@@ -13,7 +13,8 @@ import unittest
 
 import harness
 from hang_test import FRAME, MODEL, TEXT, TRAINER
-from harness import E2E, Gate, command_line, descendants, subcommands
+from harness import (E2E, Gate, command_line, descendants, lives,
+                     subcommands)
 
 NOBODY = 65534
 # A uid and a gid that nothing else on the machine uses.
@@ -177,7 +178,7 @@ class RankUser(E2E):
         for agent in agents.values():
             agent.await_line(r"\] step \d+ .* world 2 generation 2$",
                              deadline_s=60)
-        self.assertTrue(command_line(before["w0"]), "it lived on")
+        self.assertTrue(lives(before["w0"]), "it lived on")
         cause = self.status(join)["root_cause"]
         self.assertEqual((cause["node"], cause["code"]), ("w1", "hang"), cause)
         self.assertIn("it is stopped", cause["detail"])
@@ -245,7 +246,7 @@ class RankUser(E2E):
         self.stage.await_gone([dead.pid, guard], "agent and guard")
         # The kernel ends the rank together with its agent, but not the rank's
         # child. Only the child's environment shows that it belongs to the rank.
-        self.assertTrue([p for p in ranks if command_line(p)])
+        self.assertTrue([p for p in ranks if lives(p)])
         after = self.attend(join, ["--name", "w1", "--rank-user", IDS],
                             self.ranks(gate))
         self.stage.await_gone(ranks, "the ranks of the life before")

@@ -11,7 +11,7 @@ import unittest
 
 from lab import Lab
 from paths import BIN, LAB, PROJECT, ROLLCALL, TORCH_VENV
-from proc import (command_line, descendants, resident_bytes, start_ticks,
+from proc import (command_line, descendants, lives, resident_bytes, start_ticks,
                   subcommands)
 from stage import DEADLINE_S, Gate, Stage
 
@@ -48,6 +48,12 @@ def forget_lock(hosts_file):
             os.unlink(f"{folder}/{lock_name(hosts_file)}")
         except OSError:
             pass
+
+
+def whole(nodes):
+    """Returns the flags of a job of MIN:MAX `nodes` whose first world has MAX
+    nodes, however far apart they start."""
+    return ["--nodes", nodes, "--last-call", "1m"]
 
 
 class E2E(unittest.TestCase):

@@ -29,7 +29,13 @@ def descendants(pid):
     return [p for p in found if parent_of[p][1] != b"Z"]
 
 
+def lives(pid):
+    return parents().get(pid, (0, b"Z"))[1] != b"Z"
+
+
 def command_line(pid):
+    """Returns the command line of `pid`, or [] if it has none: it has ended, or
+    it is just executing another program."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as f:
             return [a.decode("utf-8", "replace")

@@ -174,7 +174,7 @@ class Check(E2E):
         # Each row takes up to two seconds, or longer if the machine slows down
         # meanwhile.
         check = [*CHECK, *CALM, "--iters", "20000", "--max-bytes", "8"]
-        launcher = self.launch(["--nodes", "2:3"], check)
+        launcher = self.launch([*harness.whole("2:3")], check)
         join_string = self.join_string(launcher)
         workers = [self.join(join_string, ["--name", name], check)
                    for name in ("a", "b")]

@@ -332,7 +332,8 @@ class Checkpoints(Saving):
 
     def test_asked_while_a_world_is_formed_anew(self):
         launcher = self.launch(
-            ["--local-workers", "2", "--nodes", "2:3", "--max-restarts", "9"],
+            ["--local-workers", "2", *harness.whole("2:3"), "--max-restarts",
+             "9"],
             self.command(1_000_000, "--save-every", "50"))
         # The line may come from the rank that is killed next, and the other
         # ranks may be one step behind it.

@@ -97,7 +97,7 @@ class Elastic(E2E):
             agent.wait()
 
     def test_kill_9_of_an_agent_of_three(self):
-        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+        launcher = self.gather([*harness.whole("2:3"), "--max-restarts", "0"],
                                ["w1", "w2"])
         left = [launcher, self.agents["w1"]]
         before = [self.ranks(agent) for agent in left]
@@ -225,7 +225,7 @@ class Elastic(E2E):
 
     def leaves(self, ask):
         """`ask` makes w2 leave; the other nodes train on and lose no step."""
-        launcher = self.gather(["--nodes", "2:3", "--max-restarts", "0"],
+        launcher = self.gather([*harness.whole("2:3"), "--max-restarts", "0"],
                                ["w1", "w2"])
         left = [launcher, self.agents["w1"]]
         before = [self.ranks(agent) for agent in left]
@@ -281,7 +281,7 @@ class Elastic(E2E):
         steps = 400
         command = [TRAIN, "--data", *TEXT, "--steps", str(steps), *MODEL,
                    "--log-json"]
-        launcher = self.launch(["--nodes", "2:3", "--max-restarts", "0",
+        launcher = self.launch([*harness.whole("2:3"), "--max-restarts", "0",
                                 "--name", "w0"], command)
         join = self.join_string(launcher)
         worker, lost = (self.join(join, ["--name", name], command)
@@ -347,7 +347,7 @@ class Elastic(E2E):
         self.assertNotEqual(refused.code, 0)
         refused.await_line("RESOURCE_EXHAUSTED")
 
-        launcher = self.launch(["--nodes", "1:2", "--max-restarts", "0",
+        launcher = self.launch([*harness.whole("1:2"), "--max-restarts", "0",
                                 "--nproc-per-node", "2", "--name", "w0"], full)
         lost = self.join(self.join_string(launcher),
                          ["--name", "w1", "--nproc-per-node", "2"], full)

@@ -1,12 +1,10 @@
 #include "daemon/base/files/await_ready.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/time.h>
 
-#include <atomic>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -32,21 +30,15 @@ TEST(AwaitReady, SignalsDoNotExtendTheLimit) {
   struct sigaction nothing = {};
   struct sigaction before = {};
   nothing.sa_handler = [](int) {};
-  sigaction(SIGUSR1, &nothing, &before);
-  std::atomic<bool> done{false};
-  const pthread_t self = pthread_self();
-  std::thread sender([&] {
-    while (!done) {
-      pthread_kill(self, SIGUSR1);
-      usleep(1000);
-    }
-  });
+  sigaction(SIGALRM, &nothing, &before);
+  const itimerval every_millisecond = {{0, 1000}, {0, 1000}};
+  const itimerval never = {};
+  setitimer(ITIMER_REAL, &every_millisecond, nullptr);
   const Fd fd(eventfd(0, EFD_CLOEXEC));
   EXPECT_FALSE(
       AwaitReady(fd.get(), POLLIN, MonotonicNow() + absl::Milliseconds(100)));
-  done = true;
-  sender.join();
-  sigaction(SIGUSR1, &before, nullptr);
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
 }
 
 }  // namespace
