@@ -106,6 +106,16 @@ absl::Status ReadSettings(const SettingsText& text, v1::JobSettings& to) {
   for (const TimeRow& row : rows) {
     if (absl::Status read = ReadTime(row, to); !read.ok()) return read;
   }
+  const absl::Duration join_timeout = to.has_join_timeout()
+                                          ? FromProto(to.join_timeout())
+                                          : Limits().join_timeout;
+  if (FromProto(to.last_call()) > join_timeout) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--last-call ", text.last_call, " is longer than the --join-timeout (",
+        absl::FormatDuration(join_timeout),
+        "), after which a node that leaves would end the job; raise "
+        "--join-timeout"));
+  }
   const absl::Duration interval = FromProto(to.ping_interval());
   if (interval > absl::ZeroDuration() && interval < Limits().probe_timeout) {
     return absl::InvalidArgumentError(

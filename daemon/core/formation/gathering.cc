@@ -10,7 +10,6 @@ void Gathering::Begin(bool at_once, absl::Time now, const Limits& limits) {
   last_call_ = LastCall(now);
   setups_ = SetupWait();
   at_once_ = at_once;
-  enough_ = false;
   fenced_until_ = absl::InfinitePast();
   fence_asked_until_ = absl::InfinitePast();
 }
@@ -28,18 +27,10 @@ Gathering::Verdict Gathering::Judge(size_t present,
   last_call_.SetEnough(enough, now);
   if (!enough) {
     FenceOpened(now, limits);
-    // It ended while enough nodes waited for the last call, so it begins again.
-    if (std::exchange(enough_, false) && now >= join_until_) {
-      join_until_ = now + limits.join_timeout;
-    }
     // This is a new gathering, so the last call counts again.
     at_once_ = false;
     return now >= join_until_ ? Verdict::kTimedOut : Verdict::kWait;
   }
-  enough_ = true;
-  // All nodes came. If some of them get no seat, for example because a check
-  // finds them faulty, the others do not wait for more.
-  if (present >= settings.nodes_max()) at_once_ = true;
   if (present < settings.nodes_max() && !at_once_ &&
       (now < last_call_.Ends(limits) || setups_.on())) {
     return Verdict::kWait;

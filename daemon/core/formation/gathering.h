@@ -135,8 +135,6 @@ class Gathering {
   Fence fence_;
   Unattended unattended_;
   bool at_once_ = false;
-  // Enough nodes were present at the latest Judge.
-  bool enough_ = false;
   // InfinitePast: no fence holds.
   absl::Time fenced_until_ = absl::InfinitePast();
   absl::Time fence_asked_until_ = absl::InfinitePast();

@@ -118,7 +118,7 @@ class NodeCheck(E2E):
         self.assertEqual((check["nodes"], check["found"]), ("3", "0"))
 
     def test_a_check_that_dies_and_a_node_without_the_program(self):
-        self.begin("4:5", "--last-call", "1m")
+        self.begin("4:5", "--last-call", "10s")
         workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
         workers["x"] = self.worker("x", DIES)
         workers["y"] = self.worker("y", "")
@@ -134,7 +134,7 @@ class NodeCheck(E2E):
             for e in self.events("warning")))
 
     def test_a_check_that_hangs_ends_by_its_limit(self):
-        self.begin("3:4", "--last-call", "1m")
+        self.begin("3:4", "--last-call", "10s")
         workers = {name: self.worker(name, FINE) for name in ("a", "b", "c")}
         workers["x"] = self.worker("x", HANGS)
         self.assert_code(self.launcher, 0, 150)

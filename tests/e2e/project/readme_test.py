@@ -220,7 +220,7 @@ class Readmes(E2E):
         "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "nccl-env": "all",
         "token-ttl": "1h", "folder": ["d"], "hosts-names": ["a"],
         "same": ["f"], "shared": ["d"], "env": {"NCCL_ALGO": "Ring"},
-        "setup-retries": 1,
+        "setup-retries": 1, "last-call": "30s",
     }
 
     def spec_takes(self, key):

@@ -412,14 +412,27 @@ TEST(Flags, WhatEndsARunHow) {
   const auto pinged = Parse<LaunchFlags>("launch --ping-interval 30s -- x");
   EXPECT_EQ(pinged.settings.ping_interval().seconds(), 30);
   EXPECT_FALSE(plain.settings.has_ping_interval());
-  for (const char* bad :
-       {"--ping-interval 1s", "--ping-interval -2s", "--hang-timeout soon",
-        "--setup-timeout soon", "--setup-timeout 0s", "--setup-timeout never",
-        "--setup-retries 2", "--setup x --setup-retries -1",
-        "--setup x --setup-retries 101", "--hang-timeout -1s",
-        "--last-call 61m", "--start-timeout soon", "--start-timeout 169h",
-        "--linger soon", "--linger 0s", "--requeue-exit-code 0",
-        "--requeue-exit-code 256", "--preempt-signal KILL", "--grow now"}) {
+  for (const char* bad : {"--ping-interval 1s",
+                          "--ping-interval -2s",
+                          "--hang-timeout soon",
+                          "--setup-timeout soon",
+                          "--setup-timeout 0s",
+                          "--setup-timeout never",
+                          "--setup-retries 2",
+                          "--setup x --setup-retries -1",
+                          "--setup x --setup-retries 101",
+                          "--hang-timeout -1s",
+                          "--last-call 61m",
+                          "--last-call 11m",
+                          "--join-timeout 5s --last-call 6s",
+                          "--start-timeout soon",
+                          "--start-timeout 169h",
+                          "--linger soon",
+                          "--linger 0s",
+                          "--requeue-exit-code 0",
+                          "--requeue-exit-code 256",
+                          "--preempt-signal KILL",
+                          "--grow now"}) {
     EXPECT_NE(Complaint(std::string("launch ") + bad + " -- x"), "") << bad;
   }
 }
