@@ -38,15 +38,19 @@ run() {
 }
 
 # inside LOG: counts the tests inside the GoogleTest binaries that a log of ctest
-# has, and names the skipped ones. Prints nothing if there are none.
+# has, and names the skipped ones with their reasons. Prints nothing if there are
+# none.
 inside() {
   awk '/^\[  (PASSED|FAILED)  \] [0-9]+ tests?[.,]/ { count[$2] += $4 }
-       /^\[  SKIPPED \] [^ ]+\.[^ ]+$/ { skipped[$4] }
+       /^[^ ]+:[0-9]+: Skipped$/ { getline why }
+       /^\[  SKIPPED \] [^ ]+ \([0-9]+ ms\)$/ { skipped[$4] = why }
        END {
          if (!("PASSED" in count)) exit
          printf "inside the GoogleTest binaries: %d tests passed, %d failed\n",
            count["PASSED"], count["FAILED"]
-         for (name in skipped) printf "\t%s (Skipped)\n", name
+         for (name in skipped) {
+           printf "\t%s (Skipped): %s\n", name, skipped[name]
+         }
        }' "$1"
 }
 
