@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,7 +13,7 @@ namespace rollcall {
 namespace {
 
 // The write end of the pipe. It is global because a signal handler takes no
-// argument of ours. -1: there is no SignalPipe.
+// argument of ours. -1: there is no SignalPipe, and writes fail.
 std::atomic<int> handler_fd{-1};
 
 void WriteSignal(int signal) {
@@ -24,6 +25,17 @@ void WriteSignal(int signal) {
 }
 
 void Nothing(int) {}
+
+void Install(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  // nohup has set SIGHUP to be ignored; it stays ignored.
+  if (signal == SIGHUP && action.sa_handler == SIG_IGN) return;
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
 
 }  // namespace
 
@@ -38,25 +50,9 @@ SignalPipe::SignalPipe(const std::vector<int>& signals) {
 }
 
 SignalPipe::~SignalPipe() {
-  for (const auto& [signal, action] : before_) {
-    sigaction(signal, &action, nullptr);
-  }
   handler_fd.store(-1);
   close(read_fd_);
   close(write_fd_);
-}
-
-void SignalPipe::Install(int signal, void (*handler)(int)) {
-  struct sigaction action = {};
-  struct sigaction old = {};
-  sigaction(signal, nullptr, &old);
-  // nohup has set SIGHUP to be ignored; it stays ignored.
-  if (signal == SIGHUP && old.sa_handler == SIG_IGN) return;
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(signal, &action, nullptr);
-  before_.emplace_back(signal, old);
 }
 
 int SignalPipe::Read() {

@@ -5,13 +5,14 @@
 // handler for the same reason: writes to a closed pipe and beyond `ulimit -f`
 // fail with EPIPE and EFBIG and do not end the process.
 //
+// The handlers stay when the SignalPipe is destroyed, and the signals then have
+// no effect: a process destroys its SignalPipe when its exit code is decided,
+// and a signal in its last moments must not change that code.
+//
 // Thread rule: a process has at most one SignalPipe; call Read from one thread.
 #ifndef ROLLCALL_DAEMON_BASE_PROCESSES_SIGNAL_PIPE_H_
 #define ROLLCALL_DAEMON_BASE_PROCESSES_SIGNAL_PIPE_H_
 
-#include <signal.h>
-
-#include <utility>
 #include <vector>
 
 namespace rollcall {
@@ -19,7 +20,6 @@ namespace rollcall {
 class SignalPipe {
  public:
   explicit SignalPipe(const std::vector<int>& signals);
-  // Restores the earlier handlers.
   ~SignalPipe();
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
@@ -30,11 +30,8 @@ class SignalPipe {
   int Read();
 
  private:
-  void Install(int signal, void (*handler)(int));
-
   int read_fd_ = -1;
   int write_fd_ = -1;
-  std::vector<std::pair<int, struct sigaction>> before_;
 };
 
 }  // namespace rollcall
