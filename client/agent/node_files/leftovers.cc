@@ -56,6 +56,17 @@ bool LeftBehind(const std::string& folder) {
           access((folder + kIncarnationsName).c_str(), F_OK) == 0);
 }
 
+// Whether the folder has nothing but incarnations. Then its agent has ended its
+// ranks itself or never had any, or they were swept earlier.
+bool HasOnlyIncarnations(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end;
+       !error && at != end; at.increment(error)) {
+    if (at->path().filename() != kIncarnationsName + 1) return false;
+  }
+  return !error;
+}
+
 // Returns whether to keep the folder because it has incarnations of another
 // node, which that node's next agent will read. They are kept for a day after
 // their agent has ended or was swept; no daemon waits longer.
@@ -258,10 +269,13 @@ void SweepLeftovers(const std::string& parent, const std::string& prefix,
       if (!text.empty()) found.living.push_back(std::move(text));
       continue;
     }
-    ProcessMatcher ranks;
-    ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
-    ranks.processes = ReadLeft(folder);
-    const SweepResult result = Sweep(ranks, patience);
+    SweepResult result;
+    if (!HasOnlyIncarnations(folder)) {
+      ProcessMatcher ranks;
+      ranks.markers = {absl::StrCat("ROLLCALL_SOCKET=", folder, kSocketName)};
+      ranks.processes = ReadLeft(folder);
+      result = Sweep(ranks, patience);
+    }
     if (!result.left.empty() || !result.denied.empty()) {
       RecordLeft(folder, result);
       if (lives.empty()) continue;

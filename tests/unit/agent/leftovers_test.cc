@@ -142,6 +142,26 @@ TEST_F(RunFolderTest, AnotherNodesLivesAreLeftToItsNextAgent) {
   EXPECT_FALSE(std::filesystem::exists(old));
 }
 
+// Otherwise many folders that keep incarnations would make each agent read all
+// of /proc many times.
+TEST_F(RunFolderTest, AFolderIsSweptOnce) {
+  const std::string dead = LeftBehind("rollcall-0123abcd");
+  std::ofstream(dead + "/lives") << "job node " << BootId() << " "
+                                 << PidNamespace() << " " << Hex('a') << "\n";
+  const std::string marker = "ROLLCALL_SOCKET=" + dead + "/agent.sock";
+  pid_t rank = StartWith(marker);
+  int status = 0;
+  ASSERT_TRUE(RunFolder::Make(parent_, "job", "other").ok());
+  EXPECT_EQ(waitpid(rank, &status, 0), rank);
+  EXPECT_TRUE(std::filesystem::exists(dead + "/lives"));
+  // No rank can have this marker any more.
+  rank = StartWith(marker);
+  ASSERT_TRUE(RunFolder::Make(parent_, "job", "other").ok());
+  EXPECT_EQ(waitpid(rank, &status, WNOHANG), 0);
+  kill(rank, SIGKILL);
+  waitpid(rank, &status, 0);
+}
+
 // Other users can write to this folder, so another user may have made the file
 // first.
 TEST_F(RunFolderTest, APipeInPlaceOfTheLockKeepsNobodyOut) {

@@ -64,29 +64,35 @@ bool ReadPieces(const std::string& path, size_t most, More more) {
   return true;
 }
 
-using Markers = std::set<std::string>;
+using Markers = std::set<std::string, std::less<>>;
 
 // Whether any of the markers is in an environment, or why that is unknown.
 enum class Environment { kMarked, kOther, kEmpty, kUnreadable };
 Environment ReadEnvironment(pid_t pid, const Markers& markers, size_t longest) {
   bool found = false;
   bool empty = true;
-  // The current entry, kept only as long as it can still match.
-  std::string entry;
-  const bool read = ReadPieces(absl::StrCat("/proc/", pid, "/environ"),
-                               kEnvironBytesMax, [&](std::string_view piece) {
-                                 empty = false;
-                                 for (const char c : piece) {
-                                   if (c == '\0') {
-                                     found |= markers.contains(entry);
-                                     entry.clear();
-                                   } else if (entry.size() <= longest) {
-                                     entry += c;
-                                   }
-                                 }
-                                 return !found;
-                               });
-  if (found || markers.contains(entry)) return Environment::kMarked;
+  // The beginning of an entry that goes on in the next piece, and only as much
+  // of it as can still match.
+  std::string begun;
+  const bool read =
+      ReadPieces(absl::StrCat("/proc/", pid, "/environ"), kEnvironBytesMax,
+                 [&](std::string_view piece) {
+                   empty = false;
+                   for (size_t at = 0; at < piece.size() && !found;) {
+                     const size_t end = piece.find('\0', at);
+                     std::string_view entry = piece.substr(at, end - at);
+                     at = end == piece.npos ? piece.size() : end + 1;
+                     if (!begun.empty() || end == piece.npos) {
+                       begun += entry.substr(0, longest + 1 - begun.size());
+                       entry = begun;
+                     }
+                     if (end == piece.npos) break;
+                     found = markers.contains(entry);
+                     begun.clear();
+                   }
+                   return !found;
+                 });
+  if (found || markers.contains(begun)) return Environment::kMarked;
   // Some kernels return ESRCH for a process without memory.
   if (!read && errno != ESRCH) return Environment::kUnreadable;
   return empty ? Environment::kEmpty : Environment::kOther;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/agent/processes/process_tree/cgroup.h"
 #include "client/agent/processes/process_tree/exit_watch.h"
 #include "client/agent/processes/process_tree/fork_exec.h"
@@ -44,6 +45,7 @@ class SweepTest : public testing::Test {
   void TearDown() override {
     for (const pid_t pid : started_) {
       kill(-pid, SIGKILL);
+      kill(pid, SIGKILL);
       PeekExit(pid);
       Reap(pid);
     }
@@ -124,6 +126,32 @@ TEST_F(SweepTest, ASimilarMarkerIsAnotherMarker) {
   EXPECT_TRUE(life_.SomebodyLives());
   EXPECT_GE(Sweep({.markers = {"X=1", marker + "2"}}, kPatience).ended, 1u);
   EXPECT_TRUE(life_.AllDead(0));
+}
+
+// An environment is read in pieces of 16 KiB.
+TEST_F(SweepTest, FindsAMarkerThatTwoPiecesShare) {
+  constexpr size_t kPiece = 16 << 10;
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string filler = "F=";
+  const size_t before = std::string("PATH=/usr/bin:/bin").size() + 1 +
+                        ("LIFE=" + life_.path()).size() + 1 + filler.size() + 1;
+  const std::string script = "exec 9>$LIFE; echo up >&9; read x <" + pipe;
+  for (const size_t first : {0, 1, 10, 40}) {
+    const std::string marker =
+        absl::StrCat("ROLLCALL_SOCKET=", folder_.path(), "/sock", 1000 + first);
+    ASSERT_GT(marker.size(), first);
+    const std::string fills =
+        filler + std::string(kPiece - first - before, 'x');
+    Run(script, {fills, marker + "2", "Z=1"});
+    ASSERT_EQ(life_.Lines(1).size(), 1u);
+    EXPECT_TRUE(FindMatching({.markers = {marker}}).empty()) << first;
+    const pid_t pid = Run(script, {fills, marker, "Z=1"});
+    ASSERT_EQ(life_.Lines(1).size(), 1u);
+    const auto found = FindMatching({.markers = {marker}});
+    ASSERT_EQ(found.size(), 1u) << first;
+    EXPECT_EQ(found[0].pid, pid);
+  }
 }
 
 TEST_F(SweepTest, FindsBySessionAndByDescent) {
