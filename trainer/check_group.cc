@@ -292,11 +292,16 @@ absl::StatusOr<std::unique_ptr<Collective>> ConnectNodes(
   return ConnectGloo(std::move(gloo));
 }
 
-absl::StatusOr<absl::Duration> MeasureSum(Collective& nodes,
-                                          RankDevice& device) {
+// The least time of kSums sums. After `until` there are fewer: a group with a
+// very slow node must answer in time, because which of its nodes failed would
+// be unknown otherwise.
+absl::StatusOr<absl::Duration> MeasureSum(Collective& nodes, RankDevice& device,
+                                          absl::Time until) {
   const std::unique_ptr<CheckMemory> memory = device.MakeCheckMemory();
   const absl::StatusOr<absl::Span<float>> room = memory->Room(0, kSumValues);
   if (!room.ok()) return room.status();
+  const absl::StatusOr<absl::Span<float>> vote_room = memory->Room(1, 1);
+  if (!vote_room.ok()) return vote_room.status();
   std::vector<float> values(kSumValues);
   const auto sum = [&]() -> absl::Status {
     for (size_t i = 0; i < kSumValues; ++i) {
@@ -308,6 +313,17 @@ absl::StatusOr<absl::Duration> MeasureSum(Collective& nodes,
     if (s.ok()) s = memory->Synchronize();
     return s;
   };
+  // Whether it is late for one of the nodes. All get the same answer, so all do
+  // the same number of sums.
+  const auto late = [&]() -> absl::StatusOr<bool> {
+    float vote = MonotonicNow() >= until ? 1 : 0;
+    absl::Status s = memory->Put({&vote, 1}, *vote_room);
+    if (s.ok()) s = nodes.AllReduce(*vote_room, Reduction::kSum);
+    if (s.ok()) s = memory->Synchronize();
+    if (s.ok()) s = memory->Get(*vote_room, {&vote, 1});
+    if (!s.ok()) return s;
+    return vote > 0;
+  };
   // The first one opens connections and waits for the slowest node.
   if (absl::Status s = sum(); !s.ok()) return s;
   absl::Duration least = absl::InfiniteDuration();
@@ -315,6 +331,9 @@ absl::StatusOr<absl::Duration> MeasureSum(Collective& nodes,
     const absl::Time since = MonotonicNow();
     if (absl::Status s = sum(); !s.ok()) return s;
     least = std::min(least, MonotonicNow() - since);
+    const absl::StatusOr<bool> last = late();
+    if (!last.ok()) return last.status();
+    if (*last) break;
   }
   if (absl::Status s = memory->Get(*room, absl::MakeSpan(values)); !s.ok()) {
     return s;
@@ -369,6 +388,7 @@ int CheckGroup() {
   // A peer that hangs must be noticed before the agent's limit.
   const absl::Time until = MonotonicNow() + 0.9 * request->limit;
   const absl::Time product_until = MonotonicNow() + 0.5 * request->limit;
+  const absl::Time sums_until = MonotonicNow() + 0.7 * request->limit;
   GroupListener listener;
   if (request->addresses.size() == 1) return CheckAlone(product_until);
   if (request->place == 0) {
@@ -394,7 +414,7 @@ int CheckGroup() {
       ConnectNodes(*request, exchange, **device, until);
   if (!nodes.ok()) return Fail(nodes.status(), IsOfPeer(nodes.status()));
   const absl::StatusOr<absl::Duration> all_reduce =
-      MeasureSum(**nodes, **device);
+      MeasureSum(**nodes, **device, sums_until);
   if (!all_reduce.ok()) {
     return Fail(all_reduce.status(), IsOfPeer(all_reduce.status()));
   }
