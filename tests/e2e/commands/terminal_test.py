@@ -243,7 +243,7 @@ class Watch(E2E):
         terminal.await_text(r"job watched  running")
         terminal.type(b"xq")
         self.assert_code(views[0], 0)
-        terminal.await_text(r"(?m)^main|\Z")
+        terminal.await_that(lambda: not terminal.alternate(), "the first end")
         views.append(self.watch(terminal))
         terminal.await_that(terminal.alternate, "the view")
         terminal.await_text(r"\Ajob watched  running")
