@@ -257,9 +257,9 @@ class Watch(E2E):
         terminal.await_text(r"\Ajob watched  running")
         self.end()
         self.assert_code(views[2], 0)
+        terminal.await_that(lambda: not terminal.alternate(), "the last end")
         # The view's last state stays on the screen.
         terminal.await_text(r"(?s)job watched  finished .*ended: .*exit code 0")
-        self.assertFalse(terminal.alternate())
         self.assertEqual(terminal.modes(), before)
         self.assertNotRegex(terminal.raw[seen:], rb"\x1b\[(1|2|31)m")
 
