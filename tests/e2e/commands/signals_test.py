@@ -15,6 +15,17 @@ import time
 import harness
 from harness import E2E, Gate
 
+# Runs the handlers. A signal right before signal.pause() would be heard only with
+# the next one; here it writes to the pipe.
+AWAIT_SIGNALS = """
+came, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)
+os.write(1, f"up g{os.environ['ROLLCALL_GENERATION']}\\n".encode())
+while True:
+    os.read(came, 1)
+"""
+
 # Prints each signal that it gets. After a signal that is named in its arguments
 # it prints its notice file and exits 0.
 HEARS = """
@@ -31,10 +42,7 @@ def hears(number, _):
         os._exit(0)
 for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, hears)
-say("up g" + os.environ["ROLLCALL_GENERATION"])
-while True:
-    signal.pause()
-"""
+""" + AWAIT_SIGNALS
 
 # In generation 1, only SIGKILL ends this rank; it prints a line at SIGTERM.
 STUBBORN = """
@@ -43,10 +51,7 @@ def stays(number, _):
     os.write(1, b"asked\\n")
 if os.environ["ROLLCALL_GENERATION"] == "1":
     signal.signal(signal.SIGTERM, stays)
-os.write(1, f"up g{os.environ['ROLLCALL_GENERATION']}\\n".encode())
-while True:
-    signal.pause()
-"""
+""" + AWAIT_SIGNALS
 
 
 def hears(*ends_by):
