@@ -48,7 +48,7 @@ build=(
   python3 iproute2
 )
 tests=("${build[@]}" python3-torch openmpi-bin python3-mpi4py nftables openssl util-linux
-       elfutils etcd-server ccache openssh-client openssh-server
+       elfutils etcd-server ccache mold openssh-client openssh-server
        slurm-wlm munge zsh fish python3-yaml python3-pyte python3-grpcio
        python3-prometheus-client mypy)
 check=("${tests[@]}" clang-14 libclang-rt-14-dev clang-tidy-14 clang-format-14

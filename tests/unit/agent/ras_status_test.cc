@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/base/files/whole_file.h"
+#include "tests/unit/places.h"
 
 namespace rollcall {
 namespace {
@@ -18,7 +19,7 @@ const std::set<std::string> kHere{"10.0.0.1", "fe80::1", "127.0.0.1"};
 // all-reduce; rank 1 (process 481) has not entered it.
 RasStatus Recorded() {
   const absl::StatusOr<std::string> json = ReadWholeFile(
-      absl::StrCat(ROLLCALL_RECORDED, "/nccl_ras_status.json"), 1 << 20);
+      absl::StrCat(kRecordedFolder, "/nccl_ras_status.json"), 1 << 20);
   EXPECT_TRUE(json.ok()) << json.status();
   const absl::StatusOr<RasStatus> status = ParseRasStatus(*json);
   EXPECT_TRUE(status.ok()) << status.status();

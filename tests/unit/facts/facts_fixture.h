@@ -15,6 +15,7 @@
 #include "tests/facts/sysfs_tree.h"
 #include "tests/fakes/without_symbol.h"
 #include "tests/unit/living.h"
+#include "tests/unit/places.h"
 
 namespace rollcall {
 
@@ -32,7 +33,7 @@ class DeviceTest : public testing::Test {
   // Makes a folder with the machine of tests/facts/<name>.txt, one per
   // `number`.
   std::string Machine(const std::string& name, size_t number = 0) {
-    std::ifstream file(std::string(ROLLCALL_SYSFS_TEXTS) + "/" + name + ".txt");
+    std::ifstream file(std::string(kFactsFolder) + "/" + name + ".txt");
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     const std::string root = folder_ / (name + std::to_string(number));
     EXPECT_FALSE(text.empty()) << name;
@@ -48,10 +49,10 @@ class DeviceTest : public testing::Test {
   }
 
   static std::string Verbs() {
-    return std::string(ROLLCALL_FAKES) + "/libibverbs.so.1";
+    return std::string(kFakesFolder) + "/libibverbs.so.1";
   }
   static std::string NvmlLibrary() {
-    return std::string(ROLLCALL_FAKES) + "/libnvidia-ml.so.1";
+    return std::string(kFakesFolder) + "/libnvidia-ml.so.1";
   }
 
   TempFolder folder_;
