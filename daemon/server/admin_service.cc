@@ -31,12 +31,17 @@ absl::Status AdmitJobOrNone(const std::string& job) {
   return job.empty() ? absl::OkStatus() : AdmitJobId(job);
 }
 
+// The path of a call of `method`.
+std::string Path(const char* method) {
+  return absl::StrCat("/rollcall.v1.Admin/", method);
+}
+
 }  // namespace
 
 // One call of Watch. It has at most one unsent status. gRPC operations are
 // started only by the thread that has set `pumping_`, never under the lock.
 class AdminService::WatchStream final
-    : public grpc::ServerWriteReactor<v1::JobStatus>,
+    : public grpc::ServerGenericBidiReactor,
       public Watcher,
       public std::enable_shared_from_this<WatchStream> {
  public:
@@ -44,13 +49,19 @@ class AdminService::WatchStream final
               grpc::CallbackServerContext* context)
       : inbox_(inbox), id_(id), context_(context) {}
 
-  // Ends the call if `admitted` is not OK.
-  void Begin(Caller caller, const std::string& job,
-             const absl::Status& admitted) {
+  void Begin() {
     // gRPC has a raw pointer to this until OnDone.
     self_ = shared_from_this();
+    StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    v1::StatusRequest request;
+    absl::Status admitted = DecodeRequest(ok ? &request_ : nullptr, request);
+    if (admitted.ok()) admitted = AdmitJobOrNone(request.job());
     if (!admitted.ok()) return End(admitted);
-    if (!inbox_.Post(WatchOpened{id_, std::move(caller), job, self_})) {
+    if (!inbox_.Post(
+            WatchOpened{id_, CallerOf(*context_), request.job(), self_})) {
       End(InboxFull());
     }
   }
@@ -128,8 +139,7 @@ class AdminService::WatchStream final
     if (finished_ || writing_ || cancelling_) return Next::kNothing;
     if (waiting_ != nullptr) {
       writing_ = true;
-      current_ = std::move(waiting_);
-      waiting_ = nullptr;
+      current_ = std::exchange(waiting_, nullptr);
       return Next::kWrite;
     }
     if (!closing_) return Next::kNothing;
@@ -160,10 +170,12 @@ class AdminService::WatchStream final
   }
 
   // Called only by the thread that has set `pumping_`. Only that thread uses
-  // current_ and status_ until the operation is done.
+  // current_, response_ and status_ until the operation is done.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (next == Next::kWrite) {
-      StartWrite(current_.get());
+      response_ = EncodeResponse(*current_);
+      current_ = nullptr;
+      StartWrite(&response_);
     } else {
       Finish(status_);
     }
@@ -174,6 +186,8 @@ class AdminService::WatchStream final
   // Valid until Finish was called.
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<WatchStream> self_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
 
   Mutex mutex_;
   bool pumping_ ABSL_GUARDED_BY(mutex_) = false;
@@ -201,129 +215,87 @@ Caller AdminService::CallerOf(const grpc::CallbackServerContext& context) {
   return caller;
 }
 
-// One call. One with a large answer (a LargeCall) counts in the caller's quota
-// until the answer has been sent, because the status of the largest job takes
-// megabytes, which stay in memory while the peer does not read.
-class AdminService::HeldCall final : public grpc::ServerUnaryReactor {
- public:
-  void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
-  void OnDone() override { delete this; }
-
- private:
-  CallQuota::Hold hold_;
-};
-
-template <typename Input, typename Response, typename Request>
-grpc::ServerUnaryReactor* AdminService::Ask(
-    grpc::CallbackServerContext* context, const absl::Status& admitted,
-    Request request, Response* response) {
-  auto* const call = new HeldCall();  // Deletes itself in OnDone.
-  if (!admitted.ok()) {
-    call->Finish(WireStatus(admitted));
-    return call;
-  }
+template <typename Input, typename Request>
+void AdminService::Ask(UnaryCall& call, const absl::Status& admitted,
+                       Request request) {
+  if (!admitted.ok()) return call.Fail(admitted);
   Input asked;
-  asked.caller = CallerOf(*context);
+  asked.caller = CallerOf(call.context());
   asked.request = std::move(request);
-  asked.reply = [call, response](const absl::StatusOr<Response>& answer) {
-    if (answer.ok()) *response = *answer;
-    call->Finish(WireStatus(answer.status()));
+  asked.reply = [&call](const auto& answer) {
+    answer.ok() ? call.Answer(*answer) : call.Fail(answer.status());
   };
+  // A call with a large answer (a LargeCall) counts in the caller's quota until
+  // the answer has been sent, because the status of the largest job takes
+  // megabytes, which stay in memory while the peer does not read.
   if constexpr (requires { asked.keep; }) {
-    asked.keep = [call](CallQuota::Hold hold) { call->Keep(std::move(hold)); };
+    asked.keep = [&call](CallQuota::Hold hold) { call.Keep(std::move(hold)); };
   }
-  if (!inbox_.Post(std::move(asked))) call->Finish(WireStatus(InboxFull()));
-  return call;
+  if (!inbox_.Post(std::move(asked))) call.Fail(InboxFull());
 }
 
-grpc::ServerUnaryReactor* AdminService::Status(
-    grpc::CallbackServerContext* context, const v1::StatusRequest* request,
-    v1::JobStatus* response) {
-  return Ask<StatusAsked, v1::JobStatus>(
-      context, AdmitJobOrNone(request->job()), *request, response);
+template <typename Input, typename Request>
+void AdminService::AskOfJob(UnaryCall& call, Request request) {
+  const absl::Status admitted = AdmitJobOrNone(request.job());
+  Ask<Input>(call, admitted, std::move(request));
 }
 
-grpc::ServerUnaryReactor* AdminService::Events(
-    grpc::CallbackServerContext* context, const v1::EventsRequest* request,
-    v1::EventsResponse* response) {
-  absl::Status admitted = AdmitJobOrNone(request->job());
-  if (admitted.ok() && request->has_within() &&
-      FromProto(request->within()) < absl::ZeroDuration()) {
+template <typename Input, typename Request>
+void AdminService::AskOfNode(UnaryCall& call, Request request) {
+  absl::Status admitted = AdmitJobOrNone(request.job());
+  if (admitted.ok()) admitted = AdmitNodeName(request.node());
+  Ask<Input>(call, admitted, std::move(request));
+}
+
+void AdminService::Events(UnaryCall& call, v1::EventsRequest request) {
+  absl::Status admitted = AdmitJobOrNone(request.job());
+  if (admitted.ok() && request.has_within() &&
+      FromProto(request.within()) < absl::ZeroDuration()) {
     admitted = absl::InvalidArgumentError(
         "within: expected a time of 0 or more, got a negative one");
   }
-  return Ask<EventsAsked, v1::EventsResponse>(context, admitted, *request,
-                                              response);
+  Ask<EventsAsked>(call, admitted, std::move(request));
 }
 
-grpc::ServerWriteReactor<v1::JobStatus>* AdminService::Watch(
-    grpc::CallbackServerContext* context, const v1::StatusRequest* request) {
-  const auto stream =
-      std::make_shared<WatchStream>(inbox_, ++last_watch_, context);
-  stream->Begin(CallerOf(*context), request->job(),
-                AdmitJobOrNone(request->job()));
-  return stream.get();
-}
-
-grpc::ServerUnaryReactor* AdminService::Stop(
-    grpc::CallbackServerContext* context, const v1::StopRequest* request,
-    v1::StopResponse* response) {
-  absl::Status admitted = AdmitJobOrNone(request->job());
-  if (admitted.ok() &&
-      (request->exit_code() < 0 || request->exit_code() > 255)) {
+void AdminService::Stop(UnaryCall& call, v1::StopRequest request) {
+  absl::Status admitted = AdmitJobOrNone(request.job());
+  if (admitted.ok() && (request.exit_code() < 0 || request.exit_code() > 255)) {
     admitted = absl::InvalidArgumentError(absl::StrCat(
-        "exit_code: expected 0 to 255, got ", request->exit_code()));
+        "exit_code: expected 0 to 255, got ", request.exit_code()));
   }
-  v1::StopRequest clean = *request;
-  clean.set_reason(Printable(request->reason(), kReasonBytesMax));
-  return Ask<StopCame, v1::StopResponse>(context, admitted, std::move(clean),
-                                         response);
+  request.set_reason(Printable(request.reason(), kReasonBytesMax));
+  Ask<StopCame>(call, admitted, std::move(request));
 }
 
-grpc::ServerUnaryReactor* AdminService::Drain(
-    grpc::CallbackServerContext* context, const v1::DrainRequest* request,
-    v1::DrainResponse* response) {
-  absl::Status admitted = AdmitJobOrNone(request->job());
-  if (admitted.ok()) admitted = AdmitNodeName(request->node());
-  return Ask<DrainCame, v1::DrainResponse>(context, admitted, *request,
-                                           response);
+template <typename Request>
+void AdminService::Add(CallService& calls, const char* method,
+                       void (AdminService::*answer)(UnaryCall&, Request)) {
+  calls.AddUnary<Request>(Path(method),
+                          [this, answer](UnaryCall& call, Request request) {
+                            (this->*answer)(call, std::move(request));
+                          });
 }
 
-grpc::ServerUnaryReactor* AdminService::Evict(
-    grpc::CallbackServerContext* context, const v1::EvictRequest* request,
-    v1::EvictResponse* response) {
-  absl::Status admitted = AdmitJobOrNone(request->job());
-  if (admitted.ok()) admitted = AdmitNodeName(request->node());
-  return Ask<EvictCame, v1::EvictResponse>(context, admitted, *request,
-                                           response);
-}
-
-grpc::ServerUnaryReactor* AdminService::CreateToken(
-    grpc::CallbackServerContext* context, const v1::CreateTokenRequest* request,
-    v1::CreateTokenResponse* response) {
-  return Ask<TokenWanted, v1::CreateTokenResponse>(
-      context, AdmitJobOrNone(request->job()), *request, response);
-}
-
-grpc::ServerUnaryReactor* AdminService::ListTokens(
-    grpc::CallbackServerContext* context, const v1::ListTokensRequest* request,
-    v1::ListTokensResponse* response) {
-  return Ask<TokensAsked, v1::ListTokensResponse>(
-      context, AdmitJobOrNone(request->job()), *request, response);
-}
-
-grpc::ServerUnaryReactor* AdminService::RevokeToken(
-    grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
-    v1::RevokeTokenResponse* response) {
-  return Ask<TokenRevoked, v1::RevokeTokenResponse>(
-      context, AdmitJobOrNone(request->job()), *request, response);
-}
-
-grpc::ServerUnaryReactor* AdminService::RotateToken(
-    grpc::CallbackServerContext* context, const v1::RotateTokenRequest* request,
-    v1::CreateTokenResponse* response) {
-  return Ask<TokenRotated, v1::CreateTokenResponse>(
-      context, AdmitJobOrNone(request->job()), *request, response);
+void AdminService::AddTo(CallService& calls) {
+  Add(calls, "Status", &AdminService::AskOfJob<StatusAsked, v1::StatusRequest>);
+  Add(calls, "Events", &AdminService::Events);
+  Add(calls, "Stop", &AdminService::Stop);
+  Add(calls, "Drain", &AdminService::AskOfNode<DrainCame, v1::DrainRequest>);
+  Add(calls, "Evict", &AdminService::AskOfNode<EvictCame, v1::EvictRequest>);
+  Add(calls, "CreateToken",
+      &AdminService::AskOfJob<TokenWanted, v1::CreateTokenRequest>);
+  Add(calls, "ListTokens",
+      &AdminService::AskOfJob<TokensAsked, v1::ListTokensRequest>);
+  Add(calls, "RevokeToken",
+      &AdminService::AskOfJob<TokenRevoked, v1::RevokeTokenRequest>);
+  Add(calls, "RotateToken",
+      &AdminService::AskOfJob<TokenRotated, v1::RotateTokenRequest>);
+  calls.Add(Path("Watch"), [this](grpc::CallbackServerContext* context) {
+    const auto stream =
+        std::make_shared<WatchStream>(inbox_, ++last_watch_, context);
+    stream->Begin();
+    return stream.get();
+  });
 }
 
 }  // namespace rollcall

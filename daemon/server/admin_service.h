@@ -9,70 +9,48 @@
 #define ROLLCALL_DAEMON_SERVER_ADMIN_SERVICE_H_
 
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
+#include "absl/status/status.h"
+#include "daemon/server/calls/call_service.h"
+#include "daemon/server/calls/unary_call.h"
 #include "daemon/server/leader/current_loop.h"
-#include "rollcall/v1/admin.grpc.pb.h"
+#include "rollcall/v1/admin.pb.h"
 
 namespace rollcall {
 
-class AdminService final : public v1::Admin::CallbackService {
+class AdminService final {
  public:
   // `inbox` must outlive the server that serves this.
   explicit AdminService(CurrentLoop& inbox) : inbox_(inbox) {}
 
-  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
-                                   const v1::StatusRequest* request,
-                                   v1::JobStatus* response) override;
-  grpc::ServerWriteReactor<v1::JobStatus>* Watch(
-      grpc::CallbackServerContext* context,
-      const v1::StatusRequest* request) override;
-  grpc::ServerUnaryReactor* Events(grpc::CallbackServerContext* context,
-                                   const v1::EventsRequest* request,
-                                   v1::EventsResponse* response) override;
-  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
-                                  const v1::DrainRequest* request,
-                                  v1::DrainResponse* response) override;
-  grpc::ServerUnaryReactor* Evict(grpc::CallbackServerContext* context,
-                                  const v1::EvictRequest* request,
-                                  v1::EvictResponse* response) override;
-  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
-                                 const v1::StopRequest* request,
-                                 v1::StopResponse* response) override;
-  grpc::ServerUnaryReactor* CreateToken(
-      grpc::CallbackServerContext* context,
-      const v1::CreateTokenRequest* request,
-      v1::CreateTokenResponse* response) override;
-  grpc::ServerUnaryReactor* ListTokens(
-      grpc::CallbackServerContext* context,
-      const v1::ListTokensRequest* request,
-      v1::ListTokensResponse* response) override;
-  grpc::ServerUnaryReactor* RevokeToken(
-      grpc::CallbackServerContext* context,
-      const v1::RevokeTokenRequest* request,
-      v1::RevokeTokenResponse* response) override;
-  grpc::ServerUnaryReactor* RotateToken(
-      grpc::CallbackServerContext* context,
-      const v1::RotateTokenRequest* request,
-      v1::CreateTokenResponse* response) override;
+  // This must outlive the server that serves `calls`.
+  void AddTo(CallService& calls);
 
  private:
   class WatchStream;
-  class HeldCall;
 
   // The caller, with the token from the call's metadata. A malformed token
   // counts as no token.
   static Caller CallerOf(const grpc::CallbackServerContext& context);
+
+  template <typename Request>
+  void Add(CallService& calls, const char* method,
+           void (AdminService::*answer)(UnaryCall&, Request));
   // Posts a call to the loop, which answers it. If `admitted` is an error or
   // the inbox is full, the call is answered here with the error.
-  template <typename Input, typename Response, typename Request>
-  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context,
-                                const absl::Status& admitted, Request request,
-                                Response* response);
+  template <typename Input, typename Request>
+  void Ask(UnaryCall& call, const absl::Status& admitted, Request request);
+  // Asks with the only condition that the job's name is one, or empty.
+  template <typename Input, typename Request>
+  void AskOfJob(UnaryCall& call, Request request);
+  // The same with the name of a node.
+  template <typename Input, typename Request>
+  void AskOfNode(UnaryCall& call, Request request);
+  void Events(UnaryCall& call, v1::EventsRequest request);
+  void Stop(UnaryCall& call, v1::StopRequest request);
 
   CurrentLoop& inbox_;
   std::atomic<uint64_t> last_watch_ = 0;

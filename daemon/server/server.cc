@@ -1,7 +1,6 @@
 #include "daemon/server/server.h"
 
 #include <grpc/impl/codegen/grpc_types.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/server_interceptor.h>
@@ -20,6 +19,7 @@
 #include "daemon/security/certificates/identity.h"
 #include "daemon/security/secrets/commit_proof.h"
 #include "daemon/server/admin_service.h"
+#include "daemon/server/calls/call_service.h"
 #include "daemon/server/connections/listener.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
 #include "daemon/server/leader/current_loop.h"
@@ -29,6 +29,7 @@
 #include "daemon/server/membership_service.h"
 #include "daemon/server/trace/span_observer.h"
 #include "daemon/server/web/web_port.h"
+#include "health/health.pb.h"
 
 namespace rollcall {
 namespace {
@@ -81,9 +82,9 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-// Reports the connection of each call before the call's request is parsed. A
-// service would not see all calls, because gRPC itself answers calls of an
-// unknown method and calls whose request does not parse. Intercepts nothing.
+// Reports the connection of each call as soon as the call's header has come:
+// no method here is unary for gRPC, which would first wait for the request (see
+// CallService). Intercepts nothing.
 class CallCounter final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
@@ -247,7 +248,6 @@ class Server::Core {
         options_.beat,
         [this](const absl::Status& written) {
           journal_works_ = written.ok();
-          TellHealth();
           if (options_.journal_changed) options_.journal_changed(written);
         }};
     options.observer = spans_.get();
@@ -289,11 +289,24 @@ class Server::Core {
     return absl::OkStatus();
   }
 
-  // Reports to grpc.health.v1 whether jobs can be served. Any thread.
-  void TellHealth() {
-    if (server_ == nullptr) return;
-    server_->GetHealthCheckService()->SetServingStatus(
-        kHealthName, loop_open_ && journal_works_);
+  // Answers grpc.health.v1: whether the process runs, and whether jobs can be
+  // served. Any thread.
+  void AnswerHealth(UnaryCall& call,
+                    const grpc::health::v1::HealthCheckRequest& request) const {
+    grpc::health::v1::HealthCheckResponse response;
+    const bool known =
+        request.service().empty() || request.service() == kHealthName;
+    if (!known) {
+      return call.Fail(absl::NotFoundError(
+          absl::StrCat("service: expected \"\" or \"", kHealthName,
+                       "\", got another name")));
+    }
+    const bool serving =
+        request.service().empty() || (loop_open_ && journal_works_);
+    response.set_status(
+        serving ? grpc::health::v1::HealthCheckResponse::SERVING
+                : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
+    call.Answer(response);
   }
 
   v1::UnauthenticatedCounts CountUnauthenticated() const {
@@ -328,7 +341,13 @@ class Server::Core {
   }
 
   absl::Status Serve() {
-    grpc::EnableDefaultHealthCheckService(true);
+    admin_->AddTo(calls_);
+    calls_.AddUnary<grpc::health::v1::HealthCheckRequest>(
+        "/grpc.health.v1.Health/Check",
+        [this](UnaryCall& call,
+               const grpc::health::v1::HealthCheckRequest& request) {
+          AnswerHealth(call, request);
+        });
     grpc::ServerBuilder builder;
     Configure(builder, options_.keepalive_time);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -341,12 +360,11 @@ class Server::Core {
         [this](const std::string& peer) { connections_->Called(peer); }));
     builder.experimental().SetInterceptorCreators(std::move(creators));
     builder.RegisterService(membership_.get());
-    builder.RegisterService(admin_.get());
+    builder.RegisterCallbackGenericService(&calls_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {
       return absl::UnavailableError("gRPC cannot start a server here");
     }
-    TellHealth();
     // The listener calls this only for connections that have begun a handshake.
     const auto hand_on = [this](int fd, int listener_fd,
                                 HandshakeLimiter::Id id) {
@@ -380,15 +398,13 @@ class Server::Core {
   // After Start, exactly one of the two is set.
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<LeaderSession> leader_session_;
-  // TellHealth reports both.
+  // AnswerHealth reports both.
   std::atomic<bool> loop_open_ = false;
   std::atomic<bool> journal_works_ = true;
-  CurrentLoop current_loop_{[this](bool open) {
-    loop_open_ = open;
-    TellHealth();
-  }};
+  CurrentLoop current_loop_{[this](bool open) { loop_open_ = open; }};
   std::unique_ptr<MembershipService> membership_;
   std::unique_ptr<AdminService> admin_;
+  CallService calls_;
   std::string credential_key_;
   std::string pin_;
   IssuedCertificate issued_;

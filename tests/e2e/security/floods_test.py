@@ -269,12 +269,17 @@ class Crowds(Guarded):
         fake = self.attend("fake2")
         fake.call(3, status)
         self.assertLess(self.pour_message(fake, 3), POURED_MAX)
-        # Whole messages of one stream do not count for another stream.
-        fake = self.attend("fake3")
-        fake.call(3, status)
-        beat = wire.frame(wire.DATA, 0, 1, wire.grpc_message(wire.HEARTBEAT))
-        self.assertLess(self.pour_message(
-            fake, 3, lambda: fake.raw(beat)), POURED_MAX)
+        # Whole messages of one stream do not count for another stream, whatever
+        # that stream calls: gRPC would announce a unary call only when its
+        # request is whole.
+        for number, path in enumerate((
+                status, "/rollcall.v1.Admin/Watch",
+                "/grpc.health.v1.Health/Check")):
+            with self.subTest(path):
+                fake = self.attend(f"fake3{number}")
+                fake.call(3, path)
+                self.assertLess(self.pour_message(
+                    fake, 3, lambda: fake.say(wire.HEARTBEAT)), POURED_MAX)
         self.assert_undisturbed()
         self.goes_on()
 
