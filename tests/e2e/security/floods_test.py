@@ -226,11 +226,7 @@ class Crowds(Guarded):
         caller.open("/rollcall.v1.Admin/Watch", viewer).say(b"")
         self.assertIsNotNone(caller.message())
         caller.call(3, "/rollcall.v1.Admin/Status", viewer)
-        size, block = 1 << 30, b"x" * Stranger.FRAME_MAX
-        sent = caller.send(b"\0" + struct.pack(">I", size), 3)
-        while caller.ended is None and sent < size:
-            sent += caller.send(block, 3) or size
-        self.assertNotEqual(caller.ended, None)
+        self.assertLess(self.pour_message(caller, 3), POURED_MAX)
         self.assert_undisturbed()
         self.goes_on()
 
