@@ -32,7 +32,9 @@ extern char** environ;
 namespace rollcall {
 namespace {
 
-// The part of its timeout that `rollcall facts` keeps for its own work.
+// `rollcall facts` stops waiting for the libraries this long before the
+// timeout, and its answer is awaited until this long after it: on a busy
+// machine its start and its own work take a while.
 constexpr absl::Duration kOwnTime = absl::Milliseconds(500);
 constexpr size_t kAnswerBytesMax = 1 << 20;
 // The name of a folder's fact: this prefix and its path.
@@ -396,7 +398,8 @@ v1::Facts AskDeviceFacts(const std::string& self,
     status = child.status();
   } else {
     std::string answer;
-    status = child->Read(options.timeout, kAnswerBytesMax, nullptr, -1, answer);
+    status = child->Read(options.timeout + kOwnTime, kAnswerBytesMax, nullptr,
+                         -1, answer);
     const ChildProcess::Ending ending =
         child->End(status.ok() ? kOwnTime : absl::ZeroDuration());
     if (status.ok() &&

@@ -90,6 +90,13 @@ struct ConnectionLimits {
   // How long an agent's connection may stay without a stream; enough for the
   // agent to read why the stream was ended.
   absl::Duration agent_grace = absl::Seconds(10);
+  // How long gRPC may take to close a connection whose peer has closed its
+  // side; gRPC does not see that while it waits to write. Enough to read the
+  // peer's last messages.
+  absl::Duration end_grace = absl::Seconds(10);
+  // How long a peer may acknowledge nothing, or keep its window closed, while
+  // something waits to be sent to it. A node is lost before that.
+  absl::Duration write_patience = absl::Seconds(30);
   // How many addresses are remembered: those at which connections wait, and
   // those whose burst is not whole yet (for at most 16 s).
   size_t addresses_max = 65536;

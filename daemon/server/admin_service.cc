@@ -38,7 +38,8 @@ std::string Path(const char* method) {
 
 }  // namespace
 
-// One call of Watch. It has at most one unsent status. gRPC operations are
+// One call of Watch. It has at most one unsent status. Its only read is started
+// by Begin, before another thread has this. All later gRPC operations are
 // started only by the thread that has set `pumping_`, never under the lock.
 class AdminService::WatchStream final
     : public grpc::ServerGenericBidiReactor,
@@ -58,6 +59,7 @@ class AdminService::WatchStream final
   void OnReadDone(bool ok) override {
     v1::StatusRequest request;
     absl::Status admitted = DecodeRequest(ok ? &request_ : nullptr, request);
+    request_.Clear();
     if (admitted.ok()) admitted = AdmitJobOrNone(request.job());
     if (!admitted.ok()) return End(admitted);
     if (!inbox_.Post(
@@ -108,6 +110,7 @@ class AdminService::WatchStream final
   }
 
   void OnWriteDone(bool ok) override {
+    response_.Clear();
     {
       MutexLock lock(mutex_);
       writing_ = false;
@@ -169,8 +172,9 @@ class AdminService::WatchStream final
     }
   }
 
-  // Called only by the thread that has set `pumping_`. Only that thread uses
-  // current_, response_ and status_ until the operation is done.
+  // Called only by the thread that has set `pumping_`. Until the operation is
+  // done, only that thread uses current_ and status_, and only that thread and
+  // OnWriteDone use response_.
   void Do(Next next) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     if (next == Next::kWrite) {
       response_ = EncodeResponse(*current_);
@@ -223,7 +227,8 @@ void AdminService::Ask(UnaryCall& call, const absl::Status& admitted,
   asked.caller = CallerOf(call.context());
   asked.request = std::move(request);
   asked.reply = [&call](const auto& answer) {
-    answer.ok() ? call.Answer(*answer) : call.Fail(answer.status());
+    if (answer.ok()) return call.Answer(*answer);
+    call.Fail(answer.status());
   };
   // A call with a large answer (a LargeCall) counts in the caller's quota until
   // the answer has been sent, because the status of the largest job takes

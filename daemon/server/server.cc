@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/grpc/grpc_defaults.h"
 #include "daemon/base/grpc/poller_keep_alive.h"
 #include "daemon/base/text/printable.h"
@@ -26,6 +27,7 @@
 #include "daemon/server/leader/leader_session.h"
 #include "daemon/server/loop/loop.h"
 #include "daemon/server/loop/state/logger.h"
+#include "daemon/server/loop/streams/refusal.h"
 #include "daemon/server/membership_service.h"
 #include "daemon/server/trace/span_observer.h"
 #include "daemon/server/web/web_port.h"
@@ -36,6 +38,9 @@ namespace {
 
 // Calls that have not ended after this time are cancelled.
 constexpr std::chrono::milliseconds kShutdownGrace(30);
+// Connections that have not ended by then are disconnected. A slow peer should
+// get the last messages.
+constexpr absl::Duration kDisconnectGrace = absl::Seconds(2);
 // A connection whose peer is gone without a close is detected after the sum of
 // ServerOptions::keepalive_time and this time.
 constexpr int kKeepaliveTimeoutMs = 10'000;
@@ -52,6 +57,8 @@ constexpr int kMetadataBytesMax = 16 << 10;
 // A service name for grpc.health.v1. The empty name also exists and means the
 // process.
 constexpr char kHealthName[] = "rollcall.v1.Membership";
+// Of another name, in the answer.
+constexpr size_t kServiceNameBytesMax = 64;
 
 void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   SetDefaults(builder);
@@ -64,8 +71,11 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
                              kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1'000);
+  // Without it, gRPC closes the connection again at each ping too many. While a
+  // write waits for the peer, each of these keeps about 5 KB of memory. Pings
+  // count as the other bytes of a connection do, and gRPC stops reading while
+  // 10,000 answers wait.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
@@ -82,9 +92,8 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-// Reports the connection of each call as soon as the call's header has come:
-// no method here is unary for gRPC, which would first wait for the request (see
-// CallService). Intercepts nothing.
+// Reports the connection of each call as soon as the call's header has come
+// (see CallService). Intercepts nothing.
 class CallCounter final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
@@ -167,6 +176,7 @@ class Server::Core {
     if (loop_ != nullptr) loop_->Stop();
     if (leader_session_ != nullptr) leader_session_->Stop();
     if (server_ != nullptr) {
+      connections_->EndAllAt(MonotonicNow() + kDisconnectGrace);
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
     }
     // connections_ reports closed connections to the listener, so it stops
@@ -293,16 +303,16 @@ class Server::Core {
   // served. Any thread.
   void AnswerHealth(UnaryCall& call,
                     const grpc::health::v1::HealthCheckRequest& request) const {
-    grpc::health::v1::HealthCheckResponse response;
-    const bool known =
-        request.service().empty() || request.service() == kHealthName;
-    if (!known) {
-      return call.Fail(absl::NotFoundError(
-          absl::StrCat("service: expected \"\" or \"", kHealthName,
-                       "\", got another name")));
+    const std::string& service = request.service();
+    if (!service.empty() && service != kHealthName) {
+      return call.Fail(WithRefusalCode(
+          absl::NotFoundError(absl::StrCat(
+              "service: expected \"\" or \"", kHealthName, "\", got ",
+              Quoted(Printable(service, kServiceNameBytesMax)))),
+          v1::REFUSAL_CODE_UNSPECIFIED));
     }
-    const bool serving =
-        request.service().empty() || (loop_open_ && journal_works_);
+    const bool serving = service.empty() || (loop_open_ && journal_works_);
+    grpc::health::v1::HealthCheckResponse response;
     response.set_status(
         serving ? grpc::health::v1::HealthCheckResponse::SERVING
                 : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
@@ -359,6 +369,8 @@ class Server::Core {
     creators.push_back(std::make_unique<CallCounter>(
         [this](const std::string& peer) { connections_->Called(peer); }));
     builder.experimental().SetInterceptorCreators(std::move(creators));
+    // Only bidirectional streams may be registered: gRPC announces other calls
+    // when their request is whole, so those are in calls_.
     builder.RegisterService(membership_.get());
     builder.RegisterCallbackGenericService(&calls_);
     server_ = builder.BuildAndStart();

@@ -1,10 +1,11 @@
 // CallService: all calls to the daemon except Membership.Attend.
 //
-// gRPC announces a unary call to a server only when the whole request has come,
-// so the daemon would not know of a request that never ends, whose bytes gRPC
-// keeps. Therefore each call is a stream for the server: gRPC announces it as
-// soon as its header has come (see CallCounter in server.cc), and one message
-// is read from it. Clients see no difference.
+// gRPC announces a unary call to a server only after it has received the whole
+// request. While a peer sends an endless request, gRPC keeps its bytes and the
+// server does not know of the call. Therefore this server treats every method
+// as a stream and reads one message from it: then gRPC announces the call when
+// its header has come (see CallCounter in server.cc). On the wire nothing
+// changes.
 //
 // Thread rule: Add before the server starts; then gRPC's threads.
 #ifndef ROLLCALL_DAEMON_SERVER_CALLS_CALL_SERVICE_H_
@@ -27,12 +28,12 @@ class CallService final : public grpc::CallbackGenericService {
  public:
   // Makes the object that serves one call; gRPC has a raw pointer to it until
   // its OnDone.
-  using Begin = std::function<grpc::ServerGenericBidiReactor*(
+  using MakeReactor = std::function<grpc::ServerGenericBidiReactor*(
       grpc::CallbackServerContext*)>;
 
   // `path`: "/SERVICE/METHOD". Calls of other paths end with UNIMPLEMENTED.
-  void Add(std::string path, Begin begin) {
-    methods_[std::move(path)] = std::move(begin);
+  void Add(std::string path, MakeReactor make) {
+    methods_[std::move(path)] = std::move(make);
   }
   // A method with one request and one response. `answer` has to end the call,
   // now or later. A request that cannot be decoded ends the call with
@@ -43,7 +44,7 @@ class CallService final : public grpc::CallbackGenericService {
     Add(std::move(path), [answer = std::move(answer)](
                              grpc::CallbackServerContext* context) {
       return new UnaryCall(
-          *context, [answer](UnaryCall& call, const grpc::ByteBuffer* bytes) {
+          *context, [&answer](UnaryCall& call, const grpc::ByteBuffer* bytes) {
             Request request;
             const absl::Status decoded = DecodeRequest(bytes, request);
             if (!decoded.ok()) return call.Fail(decoded);
@@ -60,7 +61,7 @@ class CallService final : public grpc::CallbackGenericService {
   }
 
  private:
-  std::map<std::string, Begin, std::less<>> methods_;
+  std::map<std::string, MakeReactor> methods_;
 };
 
 }  // namespace rollcall

@@ -24,21 +24,23 @@ absl::Status DecodeRequest(const grpc::ByteBuffer* bytes,
                            google::protobuf::MessageLite& request);
 grpc::ByteBuffer EncodeResponse(const google::protobuf::MessageLite& response);
 
-// Deletes itself when gRPC is done with it.
+// Valid until Answer or Fail is called; then it deletes itself when gRPC is
+// done with it.
 class UnaryCall final : public grpc::ServerGenericBidiReactor {
  public:
-  // `request` is null if the peer has ended the call without one.
+  // `request` is null if none came: the peer has ended its side or the call, or
+  // the message was too large.
   using OnRequest =
       std::function<void(UnaryCall&, const grpc::ByteBuffer* request)>;
 
   UnaryCall(const grpc::CallbackServerContext& context, OnRequest on_request);
 
-  // Valid until the call is answered.
   const grpc::CallbackServerContext& context() const { return context_; }
   // The hold is released when the answer has been sent. At most once, before
   // the answer.
   void Keep(CallQuota::Hold hold) { hold_ = std::move(hold); }
   void Answer(const google::protobuf::MessageLite& response);
+  // `status` must be an error.
   void Fail(const absl::Status& status);
 
  private:

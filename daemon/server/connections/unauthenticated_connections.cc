@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -122,6 +123,14 @@ void UnauthenticatedConnections::Stop() {
   gone_.clear();
 }
 
+void UnauthenticatedConnections::EndAllAt(absl::Time when) {
+  {
+    MutexLock lock(mutex_);
+    end_all_at_ = when;
+  }
+  wake_->Up();
+}
+
 bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
   sockaddr_storage peer = {};
   socklen_t size = sizeof peer;
@@ -139,9 +148,23 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
   // Agents send little. A small buffer bounds the unread data in the kernel.
   const int received = kReceiveBytes;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
+  // Behind a write that the peer does not read, gRPC's keepalive cannot send
+  // its ping.
+  const unsigned patience =
+      static_cast<unsigned>(absl::ToInt64Milliseconds(limits_.write_patience));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
   bool first = false;
   {
     MutexLock lock(mutex_);
+    const auto named = by_key_.find(connection.key);
+    if (named != by_key_.end()) {
+      if (connections_.at(named->second).served.IsOpen()) {
+        ++disconnected_;
+        close(connection.fd);
+        return false;
+      }
+      Forget(named->second);  // Its end was missed.
+    }
     const Id id = ++newest_;
     epoll_event event = {};
     // Edge-triggered, so that each arrival of data causes an event. If gRPC has
@@ -155,8 +178,6 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
     }
     first = waiting_.empty();
     waiting_.insert(id);
-    // An earlier connection with this key is closed, or was made to another
-    // address of this daemon. From now on it is found only by its id.
     by_key_[connection.key] = id;
     by_connection_id_[connection_id] = id;
     networks_[connection.network].connections.insert(id);
@@ -164,6 +185,7 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
   }
   // Until now, the thread had no deadline for unauthenticated connections.
   if (first) wake_->Up();
+  Tell();
   return true;
 }
 
@@ -174,7 +196,7 @@ void UnauthenticatedConnections::Called(const std::string& key) {
     if (at == by_key_.end()) return;
     ServedConnection& connection = connections_.at(at->second);
     ++connection.calls;
-    if (!connection.viewer.empty()) return;
+    if (!connection.viewer.empty() || connection.admin) return;
     if (connection.calls >
         static_cast<uint64_t>(limits_.unauthenticated_calls_max))
       ShowOut(at->second);
@@ -198,7 +220,7 @@ absl::StatusOr<AgentStream> UnauthenticatedConnections::LetAttend(
     const std::string& key, const AgentRight& right) {
   const auto named = by_key_.find(key);
   // The connection is disconnected, or has authenticated as an admin.
-  if (named == by_key_.end()) {
+  if (named == by_key_.end() || connections_.at(named->second).admin) {
     return std::make_shared<std::atomic<uint64_t>>(0);
   }
   const Id id = named->second;
@@ -246,8 +268,13 @@ void UnauthenticatedConnections::Know(const std::string& key,
     if (at == by_key_.end()) return;
     const Id id = at->second;
     ServedConnection& connection = connections_.at(id);
-    if (viewer.empty()) {
-      Forget(id);
+    if (connection.admin) return;
+    if (viewer.empty() && connection.agent.has_value()) {
+      Forget(id);  // It has no second descriptor.
+    } else if (viewer.empty()) {
+      Leave(id, connection);
+      viewers_.Remove(std::exchange(connection.viewer, ""), id);
+      connection.admin = true;
     } else if (connection.viewer.empty() && !connection.agent.has_value()) {
       Leave(id, connection);
       connection.viewer = viewer;
@@ -329,10 +356,13 @@ void UnauthenticatedConnections::Run() {
 
 int UnauthenticatedConnections::TimeoutMs() const {
   MutexLock lock(mutex_);
-  absl::Time next = absl::InfiniteFuture();
-  if (!waiting_.empty()) next = connections_.at(*waiting_.begin()).until;
+  absl::Time next = end_all_at_;
+  if (!waiting_.empty()) {
+    next = std::min(next, connections_.at(*waiting_.begin()).until);
+  }
   if (const auto idle = agents_.NextExpiry())
     next = std::min(next, idle->first);
+  if (!ended_.empty()) next = std::min(next, ended_.front().first);
   if (next == absl::InfiniteFuture()) return -1;
   const absl::Duration left =
       std::clamp(next - MonotonicNow(), absl::ZeroDuration(), absl::Minutes(1));
@@ -344,11 +374,18 @@ void UnauthenticatedConnections::Look(Id id, uint32_t events) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
   ServedConnection& connection = at->second;
-  // The peer or gRPC has closed the connection.
-  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+  // gRPC has closed the connection, or the peer has reset it.
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
     if (waiting_.contains(id) && connection.calls == 0) ++hung_up_;
     return Forget(id);
   }
+  // The peer alone has closed its side. gRPC closes the connection when it has
+  // read so far, but it reads nothing while the peer reads nothing.
+  if ((events & EPOLLRDHUP) != 0 && !connection.peer_ended) {
+    connection.peer_ended = true;
+    ended_.emplace_back(MonotonicNow() + limits_.end_grace, id);
+  }
+  if (connection.admin) return;
   if (connection.agent.has_value()) return LookAtAgent(id, connection);
   const size_t bytes = BytesReceived(connection.fd);
   if (!connection.viewer.empty()) {
@@ -386,9 +423,22 @@ void UnauthenticatedConnections::LookAtAgent(Id id,
 
 void UnauthenticatedConnections::ShowOutLate(absl::Time now) {
   MutexLock lock(mutex_);
+  if (end_all_at_ <= now) {
+    end_all_at_ = absl::InfiniteFuture();
+    while (!connections_.empty()) Disconnect(connections_.begin()->first);
+  }
   for (auto idle = agents_.NextExpiry(); idle.has_value() && idle->first <= now;
        idle = agents_.NextExpiry()) {
     Disconnect(idle->second);
+  }
+  for (; !ended_.empty() && ended_.front().first <= now; ended_.pop_front()) {
+    const auto at = connections_.find(ended_.front().second);
+    if (at == connections_.end()) continue;
+    if (at->second.served.IsOpen()) {
+      ShowOut(at->first);
+    } else {
+      Forget(at->first);
+    }
   }
   while (!waiting_.empty() && connections_.at(*waiting_.begin()).until <= now) {
     ShowOut(*waiting_.begin());

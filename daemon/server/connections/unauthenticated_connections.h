@@ -30,13 +30,18 @@
 // worker's token may open any number. When the bound is reached, AgentPlaces
 // selects one to disconnect.
 //
+// gRPC names a connection by the peer's address and port alone. So of two
+// connections with the same name, made to two addresses of this machine, the
+// second one is refused: calls of one would be counted for the other.
+//
 // gRPC does not expose its connections, so each socket is watched here by the
-// number of gRPC's descriptor. Until the connection authenticates, a second
-// descriptor keeps the socket open, so that its end is always noticed. An
-// agent's connection has no second descriptor. The socket's cookie shows
-// whether the number still belongs to the socket. If the end of an agent's
-// connection was missed, the connection is removed like one without a stream.
-// One thread sleeps until a socket or a deadline wakes it.
+// number of gRPC's descriptor. A second descriptor keeps the socket open, so
+// that its end is always noticed. An agent's connection has no second
+// descriptor. The socket's cookie shows whether the number still belongs to the
+// socket. If the end of an agent's connection was missed, the connection is
+// removed like one without a stream. A connection whose peer has closed its
+// side is reset after `end_grace` if gRPC has not closed it. One thread sleeps
+// until a socket or a deadline wakes it.
 //
 // Thread rule: all functions from any thread; Stop and the destructor from the
 // owner's thread, after all other calls have returned.
@@ -46,6 +51,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -55,6 +61,7 @@
 #include <string_view>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -90,8 +97,9 @@ class UnauthenticatedConnections {
       delete;
 
   // `fd` is a connected socket that gRPC is about to serve; the caller keeps
-  // its ownership. Returns false if the socket cannot be watched, because it is
-  // closed or no descriptor is left; then gRPC must not serve it.
+  // its ownership. Returns false if gRPC must not serve it: the socket cannot
+  // be watched, because it is closed or no descriptor is left; or another
+  // connection of the same peer has the same port.
   bool Arrive(int fd, ConnectionId id);
   // A call of this connection has begun.
   void Called(const std::string& key);
@@ -105,7 +113,7 @@ class UnauthenticatedConnections {
   void Know(const std::string& key, const std::string& viewer = "");
 
   // The address of this machine to which the client connected, without port.
-  // Empty: the connection is closed, or has authenticated as an admin.
+  // Empty: the connection is closed.
   std::string ArrivedAt(const std::string& key) const;
   // Disconnects a connection that has not authenticated.
   void Displace(ConnectionId id);
@@ -118,6 +126,10 @@ class UnauthenticatedConnections {
   // Number of agents' connections.
   size_t agents() const;
 
+  // Disconnects all connections that are left at this time. gRPC's server does
+  // not end before its connections do, and one whose write waits for the peer
+  // does not end by itself.
+  void EndAllAt(absl::Time when);
   void Stop();
 
  private:
@@ -144,7 +156,11 @@ class UnauthenticatedConnections {
     // Not empty: the connection has authenticated as a viewer, with the token
     // of this id.
     std::string viewer = {};
+    // The connection has authenticated as an admin, and is not limited.
+    bool admin = false;
     std::optional<Agent> agent = {};
+    // The peer has closed its side, and `ended_` has the connection.
+    bool peer_ended = false;
   };
   struct Network {
     std::set<Id> connections;
@@ -204,8 +220,9 @@ class UnauthenticatedConnections {
 
   mutable Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time end_all_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   Id newest_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Includes connections that have authenticated as viewers or agents.
+  // Includes connections that have authenticated.
   std::unordered_map<Id, ServedConnection> connections_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, Id> by_key_ ABSL_GUARDED_BY(mutex_);
   ViewerPlaces viewers_ ABSL_GUARDED_BY(mutex_);
@@ -213,6 +230,9 @@ class UnauthenticatedConnections {
   size_t agents_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Unauthenticated connections, in the order of their arrival.
   std::set<Id> waiting_ ABSL_GUARDED_BY(mutex_);
+  // Connections whose peer has closed its side, by the time at which they are
+  // reset; some may be gone.
+  std::deque<std::pair<absl::Time, Id>> ended_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<ConnectionId, Id> by_connection_id_
       ABSL_GUARDED_BY(mutex_);
   std::map<SourceAddress, Network> networks_ ABSL_GUARDED_BY(mutex_);

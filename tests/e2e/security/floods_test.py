@@ -250,6 +250,8 @@ class Crowds(Guarded):
                 more = agent.send(block, stream)
                 if more:
                     between()
+            except TimeoutError:
+                raise
             except OSError:
                 return sent
             if agent.ended == "closed":
@@ -265,9 +267,9 @@ class Crowds(Guarded):
         fake = self.attend("fake2")
         fake.call(3, status)
         self.assertLess(self.pour_message(fake, 3), POURED_MAX)
-        # Whole messages of one stream do not count for another stream, whatever
-        # that stream calls: gRPC would announce a unary call only when its
-        # request is whole.
+        # Whole messages on stream 1 do not excuse bytes on stream 3, whatever
+        # method stream 3 calls. If gRPC took the method for a unary one, the
+        # daemon would not know of stream 3.
         for number, path in enumerate((
                 status, "/rollcall.v1.Admin/Watch",
                 "/grpc.health.v1.Health/Check")):
@@ -276,6 +278,93 @@ class Crowds(Guarded):
                 fake.call(3, path)
                 self.assertLess(self.pour_message(
                     fake, 3, lambda: fake.say(wire.HEARTBEAT)), POURED_MAX)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def test_a_twin_of_an_agents_connection(self):
+        # Two connections from the same address and port, to two addresses of
+        # the daemon's machine, have the same name for gRPC.
+        def connected(to, source):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(source)
+            one.connect((to, self.port))
+            return one
+        one = connected("127.0.0.1", ("127.0.0.1", 0))
+        fake = self.dial(connected=one).open()
+        fake.say(wire.hello(wire.Join(self.text), "fake"))
+        self.assertIsNotNone(fake.welcome(), fake.ended)
+        twin = connected("127.0.0.2", fake.socket.getsockname())
+        with self.assertRaises(OSError):
+            self.dial(connected=twin).shake()
+        fake.call(3, "/rollcall.v1.Admin/Status")
+        self.assertLess(self.pour_message(
+            fake, 3, lambda: fake.say(wire.HEARTBEAT)), POURED_MAX)
+        self.assert_undisturbed()
+        self.goes_on()
+
+    def deaf(self, bytes_max=1 << 30):
+        """Returns a client that has made a call, and then reads nothing. It has
+        sent settings of `bytes_max` bytes in all, or until gRPC read no more of
+        them. The daemon's acknowledgements wait for it; gRPC reads nothing
+        while 10,000 of them do."""
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+        one.connect(("127.0.0.1", self.port))
+        deaf = self.dial(connected=one).open("/grpc.health.v1.Health/Check")
+        # Before its first call a client may send only a little.
+        self.assertEqual(deaf.say(b"").half_close().end(), wire.OK)
+        settings = 300 * wire.frame(wire.SETTINGS, 0, 0, struct.pack(
+            ">HI", wire.INITIAL_WINDOW, 65535))
+        sent = 0
+        while sent < bytes_max and not self.stays_unread(deaf):
+            deaf.socket.sendall(settings)
+            sent += len(settings)
+        return deaf
+
+    def stays_unread(self, client):
+        """Whether the daemon reads nothing of a client for 0.3 s, though there
+        is something to read."""
+        until = time.monotonic() + 0.3
+        while self.unread(client):
+            if time.monotonic() > until:
+                return True
+        return False
+
+    def unread(self, client):
+        """Returns how many bytes of a client the daemon has not read."""
+        ours = f"{client.socket.getsockname()[1]:04X}"
+        for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(path, encoding="utf-8") as f:
+                for line in f:
+                    _, here, there, _, queues = line.split()[:5]
+                    if (here.endswith(f":{self.port:04X}")
+                            and there.endswith(f":{ours}")):
+                        return int(queues.split(":")[1], 16)
+        return 0
+
+    def test_pings_to_a_peer_that_does_not_read(self):
+        for _ in range(6):
+            deaf = self.deaf(240 << 10)
+            deaf.socket.settimeout(1)
+            self.pour(deaf.socket.sendall,
+                      400 * wire.frame(wire.PING, 0, 0, b"12345678"), 270 << 10)
+        self.assert_undisturbed()
+        self.gate.open()
+        # The daemon's end does not wait for them either; it would for 30 s.
+        self.assert_code(self.launcher, 0, 20)
+        self.ends()
+
+    def test_an_end_that_grpc_does_not_read(self):
+        def descriptors():
+            return len(os.listdir(f"/proc/{self.daemon_pid()}/fd"))
+        before = descriptors()
+        for _ in range(5):
+            self.deaf().socket.shutdown(socket.SHUT_WR)
+        self.assertGreaterEqual(descriptors(), before + 5)
+        self.ask_until(lambda: descriptors() <= before,
+                       "the end of these connections")
         self.assert_undisturbed()
         self.goes_on()
 

@@ -78,6 +78,14 @@ std::vector<NamedCall> AllCalls() {
   };
 }
 
+TEST_F(AdminTest, TheServiceHasTheseCallsOnly) {
+  EXPECT_EQ(AllCalls().size(),
+            static_cast<size_t>(v1::StatusRequest::descriptor()
+                                    ->file()
+                                    ->FindServiceByName("Admin")
+                                    ->method_count()));
+}
+
 // The answers to wrong tokens come later and later, so all calls are made at
 // once.
 TEST_F(AdminTest, AdminCallsNeedAToken) {

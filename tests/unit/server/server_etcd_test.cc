@@ -59,6 +59,10 @@ class Rival {
   Leadership leadership_;
 };
 
+// What grpc.health.v1 answers, encoded.
+constexpr char kServing[] = "\x08\x01";
+constexpr char kNotServing[] = "\x08\x02";
+
 class EtcdServerTest : public ServerTest {
  protected:
   void SetUp() override {
@@ -85,6 +89,16 @@ class EtcdServerTest : public ServerTest {
     return options;
   }
   void StartShared() { Start(Shared()); }
+  // The health of a service with this name, as kServing.
+  std::string Health(const std::string& service) {
+    std::string request = "\n";
+    request += static_cast<char>(service.size());
+    std::string response;
+    const grpc::Status status = CallWith(Dial(), "/grpc.health.v1.Health/Check",
+                                         request + service, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
   std::string Here() const { return absl::StrCat("127.0.0.1:", port()); }
   std::unique_ptr<Rival> MakeRival() {
     return std::make_unique<Rival>(*client_, "/rollcall/t/");
@@ -142,10 +156,13 @@ TEST_F(EtcdServerTest, AStandbySaysWhereTheLeaderIs) {
   ExpectRefused(status, grpc::StatusCode::UNAVAILABLE,
                 v1::REFUSAL_CODE_NOT_LEADER);
   EXPECT_EQ(Refusal(status).leader_endpoints(0), "rival:1");
+  EXPECT_EQ(Health(""), kServing);
+  EXPECT_EQ(Health("rollcall.v1.Membership"), kNotServing);
   // The rival ends, so the daemon leads and lets agents in.
   rival.reset();
   v1::Welcome welcome;
   EXPECT_NE(Attend(HelloOfNew("a"), &welcome), nullptr);
+  EXPECT_EQ(Health("rollcall.v1.Membership"), kServing);
 }
 
 TEST_F(EtcdServerTest, WhoLeadsNoMoreSaysSoAndTheNextGoesOn) {

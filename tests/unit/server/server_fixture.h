@@ -4,12 +4,14 @@
 #ifndef ROLLCALL_TESTS_UNIT_SERVER_SERVER_FIXTURE_H_
 #define ROLLCALL_TESTS_UNIT_SERVER_SERVER_FIXTURE_H_
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +47,30 @@ inline std::shared_ptr<grpc::Channel> ChannelTo(
                                         std::move(verdict));
   EXPECT_TRUE(credentials.ok()) << credentials.status();
   return ChannelTo(port, *credentials);
+}
+
+// Makes a call of `method` with `bytes` as its request. Returns its status;
+// `response` gets the response's bytes, if there is one.
+inline grpc::Status CallWith(const std::shared_ptr<grpc::Channel>& channel,
+                             const std::string& method,
+                             const std::string& bytes,
+                             std::string* response = nullptr) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kServerPatience);
+  const grpc::Slice slice(bytes);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer answer;
+  std::promise<grpc::Status> done;
+  grpc::GenericStub(channel).UnaryCall(
+      &context, method, grpc::StubOptions(), &request, &answer,
+      [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  grpc::Status status = done.get_future().get();
+  grpc::Slice whole;
+  if (response != nullptr && answer.Valid() &&
+      answer.DumpToSingleSlice(&whole).ok()) {
+    response->assign(whole.begin(), whole.end());
+  }
+  return status;
 }
 
 // The agent's side of one stream, driven by hand.

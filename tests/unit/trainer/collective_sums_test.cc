@@ -62,16 +62,19 @@ TEST(BegunSums, FinishWaitsForThem) {
   });
 }
 
-// One of three ranks takes no part, so no sum can end by itself. A rank that
-// has finished `body` keeps its connections until the other has finished too.
+// One of three ranks takes no part, so no sum can end by itself. `body` begins
+// when all ranks are connected, because it may end its rank's connections. A
+// rank that has finished `body` keeps those it still has until the other has
+// finished too.
 template <typename Body>
 void WithOneThatTakesNoPart(Body body) {
   LocalExchange exchange(3);
-  std::latch through(3);
+  std::latch connected(3), through(3);
   ForEachRank(3, [&](int r) {
     GlooOptions options = LocalGloo(exchange, r, 3, absl::Seconds(60));
     options.interruption = std::make_shared<Interruption>();
     auto gloo = ConnectGloo(options);
+    connected.arrive_and_wait();
     EXPECT_TRUE(gloo.ok()) << gloo.status();
     if (gloo.ok() && r != 2) body(*gloo, *options.interruption);
     through.arrive_and_wait();

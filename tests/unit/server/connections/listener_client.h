@@ -33,10 +33,15 @@ class ListenerClient {
       : fd_(std::exchange(other.fd_, -1)) {}
   ~ListenerClient() { Close(); }
 
-  // Binds to another loopback address than 127.0.0.1.
-  bool From(const char* address) {
-    sockaddr_in own = Address(address, 0);
-    return bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0;
+  // Binds to this loopback address, and to the port of another client; 0: to a
+  // port that no other client has yet.
+  bool From(const char* address, int port = 0) {
+    sockaddr_in own = Address(address, port);
+    if (port != 0) MayShareItsPort();
+    const bool bound =
+        bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0;
+    MayShareItsPort();
+    return bound;
   }
   bool Connect(int port) {
     sockaddr_in peer = Address("127.0.0.1", port);
@@ -63,6 +68,10 @@ class ListenerClient {
   int fd() const { return fd_; }
 
  private:
+  void MayShareItsPort() {
+    const int yes = 1;
+    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  }
   static sockaddr_in Address(const char* address, int port) {
     sockaddr_in in = {};
     in.sin_family = AF_INET;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
 #include "tests/unit/server/connections/listener_client.h"
@@ -36,18 +37,22 @@ struct Pair {
 
 class UnauthenticatedConnectionsTest : public testing::Test {
  protected:
-  UnauthenticatedConnectionsTest()
-      : listening_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  UnauthenticatedConnectionsTest() : listening_(Listen(&port_)) {}
+  ~UnauthenticatedConnectionsTest() override { close(listening_); }
+
+  // Returns a listening socket on loopback, and its port.
+  static int Listen(int* port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in own = {};
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof own;
-    EXPECT_EQ(bind(listening_, reinterpret_cast<sockaddr*>(&own), size), 0);
-    EXPECT_EQ(listen(listening_, 64), 0);
-    getsockname(listening_, reinterpret_cast<sockaddr*>(&own), &size);
-    port_ = ntohs(own.sin_port);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&own), size), 0);
+    EXPECT_EQ(listen(fd, 64), 0);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
+    *port = ntohs(own.sin_port);
+    return fd;
   }
-  ~UnauthenticatedConnectionsTest() override { close(listening_); }
 
   static ConnectionLimits Limits() {
     ConnectionLimits limits;
@@ -62,6 +67,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     limits.agent_bytes_max = 3 * kBytesMax;
     limits.agents_bytes_max = 4 * kBytesMax;
     limits.agent_grace = absl::Hours(1);
+    limits.end_grace = absl::Hours(1);
     return limits;
   }
 
@@ -77,16 +83,38 @@ class UnauthenticatedConnectionsTest : public testing::Test {
   }
 
   std::unique_ptr<Pair> Connect(const char* from = "127.0.0.1") {
+    return ConnectTo(listening_, port_, from, 0);
+  }
+  // A connection from the same address and port to another port of this
+  // machine.
+  static std::unique_ptr<Pair> TwinOf(const Pair& pair) {
+    int port = 0;
+    const int listening = Listen(&port);
+    auto twin = ConnectTo(listening, port, "127.0.0.1",
+                          std::stoi(pair.key.substr(pair.key.rfind(':') + 1)));
+    EXPECT_EQ(twin->key, pair.key);
+    close(listening);
+    return twin;
+  }
+  static std::unique_ptr<Pair> ConnectTo(int listening, int port,
+                                         const char* from, int from_port) {
     auto pair = std::make_unique<Pair>();
-    EXPECT_TRUE(pair->client.From(from));
-    EXPECT_TRUE(pair->client.Connect(port_));
+    const bool connected =
+        pair->client.From(from, from_port) && pair->client.Connect(port);
+    EXPECT_TRUE(connected);
+    if (!connected) return pair;
     sockaddr_in peer = {};
     socklen_t size = sizeof peer;
-    pair->served =
-        accept(listening_, reinterpret_cast<sockaddr*>(&peer), &size);
+    pair->served = accept(listening, reinterpret_cast<sockaddr*>(&peer), &size);
     EXPECT_GE(pair->served, 0);
     pair->key = absl::StrCat(from, ":", ntohs(peer.sin_port));
     return pair;
+  }
+  // Both ends close the connection, as gRPC does when it has read the peer's
+  // end.
+  static void End(Pair& pair) {
+    pair.client.Close();
+    shutdown(pair.served, SHUT_RDWR);
   }
 
   // Waits until `wanted` connections are left. The thread may need a moment to
@@ -138,7 +166,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     const size_t before = connections_->size();
     const auto last = Connect();
     ASSERT_TRUE(connections_->Arrive(last->served, ++last_));
-    last->client.Close();
+    End(*last);
     ASSERT_TRUE(BecomesSize(before));
   }
 
@@ -147,8 +175,8 @@ class UnauthenticatedConnectionsTest : public testing::Test {
            pair.client.Hear() == "x";
   }
 
+  int port_ = 0;  // Set by Listen, so declared before listening_.
   const int listening_;
-  int port_ = 0;
   ConnectionLimits limits_ = Limits();
   UnauthenticatedConnections::ConnectionId last_ = 0;
   Mutex mutex_;

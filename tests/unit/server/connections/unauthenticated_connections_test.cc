@@ -89,7 +89,7 @@ TEST_F(UnauthenticatedConnectionsTest, TheDoorIsToldOfEachOnce) {
   connections_->Know(known->key);
   EXPECT_EQ(Released(1),
             std::vector<UnauthenticatedConnections::ConnectionId>{1});
-  gone->client.Close();
+  End(*gone);
   EXPECT_EQ(Released(2),
             (std::vector<UnauthenticatedConnections::ConnectionId>{1, 2}));
   EXPECT_EQ(connections_->hung_up(), 1u);
@@ -210,9 +210,57 @@ TEST_F(UnauthenticatedConnectionsTest, WhoGoesByHimselfIsForgotten) {
   ASSERT_TRUE(connections_->Arrive(here->served, ++last_));
   ASSERT_TRUE(connections_->Arrive(gone->served, ++last_));
   EXPECT_EQ(connections_->size(), 2u);
-  gone->client.Close();
+  End(*gone);
   EXPECT_TRUE(BecomesSize(1));
   EXPECT_EQ(connections_->disconnected(), 0u);
+}
+
+// gRPC does not read that the peer has closed its side while the peer reads
+// nothing.
+TEST_F(UnauthenticatedConnectionsTest, WhoOnlyEndsHisOwnSideIsShownOut) {
+  limits_.end_grace = kSoon;
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  const auto unknown = Connect(), viewer = Connect(), admin = Connect();
+  for (const auto* pair : {&unknown, &viewer, &admin}) {
+    ASSERT_TRUE(connections_->Arrive((*pair)->served, ++last_));
+  }
+  connections_->Know(viewer->key, "viewer");
+  connections_->Know(admin->key);
+  for (const auto* pair : {&agent, &unknown, &viewer, &admin}) {
+    EXPECT_TRUE(Stands(**pair));
+    shutdown((*pair)->client.fd(), SHUT_WR);
+    EXPECT_EQ((*pair)->client.Hear(), "reset");
+  }
+  EXPECT_EQ(connections_->disconnected(), 4u);
+  EXPECT_EQ(connections_->agents(), 0u);
+  EXPECT_EQ(connections_->size(), 0u);
+}
+
+// gRPC names a connection by its peer's address and port, so calls of a second
+// one with the same name would be counted for the first, and the end of one
+// would end the limits of the other.
+TEST_F(UnauthenticatedConnectionsTest, OfTwoWithOneNameTheSecondIsRefused) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  const auto unknown = Connect(), viewer = Connect(), admin = Connect();
+  for (const auto* pair : {&unknown, &viewer, &admin}) {
+    ASSERT_TRUE(connections_->Arrive((*pair)->served, ++last_));
+  }
+  connections_->Know(viewer->key, "viewer");
+  connections_->Know(admin->key);
+  for (const auto* pair : {&agent, &unknown, &viewer, &admin}) {
+    EXPECT_FALSE(connections_->Arrive(TwinOf(**pair)->served, ++last_));
+    EXPECT_TRUE(Stands(**pair));
+  }
+  EXPECT_EQ(connections_->disconnected(), 4u);
+  // The end of an agent's connection may have been missed.
+  close(std::exchange(agent->served, -1));
+  const auto twin = TwinOf(*agent);
+  EXPECT_TRUE(connections_->Arrive(twin->served, ++last_));
+  EXPECT_EQ(connections_->agents(), 0u);
 }
 
 TEST_F(UnauthenticatedConnectionsTest, TheServersOwnCloseIsTheEnd) {
@@ -225,6 +273,23 @@ TEST_F(UnauthenticatedConnectionsTest, TheServersOwnCloseIsTheEnd) {
   pair->served = -1;
   EXPECT_EQ(pair->client.Hear(), "end");
   EXPECT_TRUE(BecomesSize(0));
+}
+
+TEST_F(UnauthenticatedConnectionsTest, WhoIsLeftAtTheEndIsDisconnected) {
+  Begin(absl::Hours(1));
+  AgentStream stream;
+  const auto agent = Agent(&stream);
+  const auto unknown = Connect(), viewer = Connect(), admin = Connect();
+  for (const auto* pair : {&unknown, &viewer, &admin}) {
+    ASSERT_TRUE(connections_->Arrive((*pair)->served, ++last_));
+  }
+  connections_->Know(viewer->key, "viewer");
+  connections_->Know(admin->key);
+  connections_->EndAllAt(MonotonicNow() + kSoon);
+  for (const auto* pair : {&agent, &unknown, &viewer, &admin}) {
+    EXPECT_EQ((*pair)->client.Hear(), "reset");
+  }
+  EXPECT_EQ(connections_->disconnected(), 0u);
 }
 
 TEST_F(UnauthenticatedConnectionsTest, StopLeavesTheConnectionsAlone) {
