@@ -29,15 +29,17 @@ set -eu
 ROLLCALL_SECRET=$(rollcall token secret)
 export ROLLCALL_SECRET
 
+# The signal goes to the job alone: one to srun would reach every process of the
+# step, also ranks that would die by it. The trap comes before the step: without
+# it the signal would end this script.
+signalled=
+trap 'signalled=1
+  rollcall stop --job "slurm-$SLURM_JOB_ID" --exit-code 75 || true' USR1
+
 # Ranks per node: SLURM_GPUS_ON_NODE, else 1, unless --nproc-per-node is given.
 srun --no-kill --kill-on-bad-exit=0 \
   @RUN@ &
 step=$!
-# To the job alone: a signal to srun would reach every process of the step, also
-# ranks that would die by it.
-signalled=
-trap 'signalled=1
-  rollcall stop --job "slurm-$SLURM_JOB_ID" --exit-code 75 || true' USR1
 
 # A signal ends a wait with a code above 128. The step's own code comes from the
 # next one, also if the step has ended by then.
