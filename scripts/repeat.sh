@@ -62,7 +62,7 @@ export ROLLCALL_BIN=../../build/release/bin ROLLCALL_TEST_S=600
 together=() alone=()
 for module in "${modules[@]}"; do
   case $module in  # RUN_SERIAL, PROCESSORS in tests/e2e/CMakeLists.txt.
-    floods_test* | rdma_vm_test* | slow_test*) alone+=("$module") ;;
+    *floods_test* | rdma_vm_test* | slow_test*) alone+=("$module") ;;
     *) together+=("$module") ;;
   esac
 done

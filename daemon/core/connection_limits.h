@@ -36,6 +36,18 @@ struct ConnectionLimits {
   uint32_t handshakes_burst = 16384;
   uint32_t handshakes_per_address_per_second = 256;
   uint32_t handshakes_per_address_burst = 4096;
+  // A connection's bytes in vain are all its bytes, if it ends without
+  // authenticating; those since the last whole message of an agent; and those
+  // that a viewer has just sent. When it ends, its address loses one handshake
+  // of its rate for every `bytes_in_vain_per_handshake` of them. In 512 bytes a
+  // client can open and reset about 18 streams, and gRPC takes about as long
+  // for these as for a handshake. More than `bytes_in_vain_max` do not count:
+  // an honest agent may be cut off within a long message.
+  size_t bytes_in_vain_per_handshake = 512;
+  size_t bytes_in_vain_max = 64 << 10;
+  // How many handshakes more than its burst an address may lose in this way:
+  // half a second of its rate, which is less than reconnect_grace.
+  uint32_t handshakes_per_address_debt = 128;
   // Handshakes under way: from the hand-over to authentication, for at most
   // handshake_time. Two cores do about 1,300 handshakes a second. So handshakes
   // that begin end well within the 3 s that an agent first waits for its
@@ -46,10 +58,24 @@ struct ConnectionLimits {
   // credential. Longer than a slow handshake and hello_timeout.
   absl::Duration unauthenticated_patience = absl::Seconds(32);
   // Bytes that a client may send until it has authenticated: a Hello, TLS and
-  // some more. And bytes before the first call: HTTP/2's first window, and half
-  // as much again for everything else.
+  // some more. And bytes before the first call: the first window of an HTTP/2
+  // stream, and five times as much again for headers and certificates.
   size_t unauthenticated_bytes_max = 800 << 10;
-  size_t unauthenticated_bytes_before_call = 96 << 10;
+  size_t unauthenticated_bytes_before_call = 24 << 10;
+  int stream_window_bytes = 4 << 10;
+  // Unauthenticated connections that have made a call and sent more than that,
+  // of one network and in total. Only the Hello of an agent that returns to a
+  // large world is so long, and it is soon complete. Many connections that open
+  // streams instead would keep gRPC busy before any of them is known.
+  size_t unauthenticated_long_per_network_max = 32;
+  size_t unauthenticated_long_max = 256;
+  // SO_RCVBUF: at first; and of connections of agents, admins, and those that
+  // may send a long Hello. The TCP window is about as large. gRPC may read and
+  // parse all that has arrived before it reports the first call, so others get
+  // little in at once. The first size sets TCP's window scale to none, so the
+  // second one has no effect beyond 64 KiB.
+  int small_receive_buffer = 4 << 10;
+  int receive_buffer = 64 << 10;
   // Calls that a client may make until then; an agent or a command makes one.
   int unauthenticated_calls_max = 4;
   // Unauthenticated connections at once, in total and of one network (an IPv4
@@ -59,13 +85,15 @@ struct ConnectionLimits {
   // descriptors: see FittedTo.
   size_t unauthenticated_max = 16384;
   size_t unauthenticated_per_network_max = 4096;
-  // Bytes received from all unauthenticated connections. Beyond it, the newest
-  // connection of the network that has sent most is disconnected.
-  size_t unauthenticated_bytes_total_max = size_t{1} << 30;
   // For connections that have shown a viewer's token: bytes received over one
   // connection in its whole life (a status call takes about 500 bytes, an hour
-  // of watching at most 1 MiB), and connections of one token at once.
+  // of watching at most 1 MiB), bytes and calls in a second and at once, and
+  // connections of one token at once.
   size_t viewer_bytes_max = 2 << 20;
+  uint32_t viewer_bytes_per_second = 16 << 10;
+  uint32_t viewer_bytes_burst = 32 << 10;
+  uint32_t viewer_calls_per_second = 16;
+  uint32_t viewer_calls_burst = 64;
   size_t viewer_connections_max = 64;
   // Connections of all viewers' tokens at once.
   size_t viewers_max = 4096;
@@ -98,7 +126,7 @@ struct ConnectionLimits {
   // something waits to be sent to it. A node is lost before that.
   absl::Duration write_patience = absl::Seconds(30);
   // How many addresses are remembered: those at which connections wait, and
-  // those whose burst is not whole yet (for at most 16 s).
+  // those whose burst is not whole yet (for at most 17 s).
   size_t addresses_max = 65536;
   // The listen(2) backlog, and how many connections are accepted from one
   // socket before the waiting ones are looked at again.
@@ -136,9 +164,17 @@ static_assert(ConnectionLimits{}.viewer_connections_max <
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(ConnectionLimits{}.unauthenticated_bytes_max <
               ConnectionLimits{}.agent_bytes_max);
+// What all unauthenticated clients together may send.
+static_assert(ConnectionLimits{}.unauthenticated_max *
+                      ConnectionLimits{}.unauthenticated_bytes_before_call +
+                  ConnectionLimits{}.unauthenticated_long_max *
+                      ConnectionLimits{}.unauthenticated_bytes_max <=
+              (size_t{1} << 30));
 // All nodes of the largest job may be in the middle of a small message at once.
 static_assert(64 * ConnectionLimits{}.agent_bytes_max <=
               ConnectionLimits{}.agents_bytes_max);
+static_assert(ConnectionLimits{}.stream_window_bytes <
+              ConnectionLimits{}.unauthenticated_bytes_before_call);
 static_assert(ConnectionLimits{}.silence < ConnectionLimits{}.patience);
 static_assert(ConnectionLimits{}.waiting_max + ConnectionLimits{}.agents_max <=
               ConnectionLimits{}.waiting_and_agents_max);
@@ -156,7 +192,8 @@ static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
 static_assert(ConnectionLimits{}.waiting_max +
                   ConnectionLimits{}.handshakes_burst +
                   size_t{ConnectionLimits{}.handshakes_per_second} *
-                      (ConnectionLimits{}.handshakes_per_address_burst /
+                      ((ConnectionLimits{}.handshakes_per_address_burst +
+                        ConnectionLimits{}.handshakes_per_address_debt) /
                        ConnectionLimits{}.handshakes_per_address_per_second) <=
               ConnectionLimits{}.addresses_max);
 

@@ -62,14 +62,6 @@ ConnectionLimits FittedTo(ConnectionLimits limits, size_t descriptors) {
   return limits;
 }
 
-HandshakeBucket::HandshakeBucket(uint32_t per_second, uint32_t burst)
-    : one_(absl::Seconds(1) / per_second), whole_(one_ * burst) {}
-
-void HandshakeBucket::Take(absl::Time now) {
-  CHECK_LE(ready_at(), now);
-  full_at_ = std::max(full_at_, now) + one_;
-}
-
 HandshakeLimiter::HandshakeLimiter(const ConnectionLimits& limits)
     : limits_(limits),
       waiting_max_(limits.waiting_max),
@@ -80,6 +72,7 @@ HandshakeLimiter::HandshakeLimiter(const ConnectionLimits& limits)
   CHECK_GE(limits.unauthenticated_max, size_t{1});
   CHECK_GE(limits.unauthenticated_per_network_max, size_t{1});
   CHECK_GE(limits.handshakes_at_once, size_t{1});
+  CHECK_GE(limits.bytes_in_vain_per_handshake, size_t{1});
 }
 
 HandshakeLimiter::Verdicts HandshakeLimiter::Arrive(Id id,
@@ -146,6 +139,28 @@ HandshakeLimiter::Verdicts HandshakeLimiter::Release(Id id, absl::Time now) {
   Retire(from, place);
   HandOn(verdicts);
   return verdicts;
+}
+
+void HandshakeLimiter::Charge(const SourceAddress& from, uint64_t bytes,
+                              absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  const uint64_t handshakes = bytes / limits_.bytes_in_vain_per_handshake;
+  if (handshakes == 0) return;
+  // There is no place to remember it.
+  if (!places_.contains(from) && idle_.empty() &&
+      places_.size() - most_.size() >= limits_.addresses_max) {
+    return;
+  }
+  Place& place = PlaceFor(from);
+  const bool waits = !place.asking.empty() && !place.held;
+  place.bucket.Charge(handshakes, limits_.handshakes_per_address_debt, now);
+  // An address keeps its turn if it may still take one.
+  if (waits && (place.turn == 0 || place.bucket.ready_at() > now)) {
+    StepOut(from, place);
+    StandInRow(from, place);
+  }
+  Retire(from, place);
 }
 
 HandshakeLimiter::Verdicts HandshakeLimiter::MakeRoom() {
@@ -228,8 +243,8 @@ HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
     places_.erase(idle_.begin()->second);
     idle_.erase(idle_.begin());
   }
-  const HandshakeBucket bucket(limits_.handshakes_per_address_per_second,
-                               limits_.handshakes_per_address_burst);
+  const RateBucket bucket(limits_.handshakes_per_address_per_second,
+                          limits_.handshakes_per_address_burst);
   return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
@@ -341,6 +356,11 @@ void HandshakeLimiter::Retire(const SourceAddress& from, Place& place) {
   if (place.waiting() > 0 || !place.unauthenticated.empty()) return;
   if (place.bucket.full_at() > now_) {
     idle_.emplace(place.bucket.full_at(), from);
+    // Only if agents at tens of thousands of addresses end at once.
+    if (places_.size() - most_.size() > limits_.addresses_max) {
+      places_.erase(idle_.begin()->second);
+      idle_.erase(idle_.begin());
+    }
   } else {
     places_.erase(from);
   }

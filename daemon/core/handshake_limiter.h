@@ -50,6 +50,7 @@
 
 #include "absl/time/time.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/rate_bucket.h"
 
 namespace rollcall {
 
@@ -94,22 +95,6 @@ struct HandshakeCounts {
   size_t unauthenticated = 0;
 };
 
-// A rate with a burst, stored as the time at which the whole burst is available
-// again.
-class HandshakeBucket {
- public:
-  HandshakeBucket(uint32_t per_second, uint32_t burst);
-  // When the next handshake is allowed.
-  absl::Time ready_at() const { return full_at_ + one_ - whole_; }
-  absl::Time full_at() const { return full_at_; }
-  void Take(absl::Time now);
-
- private:
-  absl::Duration one_;
-  absl::Duration whole_;
-  absl::Time full_at_ = absl::InfinitePast();
-};
-
 class HandshakeLimiter {
  public:
   // The caller's number of a connection; numbers increase.
@@ -141,6 +126,8 @@ class HandshakeLimiter {
   // A connection that was handed on has authenticated or is closed. Returns all
   // connections whose turn it is now. No effect if it was displaced.
   Verdicts Release(Id id, absl::Time now);
+  // The address has sent so many bytes in vain: it loses handshakes for them.
+  void Charge(const SourceAddress& from, uint64_t bytes, absl::Time now);
   // Closes one waiting connection, chosen as in Arrive. No effect if none
   // waits.
   Verdicts MakeRoom();
@@ -173,7 +160,7 @@ class HandshakeLimiter {
     std::set<Id> asking;
     // Handed on and not released.
     std::set<Id> unauthenticated;
-    HandshakeBucket bucket;
+    RateBucket bucket;
     // The position of an address with connections that ask: its key in row_, in
     // held_ (if `held` is set) or in cooling_.
     uint64_t turn = 0;
@@ -216,7 +203,7 @@ class HandshakeLimiter {
   Id newest_ = 0;
   uint64_t last_turn_ = 0;
   HandshakeCounts counts_;
-  HandshakeBucket all_;
+  RateBucket all_;
 
   std::map<Id, Waiting> waiting_;
   // The ids of waiting connections, in the order of their arrival.

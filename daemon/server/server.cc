@@ -60,7 +60,8 @@ constexpr char kHealthName[] = "rollcall.v1.Membership";
 // Of another name, in the answer.
 constexpr size_t kServiceNameBytesMax = 64;
 
-void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
+void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time,
+               const ConnectionLimits& limits) {
   SetDefaults(builder);
   builder.SetMaxReceiveMessageSize(Limits::agent_message_bytes_max);
   builder.SetMaxSendMessageSize(-1);
@@ -90,6 +91,11 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration keepalive_time) {
   // Bandwidth probing would enlarge windows beyond what thousands of idle
   // streams need.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  // gRPC's clients wait with their calls until they know this window, so an
+  // honest one sends little before its first call is known. A longer message
+  // gets a window of its own when its length has come: one more round trip.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                             limits.stream_window_bytes);
 }
 
 // Reports the connection of each call as soon as the call's header has come
@@ -344,6 +350,9 @@ class Server::Core {
             listener_->limits(),
             [this](UnauthenticatedConnections::ConnectionId id) {
               listener_->Release(id);
+            },
+            [this](const SourceAddress& from, uint64_t bytes) {
+              listener_->Charge(from, bytes);
             });
     if (!connections.ok()) return connections.status();
     connections_ = *std::move(connections);
@@ -359,7 +368,7 @@ class Server::Core {
           AnswerHealth(call, request);
         });
     grpc::ServerBuilder builder;
-    Configure(builder, options_.keepalive_time);
+    Configure(builder, options_.keepalive_time, listener_->limits());
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         credentials_);

@@ -159,8 +159,7 @@ void Listener::Stop() {
       MutexLock lock(mutex_);
       stopping_ = true;
     }
-    const uint64_t one = 1;
-    (void)!write(wake_, &one, sizeof one);
+    WakeUp();
     thread_.join();
   }
   sockets_.clear();
@@ -176,18 +175,38 @@ void Listener::Release(HandshakeLimiter::Id id) {
     first = released_.empty();
     released_.push_back(id);
   }
+  if (first) WakeUp();
+}
+
+void Listener::Charge(const SourceAddress& from, uint64_t bytes) {
+  bool first = false;
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    first = charged_.empty();
+    charged_.emplace_back(from, bytes);
+  }
+  if (first) WakeUp();
+}
+
+void Listener::WakeUp() {
   const uint64_t one = 1;
-  if (first) (void)!write(wake_, &one, sizeof one);
+  (void)!write(wake_, &one, sizeof one);
 }
 
 bool Listener::TakeWake() {
   uint64_t count = 0;
   (void)!read(wake_, &count, sizeof count);
   std::vector<HandshakeLimiter::Id> released;
+  std::vector<std::pair<SourceAddress, uint64_t>> charged;
   {
     MutexLock lock(mutex_);
     if (stopping_) return false;
     released.swap(released_);
+    charged.swap(charged_);
+  }
+  for (const auto& [from, bytes] : charged) {
+    limiter_.Charge(from, bytes, MonotonicNow());
   }
   for (const HandshakeLimiter::Id id : released) {
     CarryOut(limiter_.Release(id, MonotonicNow()));

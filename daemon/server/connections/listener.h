@@ -21,6 +21,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -71,6 +72,8 @@ class Listener {
   // To be called when a connection that was handed on has authenticated or is
   // closed. Any thread, also from within HandOn; after Stop it does nothing.
   void Release(HandshakeLimiter::Id id);
+  // Like HandshakeLimiter::Charge; thread rule as Release.
+  void Charge(const SourceAddress& from, uint64_t bytes);
   // Closes the sockets and all waiting connections. When it returns, the port
   // is free and nothing more is handed on. The second call does nothing.
   void Stop();
@@ -107,7 +110,8 @@ class Listener {
   void Look(HandshakeLimiter::Id id, uint32_t events);
   void Leave(HandshakeLimiter::Id id, Fate why);
   void CarryOut(const HandshakeLimiter::Verdicts& verdicts);
-  // Processes the ids that were passed to Release. Returns false if Stop was
+  void WakeUp();
+  // Processes what was passed to Release and Charge. Returns false if Stop was
   // called.
   bool TakeWake();
   void PublishCounts();
@@ -136,6 +140,9 @@ class Listener {
   // At most unauthenticated_max entries, because each connection that was
   // handed on is in it at most once.
   std::vector<HandshakeLimiter::Id> released_ ABSL_GUARDED_BY(mutex_);
+  // At most one entry for each connection that gRPC has served.
+  std::vector<std::pair<SourceAddress, uint64_t>> charged_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rollcall

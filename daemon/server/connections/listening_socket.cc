@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/server/connections/served_socket.h"
 
 namespace rollcall {
 namespace {
@@ -134,15 +135,17 @@ bool Allow(int fd, int level, int option, int value) {
 }
 
 // Returns a listening socket, or minus the errno.
-int OpenOne(const SocketAddress& address, int backlog) {
+int OpenOne(const SocketAddress& address, const ConnectionLimits& limits) {
   const int fd = socket(address.storage.ss_family,
                         SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
-  // Accepted sockets inherit TCP_NODELAY.
+  // Accepted sockets inherit TCP_NODELAY and the small window.
+  SetReceiveBuffer(fd, limits.small_receive_buffer);
   if ((!address.ipv6() || Allow(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0)) &&
       Allow(fd, SOL_SOCKET, SO_REUSEADDR, 1) &&
       Allow(fd, IPPROTO_TCP, TCP_NODELAY, 1) &&
-      bind(fd, address.get(), address.size) == 0 && listen(fd, backlog) == 0) {
+      bind(fd, address.get(), address.size) == 0 &&
+      listen(fd, limits.backlog) == 0) {
     return fd;
   }
   const int error = errno;
@@ -152,13 +155,14 @@ int OpenOne(const SocketAddress& address, int backlog) {
 
 // Opens one port on all addresses that this machine has. Returns 0, or the
 // errno.
-int OpenAll(std::vector<SocketAddress> addresses, int port, int backlog,
+int OpenAll(std::vector<SocketAddress> addresses, int port,
+            const ConnectionLimits& limits,
             std::vector<ListeningSocket>& sockets) {
   int missing = EADDRNOTAVAIL;
   for (SocketAddress& address : addresses) {
     const int chosen = sockets.empty() ? port : sockets.front().port();
     address.port() = htons(static_cast<uint16_t>(chosen));
-    const int fd = OpenOne(address, backlog);
+    const int fd = OpenOne(address, limits);
     if (fd >= 0) {
       sockets.emplace_back(fd);
     } else if (fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT) {
@@ -215,7 +219,7 @@ absl::StatusOr<std::vector<ListeningSocket>> ListenOn(
   int error = 0;
   for (int tries = 0; tries < kFreePortTries; ++tries) {
     sockets.clear();
-    error = OpenAll(*addresses, where->port, limits.backlog, sockets);
+    error = OpenAll(*addresses, where->port, limits, sockets);
     if (error == 0) return sockets;
     if (where->port != 0 || error != EADDRINUSE) break;
   }

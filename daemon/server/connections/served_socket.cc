@@ -29,6 +29,13 @@ uint64_t BytesReceived(int fd) {
   return info.tcpi_bytes_received;
 }
 
+void SetReceiveBuffer(int fd, int bytes) {
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  // The kernel derives the clamp from the buffer once, when it answers the
+  // first packet.
+  setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
+}
+
 void ResetConnection(int fd) {
   const sockaddr unspecified = {AF_UNSPEC, {}};
   (void)connect(fd, &unspecified, sizeof unspecified);

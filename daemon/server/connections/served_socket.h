@@ -16,6 +16,11 @@ namespace rollcall {
 // has read them; 0: unknown.
 uint64_t BytesReceived(int fd);
 
+// Bounds what a peer may send before it is read: sets SO_RCVBUF and
+// TCP_WINDOW_CLAMP. On a listening socket it is for the sockets that it accepts
+// from now on.
+void SetReceiveBuffer(int fd, int bytes);
+
 // Resets the connection even if other descriptors are open on it, and discards
 // received data. After a shutdown(2) instead, that data could still be read,
 // and the peer would wait until gRPC reads.

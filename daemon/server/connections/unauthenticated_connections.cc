@@ -27,7 +27,6 @@ namespace rollcall {
 namespace {
 
 constexpr uint64_t kWakeEvent = std::numeric_limits<uint64_t>::max();
-constexpr int kReceiveBytes = 64 << 10;
 constexpr size_t kEventsARound = 256;
 
 // In the format of PeerKey.
@@ -72,8 +71,9 @@ std::string PeerKey(std::string_view peer) {
 }
 
 absl::StatusOr<std::unique_ptr<UnauthenticatedConnections>>
-UnauthenticatedConnections::Make(const ConnectionLimits& limits,
-                                 std::function<void(ConnectionId)> released) {
+UnauthenticatedConnections::Make(
+    const ConnectionLimits& limits, std::function<void(ConnectionId)> released,
+    std::function<void(const SourceAddress&, uint64_t)> charged) {
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event event = {};
@@ -82,8 +82,8 @@ UnauthenticatedConnections::Make(const ConnectionLimits& limits,
   if (epoll >= 0 && wake >= 0 &&
       epoll_ctl(epoll, EPOLL_CTL_ADD, wake, &event) == 0) {
     return std::unique_ptr<UnauthenticatedConnections>(
-        new UnauthenticatedConnections(limits, std::move(released), epoll,
-                                       wake));
+        new UnauthenticatedConnections(limits, std::move(released),
+                                       std::move(charged), epoll, wake));
   }
   const int error = errno;
   if (epoll >= 0) close(epoll);
@@ -95,9 +95,11 @@ UnauthenticatedConnections::Make(const ConnectionLimits& limits,
 
 UnauthenticatedConnections::UnauthenticatedConnections(
     const ConnectionLimits& limits, std::function<void(ConnectionId)> released,
-    int epoll, int wake)
+    std::function<void(const SourceAddress&, uint64_t)> charged, int epoll,
+    int wake)
     : limits_(limits),
       released_(std::move(released)),
+      charged_(std::move(charged)),
       epoll_(epoll),
       wake_(std::make_shared<Wake>(wake)),
       viewers_(limits.viewer_connections_max, limits.viewers_max),
@@ -121,6 +123,7 @@ void UnauthenticatedConnections::Stop() {
   MutexLock lock(mutex_);
   while (!connections_.empty()) Forget(connections_.begin()->first);
   gone_.clear();
+  in_vain_.clear();
 }
 
 void UnauthenticatedConnections::EndAllAt(absl::Time when) {
@@ -145,9 +148,6 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
       SourceAddressOf(peer),
       MonotonicNow() + limits_.unauthenticated_patience};
   if (connection.fd < 0) return false;
-  // Agents send little. A small buffer bounds the unread data in the kernel.
-  const int received = kReceiveBytes;
-  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &received, sizeof received);
   // Behind a write that the peer does not read, gRPC's keepalive cannot send
   // its ping.
   const unsigned patience =
@@ -180,7 +180,6 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
     waiting_.insert(id);
     by_key_[connection.key] = id;
     by_connection_id_[connection_id] = id;
-    networks_[connection.network].connections.insert(id);
     connections_.emplace(id, std::move(connection));
   }
   // Until now, the thread had no deadline for unauthenticated connections.
@@ -196,10 +195,13 @@ void UnauthenticatedConnections::Called(const std::string& key) {
     if (at == by_key_.end()) return;
     ServedConnection& connection = connections_.at(at->second);
     ++connection.calls;
-    if (!connection.viewer.empty() || connection.admin) return;
-    if (connection.calls >
-        static_cast<uint64_t>(limits_.unauthenticated_calls_max))
-      ShowOut(at->second);
+    if (connection.admin) return;
+    const bool fits =
+        connection.viewer.has_value()
+            ? connection.viewer->calls.Charge(1, 1, MonotonicNow())
+            : connection.calls <=
+                  static_cast<uint64_t>(limits_.unauthenticated_calls_max);
+    if (!fits) ShowOut(at->second);
   }
   Tell();
 }
@@ -231,8 +233,7 @@ absl::StatusOr<AgentStream> UnauthenticatedConnections::LetAttend(
       if (!gives_way.has_value()) return TooManyAgents(limits_.agents_max);
       Disconnect(*gives_way);
     }
-    Leave(id, connection);
-    viewers_.Remove(std::exchange(connection.viewer, ""), id);
+    LetSendMore(id, connection);
     connection.bytes = 0;
     connection.agent = Agent();
     connection.agent->heard = std::make_shared<std::atomic<uint64_t>>(0);
@@ -269,15 +270,21 @@ void UnauthenticatedConnections::Know(const std::string& key,
     const Id id = at->second;
     ServedConnection& connection = connections_.at(id);
     if (connection.admin) return;
-    if (viewer.empty() && connection.agent.has_value()) {
-      Forget(id);  // It has no second descriptor.
-    } else if (viewer.empty()) {
-      Leave(id, connection);
-      viewers_.Remove(std::exchange(connection.viewer, ""), id);
+    if (viewer.empty()) {
       connection.admin = true;
-    } else if (connection.viewer.empty() && !connection.agent.has_value()) {
+      if (connection.agent.has_value()) {
+        Forget(id);  // It has no second descriptor.
+      } else {
+        LetSendMore(id, connection);
+      }
+    } else if (!connection.viewer.has_value() &&
+               !connection.agent.has_value()) {
       Leave(id, connection);
-      connection.viewer = viewer;
+      connection.viewer = {
+          viewer,
+          {limits_.viewer_bytes_per_second, limits_.viewer_bytes_burst},
+          {limits_.viewer_calls_per_second, limits_.viewer_calls_burst}};
+      connection.bytes = BytesReceived(connection.fd);
       const std::optional<Id> too_many = viewers_.Add(viewer, id);
       if (too_many.has_value()) ShowOut(*too_many);
     }
@@ -324,10 +331,13 @@ size_t UnauthenticatedConnections::agents() const {
 
 void UnauthenticatedConnections::Tell() {
   std::vector<ConnectionId> gone;
+  std::vector<std::pair<SourceAddress, uint64_t>> in_vain;
   {
     MutexLock lock(mutex_);
     gone.swap(gone_);
+    in_vain.swap(in_vain_);
   }
+  for (const auto& [from, bytes] : in_vain) charged_(from, bytes);
   for (const ConnectionId id : gone) released_(id);
 }
 
@@ -387,26 +397,49 @@ void UnauthenticatedConnections::Look(Id id, uint32_t events) {
   }
   if (connection.admin) return;
   if (connection.agent.has_value()) return LookAtAgent(id, connection);
-  const size_t bytes = BytesReceived(connection.fd);
-  if (!connection.viewer.empty()) {
-    connection.bytes = bytes;
-    if (bytes > limits_.viewer_bytes_max) ShowOut(id);
+  if (connection.viewer.has_value()) {
+    if (!CountViewer(connection)) ShowOut(id);
     return;
   }
-  Count(connection, bytes);
-  const size_t most = connection.calls == 0
-                          ? limits_.unauthenticated_bytes_before_call
-                          : limits_.unauthenticated_bytes_max;
-  if (bytes > most) return ShowOut(id);
-  MakeRoom();
+  const size_t bytes = BytesReceived(connection.fd);
+  if (bytes > limits_.unauthenticated_bytes_max ||
+      (bytes > limits_.unauthenticated_bytes_before_call &&
+       !MaySendLong(id, connection))) {
+    ShowOut(id);
+  }
+}
+
+bool UnauthenticatedConnections::MaySendLong(Id id,
+                                             ServedConnection& connection) {
+  if (connection.calls == 0) return false;
+  std::set<Id>& of_network = send_long_[connection.network];
+  if (of_network.contains(id)) return true;
+  if (of_network.size() >= limits_.unauthenticated_long_per_network_max ||
+      send_long_count_ >= limits_.unauthenticated_long_max) {
+    return false;
+  }
+  of_network.insert(id);
+  ++send_long_count_;
+  SetReceiveBuffer(connection.fd, limits_.receive_buffer);
+  return true;
 }
 
 void UnauthenticatedConnections::LookAtAgent(Id id,
                                              ServedConnection& connection) {
+  const std::optional<size_t> bytes = BytesSinceMessage(connection);
+  if (!bytes.has_value()) return;
+  agents_bytes_ += *bytes - connection.bytes;
+  connection.bytes = *bytes;
+  if (*bytes > limits_.agent_bytes_max) return ShowOut(id);
+  MakeRoomForMessages();
+}
+
+std::optional<size_t> UnauthenticatedConnections::BytesSinceMessage(
+    ServedConnection& connection) {
   Agent& agent = *connection.agent;
   const size_t received = BytesReceived(connection.served.fd());
   // gRPC has closed the socket, so the byte count may be that of another file.
-  if (!connection.served.IsOpen()) return;
+  if (!connection.served.IsOpen()) return std::nullopt;
   const uint64_t heard = *agent.heard;
   // If there was a second call, some bytes belong to it, and a message of the
   // stream does not account for them.
@@ -414,11 +447,7 @@ void UnauthenticatedConnections::LookAtAgent(Id id,
     agent.heard_before = heard;
     agent.received_before = received;
   }
-  const size_t bytes = received - agent.received_before;
-  agents_bytes_ += bytes - connection.bytes;
-  connection.bytes = bytes;
-  if (bytes > limits_.agent_bytes_max) return ShowOut(id);
-  MakeRoomForMessages();
+  return received - agent.received_before;
 }
 
 void UnauthenticatedConnections::ShowOutLate(absl::Time now) {
@@ -451,32 +480,14 @@ void UnauthenticatedConnections::ShowOut(Id id) {
 }
 
 void UnauthenticatedConnections::Disconnect(Id id) {
-  const ServedConnection& connection = connections_.at(id);
+  ServedConnection& connection = connections_.at(id);
+  Charge(connection);  // After the reset, the kernel does not know its bytes.
   if (connection.fd >= 0) {
     ResetConnection(connection.fd);
   } else {
     connection.served.Reset();
   }
-  Forget(id);
-}
-
-void UnauthenticatedConnections::Count(ServedConnection& connection,
-                                       size_t bytes) {
-  size_t& network = networks_.at(connection.network).bytes;
-  network += bytes - connection.bytes;
-  bytes_ += bytes - connection.bytes;
-  connection.bytes = bytes;
-}
-
-void UnauthenticatedConnections::MakeRoom() {
-  while (bytes_ > limits_.unauthenticated_bytes_total_max &&
-         !networks_.empty()) {
-    const auto loudest = std::max_element(
-        networks_.begin(), networks_.end(), [](const auto& a, const auto& b) {
-          return a.second.bytes < b.second.bytes;
-        });
-    ShowOut(*loudest->second.connections.rbegin());
-  }
+  Remove(id);
 }
 
 void UnauthenticatedConnections::MakeRoomForMessages() {
@@ -493,24 +504,68 @@ void UnauthenticatedConnections::MakeRoomForMessages() {
   }
 }
 
+void UnauthenticatedConnections::Charge(ServedConnection& connection) {
+  if (connection.admin) return;
+  size_t bytes = 0;
+  if (connection.agent.has_value()) {
+    bytes = BytesSinceMessage(connection).value_or(connection.bytes);
+  } else if (connection.viewer.has_value()) {
+    CountViewer(connection);
+    bytes = connection.viewer->bytes.Taken(MonotonicNow());
+  } else {
+    bytes = BytesReceived(connection.fd);
+  }
+  if (bytes == 0) return;
+  in_vain_.emplace_back(connection.network,
+                        std::min(bytes, limits_.bytes_in_vain_max));
+}
+
+bool UnauthenticatedConnections::CountViewer(ServedConnection& connection) {
+  const size_t bytes = BytesReceived(connection.fd);
+  const size_t more = bytes - std::exchange(connection.bytes, bytes);
+  return connection.viewer->bytes.Charge(more, 1, MonotonicNow()) &&
+         bytes <= limits_.viewer_bytes_max;
+}
+
+void UnauthenticatedConnections::LetSendMore(Id id,
+                                             ServedConnection& connection) {
+  Leave(id, connection);
+  EndViewer(id, connection);
+  SetReceiveBuffer(connection.fd, limits_.receive_buffer);
+}
+
+void UnauthenticatedConnections::EndViewer(Id id,
+                                           ServedConnection& connection) {
+  if (!connection.viewer.has_value()) return;
+  viewers_.Remove(connection.viewer->token_id, id);
+  connection.viewer.reset();
+}
+
 void UnauthenticatedConnections::Leave(Id id, ServedConnection& connection) {
   if (waiting_.erase(id) == 0) return;
-  Count(connection, 0);
   by_connection_id_.erase(connection.connection_id);
-  const auto network = networks_.find(connection.network);
-  network->second.connections.erase(id);
-  if (network->second.connections.empty()) networks_.erase(network);
+  const auto of_network = send_long_.find(connection.network);
+  if (of_network != send_long_.end()) {
+    send_long_count_ -= of_network->second.erase(id);
+    if (of_network->second.empty()) send_long_.erase(of_network);
+  }
   gone_.push_back(connection.connection_id);
 }
 
 void UnauthenticatedConnections::Forget(Id id) {
   const auto at = connections_.find(id);
   if (at == connections_.end()) return;
+  Charge(at->second);
+  Remove(id);
+}
+
+void UnauthenticatedConnections::Remove(Id id) {
+  const auto at = connections_.find(id);
   ServedConnection& connection = at->second;
   Leave(id, connection);
   const auto named = by_key_.find(connection.key);
   if (named != by_key_.end() && named->second == id) by_key_.erase(named);
-  viewers_.Remove(connection.viewer, id);
+  EndViewer(id, connection);
   agents_.Remove(id);
   if (connection.agent.has_value()) agents_bytes_ -= connection.bytes;
   // The socket may still be open in gRPC. If gRPC has closed it and another

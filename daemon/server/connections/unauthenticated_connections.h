@@ -8,14 +8,14 @@
 //
 // The HandshakeLimiter bounds the number of these connections, because it hands
 // on no more than its limits allow; `released` reports each connection that
-// authenticates or is closed. The total of the bytes that they have sent is
-// bounded here. Beyond the bound, the newest connection of the network that has
-// sent most is disconnected.
+// authenticates or is closed. Few of them may send a long Hello at once.
 //
 // A connection that has shown only a viewer's token is still watched. The bytes
 // received from it over its whole life are bounded, because gRPC receives
-// messages of any size from it as well. The number of connections is bounded,
-// of each viewer's token and of all viewers.
+// messages of any size from it as well. Its bytes and calls in a second are
+// bounded too: gRPC may have parsed tens of thousands of streams before the
+// daemon hears of the first one. The number of connections is bounded, of each
+// viewer's token and of all viewers.
 //
 // A connection that has shown the right to attend, and no admin's token, is an
 // agent's connection and is still watched too. It may have one stream at a
@@ -69,6 +69,7 @@
 #include "daemon/base/mutex.h"
 #include "daemon/core/handshake_limiter.h"
 #include "daemon/core/limits.h"
+#include "daemon/core/rate_bucket.h"
 #include "daemon/server/connections/agent_places.h"
 #include "daemon/server/connections/served_socket.h"
 #include "daemon/server/connections/viewer_places.h"
@@ -86,11 +87,15 @@ class UnauthenticatedConnections {
   using ConnectionId = uint64_t;
 
   // `released`: called once for each connection that arrived, when it has
-  // authenticated or is closed; from any thread, without a lock held.
-  // UNAVAILABLE: no descriptor or thread is left.
+  // authenticated or is closed. `charged`: called at the end of a connection
+  // with the bytes that it has sent in vain (see
+  // ConnectionLimits::bytes_in_vain_per_handshake), before `released`. Both
+  // from any thread, without a lock held. UNAVAILABLE: no descriptor or thread
+  // is left.
   static absl::StatusOr<std::unique_ptr<UnauthenticatedConnections>> Make(
       const ConnectionLimits& limits,
-      std::function<void(ConnectionId)> released);
+      std::function<void(ConnectionId)> released,
+      std::function<void(const SourceAddress&, uint64_t bytes)> charged);
   ~UnauthenticatedConnections();
   UnauthenticatedConnections(const UnauthenticatedConnections&) = delete;
   UnauthenticatedConnections& operator=(const UnauthenticatedConnections&) =
@@ -143,6 +148,11 @@ class UnauthenticatedConnections {
     // Bytes received by that time.
     size_t received_before = 0;
   };
+  struct Viewer {
+    std::string token_id;
+    RateBucket bytes;
+    RateBucket calls;
+  };
   struct ServedConnection {
     int fd;  // Own duplicate; -1: an agent's connection.
     ServedSocket served;
@@ -153,18 +163,13 @@ class UnauthenticatedConnections {
     absl::Time until;
     size_t bytes = 0;
     uint64_t calls = 0;
-    // Not empty: the connection has authenticated as a viewer, with the token
-    // of this id.
-    std::string viewer = {};
+    // Set: the connection has authenticated as a viewer.
+    std::optional<Viewer> viewer = {};
     // The connection has authenticated as an admin, and is not limited.
     bool admin = false;
     std::optional<Agent> agent = {};
     // The peer has closed its side, and `ended_` has the connection.
     bool peer_ended = false;
-  };
-  struct Network {
-    std::set<Id> connections;
-    size_t bytes = 0;
   };
   // Wakes the thread, and takes reports of streams that have ended. Shared with
   // the streams, which may outlive the UnauthenticatedConnections.
@@ -181,24 +186,32 @@ class UnauthenticatedConnections {
     std::vector<Id> ended ABSL_GUARDED_BY(mutex);
   };
 
-  UnauthenticatedConnections(const ConnectionLimits& limits,
-                             std::function<void(ConnectionId)> released,
-                             int epoll, int wake);
+  UnauthenticatedConnections(
+      const ConnectionLimits& limits,
+      std::function<void(ConnectionId)> released,
+      std::function<void(const SourceAddress&, uint64_t)> charged, int epoll,
+      int wake);
   void Run();
-  // Calls `released` for the connections that Leave has collected.
+  // Calls `charged` and `released` for what Charge and Leave have collected.
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
   int TimeoutMs() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Id id, uint32_t events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether an unauthenticated connection may send more than it may before its
+  // first call; see ConnectionLimits::unauthenticated_long_max.
+  bool MaySendLong(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts what a viewer has sent. Returns false if it is too much.
+  bool CountViewer(ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LookAtAgent(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes received over an agent's connection since its last whole message; see
+  // Agent. nullopt: its socket is closed.
+  std::optional<size_t> BytesSinceMessage(ServedConnection& connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowOutLate(absl::Time now);
   void ShowOut(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Disconnect(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Count(ServedConnection& connection, size_t bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Disconnects connections while all unauthenticated ones together have sent
-  // too many bytes.
-  void MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -207,13 +220,26 @@ class UnauthenticatedConnections {
   void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Processes the reported ends of streams.
   void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection is about to end: collects the bytes that it has sent in
+  // vain.
+  void Charge(ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The connection no longer counts as unauthenticated.
   void Leave(Id id, ServedConnection& connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection has shown that it may attend, or an admin's token.
+  void LetSendMore(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection no longer counts as a viewer's.
+  void EndViewer(Id id, ServedConnection& connection)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection has ended.
   void Forget(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remove(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ConnectionLimits limits_;
   const std::function<void(ConnectionId)> released_;
+  const std::function<void(const SourceAddress&, uint64_t)> charged_;
   const int epoll_;
   const std::shared_ptr<Wake> wake_;
   std::thread thread_;
@@ -235,12 +261,16 @@ class UnauthenticatedConnections {
   std::deque<std::pair<absl::Time, Id>> ended_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<ConnectionId, Id> by_connection_id_
       ABSL_GUARDED_BY(mutex_);
-  std::map<SourceAddress, Network> networks_ ABSL_GUARDED_BY(mutex_);
-  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The unauthenticated ones that send a long Hello, by network.
+  std::map<SourceAddress, std::set<Id>> send_long_ ABSL_GUARDED_BY(mutex_);
+  size_t send_long_count_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t disconnected_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t hung_up_ ABSL_GUARDED_BY(mutex_) = 0;
   // Connections that were not reported to `released` yet.
   std::vector<ConnectionId> gone_ ABSL_GUARDED_BY(mutex_);
+  // What was not reported to `charged` yet.
+  std::vector<std::pair<SourceAddress, uint64_t>> in_vain_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace rollcall

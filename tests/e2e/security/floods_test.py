@@ -1,118 +1,16 @@
-"""Tests floods of connections, bytes and streams while a job runs."""
-import errno
+"""Tests floods of connections and bytes while a job runs."""
 import os
-import resource
-import select
 import socket
 import struct
-import threading
 import time
 import zlib
 
-import harness
 import wire
-from guarded import Guarded
+from crowds import Crowds, POURED_MAX
 from wire import Stranger
 
-# By how much a daemon's memory may grow in a flood. A part of this is data that
-# clients may have queued (limits.h), the rest is gRPC's memory and heap
-# overhead.
-GROWTH_MAX = 96 << 20
-# The daemon closes the connection at 4 MiB, but only when its watching thread
-# runs. On a busy machine it had read 27 MB by then. Its memory matters more
-# (GROWTH_MAX). The whole message would be 1 GiB.
-POURED_MAX = 64 << 20
 
-
-class Crowds(Guarded):
-    """The job loses no node and no time, and a new node is admitted."""
-
-    def setUp(self):
-        super().setUp()
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
-                        (soft, hard))
-        self.open = []
-        self.addCleanup(self.close_all)
-        self.begin()
-        self.port = wire.Join(self.text).port()
-        self.memory_before = self.memory()
-
-    def close_all(self):
-        for each in self.open:
-            each.close()
-        self.open.clear()
-
-    def memory(self):
-        return harness.resident_bytes(self.daemon_pid())
-
-    def connect(self, count, sources):
-        """Opens `count` connections from `sources` loopback addresses."""
-        new = []
-        for i in range(count):
-            one = socket.socket()
-            one.bind((f"127.0.0.{2 + i % sources}", 0))
-            one.setblocking(False)
-            if one.connect_ex(("127.0.0.1", self.port)) not in (
-                    0, errno.EINPROGRESS):
-                self.fail("cannot connect")
-            new.append(one)
-        self.open += new
-        return new
-
-    def say(self, connections, data):
-        """Sends `data()` on each connection as soon as it is connected."""
-        poll = select.poll()
-        left = {one.fileno(): one for one in connections}
-        for one in connections:
-            poll.register(one, select.POLLOUT)
-        while left:
-            for fd, _ in poll.poll(harness.DEADLINE_S * 1000):
-                left[fd].send(data())
-                poll.unregister(fd)
-                del left[fd]
-
-    def await_hung_up(self, connections, deadline_s=harness.DEADLINE_S):
-        """Waits until the daemon has closed all these connections."""
-        poll, left = select.poll(), {}
-        for one in connections:
-            left[one.fileno()] = one
-            poll.register(one, select.POLLIN | select.POLLHUP)
-        until = time.monotonic() + deadline_s
-        while left:
-            ready = poll.poll(max(0, until - time.monotonic()) * 1000)
-            self.assertTrue(ready, f"{len(left)} are still open")
-            for fd, _ in ready:
-                try:
-                    if left[fd].recv(1 << 16):
-                        continue
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    pass
-                poll.unregister(fd)
-                del left[fd]
-
-    def assert_undisturbed(self):
-        """Checks that no node is lost, that the leases of all nodes except
-        fakes are renewed, and that the daemon admits a new node."""
-        name = f"new{len(self.admitted)}"
-        self.let_in([self.text], name=name)
-        state = self.status(self.text)
-        self.assertEqual((state["state"], state["generation"]), ("running", 1))
-        # Each node has renewed its lease of 5 s.
-        self.ask_until(
-            lambda: all(node["lease_ms"] > 2500
-                        for node in self.status(self.text)["nodes"]
-                        if not node["node"].startswith("fake")),
-            "whole leases")
-        self.assertLess(self.memory() - self.memory_before, GROWTH_MAX)
-
-    def counted(self):
-        """Returns how many connections were closed, by reason."""
-        return self.status(self.text)["unauthenticated"]
-
+class Floods(Crowds):
     def test_five_thousand_that_say_nothing(self):
         crowd = self.connect(5000, sources=6)
         self.assert_undisturbed()
@@ -161,18 +59,6 @@ class Crowds(Guarded):
         self.await_hung_up(crowd)
         self.assert_undisturbed()
         self.goes_on()
-
-    def pour(self, send, block, bytes_max=1 << 30):
-        """Sends `block` again and again until the daemon closes the connection
-        or `bytes_max` is reached; returns the number of bytes sent."""
-        sent = 0
-        while sent < bytes_max:
-            try:
-                send(block)
-            except OSError:
-                return sent
-            sent += len(block)
-        return sent
 
     def test_a_gigabyte_of_garbage(self):
         plain = Stranger(self.port)
@@ -229,13 +115,6 @@ class Crowds(Guarded):
         self.assertLess(self.pour_message(caller, 3), POURED_MAX)
         self.assert_undisturbed()
         self.goes_on()
-
-    def attend(self, name):
-        """Attends as an agent that sends nothing more by itself."""
-        agent = self.dial(deadline_s=harness.DEADLINE_S).open()
-        agent.say(wire.hello(wire.Join(self.text), name))
-        self.assertIsNotNone(agent.welcome(), agent.ended)
-        return agent
 
     def pour_message(self, agent, stream, between=lambda: None):
         """Starts a message of 4 GiB that is otherwise correct, and calls
@@ -368,20 +247,6 @@ class Crowds(Guarded):
         self.assert_undisturbed()
         self.goes_on()
 
-    def test_an_agents_calls_that_come_and_go(self):
-        fake = self.attend("fake")
-        request = wire.request("/rollcall.v1.Membership/Attend")
-        flood = b"".join(
-            wire.headers(3 + 2 * i, request)
-            + wire.frame(wire.RST_STREAM, 0, 3 + 2 * i,
-                         struct.pack(">I", wire.CANCEL)) for i in range(1000))
-        fake.raw(flood)
-        self.assertIsNone(fake.rest())
-        # The reason is not that the daemon lost the node.
-        self.assertEqual(self.counted()["unknown"], 1)
-        self.assert_undisturbed()
-        self.goes_on()
-
     def test_an_evicted_agents_connection(self):
         fake = self.attend("fake")
         # A call that the agent never ends keeps gRPC's connection open.
@@ -392,22 +257,6 @@ class Crowds(Guarded):
         # It answers pings, so the daemon has no other reason to close.
         while fake._next() is not None:
             pass
-        self.goes_on()
-
-    def test_watches_of_one_viewer(self):
-        # One viewer cannot use up all watches.
-        viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
-        for number in range(33):
-            caller = self.dial().open("/rollcall.v1.Admin/Watch", viewer)
-            caller.say(b"").half_close()
-            if number < 32:
-                self.assertIsNotNone(caller.message(), caller.ended)
-            else:
-                self.assertEqual(caller.end(), wire.RESOURCE_EXHAUSTED)
-        other = wire.Join(self.token("--role", "viewer")["join"]).bearer()
-        caller = self.dial().open("/rollcall.v1.Admin/Watch", other)
-        caller.say(b"").half_close()
-        self.assertIsNotNone(caller.message(), caller.ended)
         self.goes_on()
 
     def test_a_gigabyte_that_no_window_allows(self):
@@ -430,44 +279,4 @@ class Crowds(Guarded):
         self.assertLess(self.pour(caller.socket.sendall, more, 256 << 20),
                         POURED_MAX)
         self.assert_undisturbed()
-        self.goes_on()
-
-    def test_streams_that_come_and_go(self):
-        # Streams are opened and reset at once, as cheaply as HTTP/2 allows: the
-        # peer keeps the first request's headers in its table, and later
-        # requests refer to them by index.
-        def remembered(name, value):
-            return b"\x40" + wire.header(name, value)[1:]
-        headers = wire.request("/rollcall.v1.Membership/Attend")
-        first = b"".join(remembered(*pair) for pair in headers)
-        again = bytes(0x80 | 62 + i for i in reversed(range(len(headers))))
-        flood = wire.PREFACE + wire.frame(wire.SETTINGS, 0, 0) + b"".join(
-            wire.frame(wire.HEADERS, wire.END_HEADERS, 1 + 2 * i,
-                       again if i else first)
-            + wire.frame(wire.RST_STREAM, 0, 1 + 2 * i,
-                         struct.pack(">I", wire.CANCEL))
-            for i in range(37000))  # The flood is about one megabyte.
-
-        def pour(caller):
-            try:
-                caller.socket.sendall(flood)
-            except OSError:
-                pass  # The daemon has closed the connection.
-        callers = [self.dial().shake() for _ in range(8)]
-        threads = [threading.Thread(target=pour, args=(caller,))
-                   for caller in callers]
-        for thread in threads:
-            thread.start()
-        self.assert_undisturbed()
-        for thread in threads:
-            thread.join()
-        self.assert_undisturbed()
-        self.goes_on()
-
-    def test_streams_that_say_nothing(self):
-        # The daemon ends streams without a Hello after a time limit.
-        callers = [self.dial().open() for _ in range(100)]
-        self.assert_undisturbed()
-        for caller in callers:
-            self.assertNotEqual(caller.end(), wire.OK)
         self.goes_on()

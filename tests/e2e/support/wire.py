@@ -330,8 +330,9 @@ class Stranger:
         # The TLS context that checks the server's certificate.
         self.trust = trust or context()
         self.pending = b""
-        # How many bytes we may still send, by stream; 0: the connection.
-        self.credit = {0: 65535, 1: 65535}
+        # How many bytes we may still send, by stream; 0: the connection. And
+        # how many on a new stream.
+        self.credit, self.window = {0: 65535, 1: 65535}, 65535
         # The received part of messages that are not complete yet.
         self.body = b""
         self.ended = None
@@ -359,7 +360,7 @@ class Stranger:
     def call(self, stream, path, bearer=None):
         """Starts another request; `send` may then write to its stream."""
         self.raw(headers(stream, request(path, bearer)))
-        self.credit[stream] = 65535
+        self.credit[stream] = self.window
 
     def say(self, message, compressed=False):
         """Sends one message, in as many frames as the daemon's windows allow.
@@ -420,7 +421,9 @@ class Stranger:
             for at in range(0, len(payload), 6):
                 name, value = struct.unpack(">HI", payload[at:at + 6])
                 if name == INITIAL_WINDOW:
-                    self.credit[1] += value - 65535
+                    for open_stream in self.credit.keys() - {0}:
+                        self.credit[open_stream] += value - self.window
+                    self.window = value
             self.raw(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:
             self.raw(frame(PING, ACK, 0, payload))

@@ -112,6 +112,66 @@ TEST(HandshakeLimiterTest,
                });
 }
 
+// SmallLimits: one handshake a second and address, and a burst of two.
+TEST(HandshakeLimiterTest, BytesInVainCostTheirAddressHandshakes) {
+  ConnectionLimits limits = SmallLimits();
+  limits.bytes_in_vain_per_handshake = 100;
+  limits.handshakes_per_address_debt = 2;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "charge 199 a", ""},  // One handshake.
+                   {0.0, "free 1", ""},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", ""},
+                   {0.0, "next", "1"},
+                   {1.0, "tick", "in 2"},
+                   // The next one of the address already waits.
+                   {1.0, "arrive 3 a", ""},
+                   {1.0, "ask 3", ""},
+                   {1.0, "next", "2"},
+                   {1.0, "charge 100 a", ""},
+                   {1.0, "next", "3"},
+                   {1.0, "arrive 4 b", ""},
+                   {1.0, "ask 4", "in 4"},
+                   {3.0, "tick", "in 3"},
+                   // At most two more than the burst.
+                   {3.0, "charge 1000000 a", ""},
+                   {3.0, "free 2", ""},
+                   {3.0, "free 3", ""},
+                   {3.0, "charge 99 b", ""},
+                   {3.0, "free 4", ""},
+                   {3.0, "arrive 5 a", ""},
+                   {3.0, "ask 5", ""},
+                   {3.0, "next", "6"},
+                   {6.0, "tick", "in 5"},
+                   {6.0, "free 5", ""},
+                   {6.0, "next", "8"},
+                   {8.0, "tick", ""},
+                   {8.0, "next", "never"},
+                   // Nothing but the debt is known of this address.
+                   {8.0, "charge 300 c", ""},
+                   {8.0, "next", "11"},
+                   {8.0, "arrive 6 c", ""},
+                   {8.0, "ask 6", ""},
+                   {8.0, "next", "10"},
+                   {10.0, "tick", "in 6"},
+               });
+}
+
+TEST(HandshakeLimiterTest, WithoutAPlaceForItAnAddressIsNotCharged) {
+  ConnectionLimits limits = SmallLimits();
+  limits.waiting_max = limits.addresses_max = 1;
+  limits.bytes_in_vain_per_handshake = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "charge 100 b", ""},
+                   {0.0, "gone 1", ""},
+                   {0.0, "arrive 2 b", ""},
+                   {0.0, "ask 2", "in 2"},
+               });
+}
+
 // The largest job connects at once, each node from its own address. Each
 // connection waits only for a handshake to end.
 TEST(HandshakeLimiterTest, TheLargestJobPassesAtOnce) {
@@ -178,12 +238,15 @@ TEST(HandshakeLimiterTest,
     for (size_t i = 0; i < kDoneEachStep && !begun.empty(); ++i) {
       const auto [done, since] = begun.front();
       begun.pop_front();
-      if (now - since > kPatience) {
+      const bool late = now - since > kPatience;
+      if (late) {
         ++in_vain;
         dial_again(done);
       } else {
         ++attending;
       }
+      // A ClientHello and the end of the handshake.
+      if (late) limiter.Charge(Address(1), 700, now);
       take(limiter.Release(done, now));
     }
     while (!waiting.empty() && waiting.begin()->second + kPatience <= now) {
@@ -284,6 +347,12 @@ class Crowd {
           Take(limiter_.Release(id, now_));
         }
         break;
+      case 9:
+        if (Below(10) == 0) {
+          const auto from = static_cast<uint8_t>(Below(12));
+          limiter_.Charge(Address(from), Below(100'000), now_);
+        }
+        [[fallthrough]];
       default:
         now_ += absl::Milliseconds(Below(400));
         Take(limiter_.Tick(now_));

@@ -7,6 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -59,8 +62,10 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     limits.unauthenticated_bytes_max = kBytesMax;
     limits.unauthenticated_bytes_before_call = kBytesMax / 10;
     limits.unauthenticated_calls_max = 2;
-    limits.unauthenticated_bytes_total_max = 2 * kBytesMax;
     limits.viewer_bytes_max = 3 * kBytesMax;
+    limits.viewer_bytes_burst = 4 * kBytesMax;
+    limits.viewer_bytes_per_second = 1;
+    limits.viewer_calls_burst = 100;
     limits.viewer_connections_max = 2;
     limits.viewers_max = 4;
     limits.agents_max = 2;
@@ -74,9 +79,14 @@ class UnauthenticatedConnectionsTest : public testing::Test {
   void Begin(absl::Duration patience) {
     limits_.unauthenticated_patience = patience;
     auto made = UnauthenticatedConnections::Make(
-        limits_, [this](UnauthenticatedConnections::ConnectionId id) {
+        limits_,
+        [this](UnauthenticatedConnections::ConnectionId id) {
           MutexLock lock(mutex_);
           released_.push_back(id);
+        },
+        [this](const SourceAddress& from, uint64_t bytes) {
+          MutexLock lock(mutex_);
+          charged_[from] += bytes;
         });
     ASSERT_TRUE(made.ok()) << made.status();
     connections_ = *std::move(made);
@@ -137,6 +147,12 @@ class UnauthenticatedConnectionsTest : public testing::Test {
     return {};
   }
 
+  // Returns the bytes that 127.0.0.`last` was charged for.
+  uint64_t Charged(uint8_t last) {
+    MutexLock lock(mutex_);
+    return charged_[SourceAddressOfIpv4({127, 0, 0, last})];
+  }
+
   // Makes a connection that arrives, makes a call, and gets a stream if it may
   // attend.
   std::unique_ptr<Pair> Agent(AgentStream* stream,
@@ -163,11 +179,19 @@ class UnauthenticatedConnectionsTest : public testing::Test {
   // Waits until all earlier events at sockets have been handled. They are
   // handled in the order in which they happened.
   void AwaitLooked() {
-    const size_t before = connections_->size();
     const auto last = Connect();
     ASSERT_TRUE(connections_->Arrive(last->served, ++last_));
     End(*last);
-    ASSERT_TRUE(BecomesSize(before));
+    const auto looked = [&] {
+      MutexLock lock(mutex_);
+      return std::find(released_.begin(), released_.end(), last_) !=
+             released_.end();
+    };
+    const absl::Time until = absl::Now() + absl::Seconds(60);
+    while (!looked()) {
+      ASSERT_LT(absl::Now(), until);
+      std::this_thread::yield();
+    }
   }
 
   static bool Stands(Pair& pair) {
@@ -182,6 +206,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
   Mutex mutex_;
   std::vector<UnauthenticatedConnections::ConnectionId> released_
       ABSL_GUARDED_BY(mutex_);
+  std::map<SourceAddress, uint64_t> charged_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<UnauthenticatedConnections> connections_;
 };
 

@@ -3,6 +3,8 @@
 #include "daemon/server/connections/unauthenticated_connections.h"
 
 #include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,10 +12,19 @@
 #include <string>
 #include <vector>
 
+#include "daemon/server/connections/served_socket.h"
 #include "tests/unit/server/connections/unauthenticated_connections_fixture.h"
 
 namespace rollcall {
 namespace {
+
+// How many bytes this client may send now, as its peer's kernel has told it.
+uint32_t WindowOf(const ListenerClient& client) {
+  tcp_info info = {};
+  socklen_t size = sizeof info;
+  EXPECT_EQ(getsockopt(client.fd(), IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  return info.tcpi_snd_wnd;
+}
 
 TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsShownOut) {
   Begin(kSoon);
@@ -49,6 +60,35 @@ TEST_F(UnauthenticatedConnectionsTest, BeforeACallThereIsLittleToSay) {
   EXPECT_TRUE(pair->client.Say(std::string(kBytesMax / 10 + 1, 'x')));
   EXPECT_NE(pair->client.Hear(), "nothing");
   EXPECT_EQ(connections_->disconnected(), 1u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, FewMaySendALongHelloAtOnce) {
+  limits_.unauthenticated_long_per_network_max = 2;
+  limits_.unauthenticated_long_max = 3;
+  Begin(absl::Hours(1));
+  std::vector<std::unique_ptr<Pair>> pairs;
+  const auto sends = [&](const char* from, size_t size) {
+    pairs.push_back(Connect(from));
+    EXPECT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
+    connections_->Called(pairs.back()->key);
+    EXPECT_TRUE(pairs.back()->client.Say(std::string(size, 'x')));
+    AwaitLooked();
+    return connections_->size();
+  };
+  const size_t is_long = limits_.unauthenticated_bytes_before_call + 1;
+  EXPECT_EQ(sends("127.0.0.2", is_long), 1u);
+  EXPECT_EQ(sends("127.0.0.2", is_long), 2u);
+  EXPECT_EQ(sends("127.0.0.2", is_long - 1), 3u);
+  EXPECT_EQ(sends("127.0.0.2", is_long), 3u);  // Too many of one network.
+  EXPECT_EQ(sends("127.0.0.3", is_long), 4u);
+  EXPECT_EQ(sends("127.0.0.4", is_long), 4u);  // Too many in total.
+  // One that has a place keeps it while it sends more.
+  EXPECT_TRUE(pairs[0]->client.Say("x"));
+  AwaitLooked();
+  EXPECT_EQ(connections_->size(), 4u);
+  connections_->Know(pairs[0]->key);
+  EXPECT_EQ(sends("127.0.0.2", is_long), 4u);
+  EXPECT_EQ(connections_->disconnected(), 2u);
 }
 
 TEST_F(UnauthenticatedConnectionsTest, CallAfterCallIsTooMany) {
@@ -95,25 +135,65 @@ TEST_F(UnauthenticatedConnectionsTest, TheDoorIsToldOfEachOnce) {
   EXPECT_EQ(connections_->hung_up(), 1u);
 }
 
-TEST_F(UnauthenticatedConnectionsTest,
-       WhereAllHaveSaidTooMuchTheNetworkThatSaidMostGoes) {
+TEST_F(UnauthenticatedConnectionsTest, AnAddressIsChargedForBytesInVain) {
+  limits_.bytes_in_vain_max = 900;
   Begin(absl::Hours(1));
-  std::vector<std::unique_ptr<Pair>> loud;
   const struct {
-    const char* from;
-    size_t said;
-  } kSaid[] = {{"127.0.0.9", kBytesMax * 6 / 10},
-               // This connection sent the most, but its network did not.
-               {"127.0.0.1", kBytesMax * 9 / 10},
-               {"127.0.0.9", kBytesMax * 6 / 10}};
-  for (const auto& [from, said] : kSaid) {
-    loud.push_back(Connect(from));
-    ASSERT_TRUE(connections_->Arrive(loud.back()->served, ++last_));
-    connections_->Called(loud.back()->key);
-    EXPECT_TRUE(loud.back()->client.Say(std::string(said, 'x')));
+    uint8_t last;
+    uint64_t charged;
+  } kExpected[] = {
+      {6, 0},    // An admin.
+      {2, 501},  // It ends; the kernel counts the end as one more byte.
+      {3, 500},  // It makes too many calls.
+      {4, 301},  // A viewer ends.
+      {5, 301},  // An agent ends, and has sent 300 bytes since a message.
+      {7, 900},  // As 3, and more bytes do not count.
+  };
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (const auto& [last, charged] : kExpected) {
+    pairs.push_back(Connect(absl::StrCat("127.0.0.", last).c_str()));
+    ASSERT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
+    Pour(*pairs.back(), 500);
   }
-  EXPECT_NE(loud[2]->client.Hear(), "nothing");
-  EXPECT_TRUE(BecomesSize(2));
+  connections_->Know(pairs[0]->key);
+  connections_->Know(pairs[3]->key, "token1");
+  Pour(*pairs[3], 300);
+  Pour(*pairs[5], 450);
+  for (int i = 0; i < 3; ++i) {
+    connections_->Called(pairs[2]->key);
+    connections_->Called(pairs[5]->key);
+  }
+  absl::StatusOr<AgentStream> stream =
+      connections_->Attend(pairs[4]->key, {"token1"});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  Pour(*pairs[4], 200);
+  ++**stream;
+  Pour(*pairs[4], 1);  // Shows that the message has ended.
+  AwaitLooked();
+  Pour(*pairs[4], 300);
+  for (const auto& pair : pairs) End(*pair);
+  AwaitLooked();
+  for (const auto& [last, charged] : kExpected) {
+    EXPECT_LE(Charged(last), charged) << int{last};
+    // What a viewer has sent is soon forgotten.
+    EXPECT_GE(Charged(last), last == 4 ? charged - 100 : charged) << int{last};
+  }
+}
+
+// Until it authenticates, a peer can send little that has not been read.
+TEST_F(UnauthenticatedConnectionsTest, WhoIsKnownMaySendMoreAtOnce) {
+  SetReceiveBuffer(listening_, limits_.small_receive_buffer);
+  Begin(absl::Hours(1));
+  const auto pair = Connect();
+  EXPECT_LE(WindowOf(pair->client), 8u << 10);
+  ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
+  connections_->Know(pair->key, "token1");
+  for (int i = 0; i < 8; ++i) Pour(*pair, 1 << 10);
+  EXPECT_LE(WindowOf(pair->client), 8u << 10);
+  connections_->Know(pair->key);
+  // The window grows while data is read.
+  for (int i = 0; i < 64; ++i) Pour(*pair, 4 << 10);
+  EXPECT_GE(WindowOf(pair->client), 32u << 10);
 }
 
 TEST_F(UnauthenticatedConnectionsTest, AViewerMayStayAndSayOnlySoMuch) {
@@ -126,14 +206,29 @@ TEST_F(UnauthenticatedConnectionsTest, AViewerMayStayAndSayOnlySoMuch) {
             std::vector<UnauthenticatedConnections::ConnectionId>{1});
   ASSERT_TRUE(connections_->Arrive(unknown->served, 2));
   EXPECT_EQ(unknown->client.Hear(), "reset");
-  // The viewer is still connected, may make any number of calls, and may send
-  // its share of bytes.
+  // The viewer is still connected, and may send its share of calls and bytes.
   for (int i = 0; i < 100; ++i) connections_->Called(viewer->key);
   EXPECT_TRUE(viewer->client.Say(std::string(2 * kBytesMax, 'x')));
   EXPECT_EQ(send(viewer->served, "x", 1, MSG_NOSIGNAL), 1);
   EXPECT_EQ(viewer->client.Hear(), "x");
   EXPECT_TRUE(viewer->client.Say(std::string(kBytesMax + 1, 'x')));
   EXPECT_NE(viewer->client.Hear(), "nothing");
+  EXPECT_EQ(connections_->disconnected(), 2u);
+}
+
+TEST_F(UnauthenticatedConnectionsTest, AViewerMaySendOnlySoMuchAtOnce) {
+  limits_.viewer_bytes_per_second = limits_.viewer_bytes_burst = 1000;
+  limits_.viewer_calls_per_second = limits_.viewer_calls_burst = 1;
+  Begin(absl::Hours(1));
+  const auto says = Connect(), calls = Connect();
+  for (const auto* pair : {&says, &calls}) {
+    ASSERT_TRUE(connections_->Arrive((*pair)->served, ++last_));
+    connections_->Know((*pair)->key, "token1");
+  }
+  EXPECT_TRUE(says->client.Say(std::string(3000, 'x')));
+  EXPECT_NE(says->client.Hear(), "nothing");
+  for (int i = 0; i < 4; ++i) connections_->Called(calls->key);
+  EXPECT_EQ(calls->client.Hear(), "reset");
   EXPECT_EQ(connections_->disconnected(), 2u);
 }
 
