@@ -39,6 +39,8 @@ class StreamFloods(Crowds):
                     client = self.client()
                     with client.socket:
                         done.append(pour(client))
+                except ssl.SSLCertVerificationError as error:
+                    failed.append(error)
                 except (ConnectionError, ssl.SSLError) as error:
                     done.append(error)
                 except Exception as error:
