@@ -48,43 +48,44 @@ struct ConnectionLimits {
   // How many handshakes more than its burst an address may lose in this way:
   // half a second of its rate, which is less than reconnect_grace.
   uint32_t handshakes_per_address_debt = 128;
-  // Handshakes under way: from the hand-over to authentication, for at most
-  // handshake_time. Two cores do about 1,300 handshakes a second. So handshakes
-  // that begin end well within the 3 s that an agent first waits for its
-  // connection, and clients that stop halfway leave 256 a second to the others.
+  // Handshakes under way: from the hand-over to an introduction or
+  // authentication, for at most handshake_time. Two cores do about 1,300
+  // handshakes a second. So handshakes that begin end well within the 3 s that
+  // an agent first waits for its connection, and clients that stop halfway
+  // leave 256 a second to the others. A connection that takes longer than
+  // handshake_time gives its place to another one of its network that waits.
   size_t handshakes_at_once = 512;
   absl::Duration handshake_time = absl::Seconds(2);
   // From the beginning of the handshake to authentication by a token or a node
   // credential. Longer than a slow handshake and hello_timeout.
   absl::Duration unauthenticated_patience = absl::Seconds(32);
-  // Bytes that a client may send until it has authenticated: a Hello, TLS and
-  // some more. And bytes before the first call: the first window of an HTTP/2
-  // stream, and five times as much again for headers and certificates.
-  size_t unauthenticated_bytes_max = 800 << 10;
-  size_t unauthenticated_bytes_before_call = 24 << 10;
+  // Bytes that a client may send until it has authenticated: the first window
+  // of an HTTP/2 stream, and about as much again for TLS and headers; with the
+  // user's own PKI, the client's certificates also. Connections that open
+  // streams instead keep gRPC busy before the daemon hears of any stream.
+  size_t unauthenticated_bytes_max = 8 << 10;
+  size_t client_certificates_bytes_max = 16 << 10;
   int stream_window_bytes = 4 << 10;
-  // Unauthenticated connections that have made a call and sent more than that,
-  // of one network and in total. Only the Hello of an agent that returns to a
-  // large world is so long, and it is soon complete. Many connections that open
-  // streams instead would keep gRPC busy before any of them is known.
-  size_t unauthenticated_long_per_network_max = 32;
-  size_t unauthenticated_long_max = 256;
-  // SO_RCVBUF: at first; and of connections of agents, admins, and those that
-  // may send a long Hello. The TCP window is about as large. gRPC may read and
-  // parse all that has arrived before it reports the first call, so others get
-  // little in at once. The first size sets TCP's window scale to none, so the
-  // second one has no effect beyond 64 KiB.
+  // And after an introduction: the longest Hello, TLS and some more.
+  size_t introduced_bytes_max = 800 << 10;
+  // SO_RCVBUF: at first; and of connections that are introduced, or of agents
+  // and admins. The TCP window is about as large. gRPC may read and parse all
+  // that has arrived before it reports the first call, so others get little in
+  // at once. The first size sets TCP's window scale to none, so the second one
+  // has no effect beyond 64 KiB.
   int small_receive_buffer = 4 << 10;
   int receive_buffer = 64 << 10;
   // Calls that a client may make until then; an agent or a command makes one.
   int unauthenticated_calls_max = 4;
   // Unauthenticated connections at once, in total and of one network (an IPv4
-  // address or an IPv6 /64): as many as the handshakes that one network may
-  // begin at once. Beyond either bound a connection waits; see
-  // HandshakeLimiter. The limits are lower if the process may open few
-  // descriptors: see FittedTo.
+  // address or an IPv6 /64). Beyond either bound a connection waits; see
+  // HandshakeLimiter. An agent authenticates within about two round trips: with
+  // 50 ms each, 320 agents a second of one network, which may begin 256
+  // handshakes a second. All connections of a network may send at once, and
+  // gRPC needs about 35 ms for what it has read of each before it is cut off.
+  // The limits are lower if the process may open few descriptors: see FittedTo.
   size_t unauthenticated_max = 16384;
-  size_t unauthenticated_per_network_max = 4096;
+  size_t unauthenticated_per_network_max = 32;
   // For connections that have shown a viewer's token: bytes received over one
   // connection in its whole life (a status call takes about 500 bytes, an hour
   // of watching at most 1 MiB), bytes and calls in a second and at once, and
@@ -157,24 +158,21 @@ static_assert(ConnectionLimits{}.waiting_per_address_max <
               ConnectionLimits{}.waiting_max);
 static_assert(ConnectionLimits{}.unauthenticated_per_network_max <
               ConnectionLimits{}.unauthenticated_max);
-static_assert(ConnectionLimits{}.handshakes_per_address_burst <=
-              ConnectionLimits{}.unauthenticated_per_network_max);
 static_assert(ConnectionLimits{}.viewer_connections_max <
               ConnectionLimits{}.viewers_max);
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
-static_assert(ConnectionLimits{}.unauthenticated_bytes_max <
+static_assert(ConnectionLimits{}.introduced_bytes_max <
               ConnectionLimits{}.agent_bytes_max);
-// What all unauthenticated clients together may send.
+// What all strangers together may send.
 static_assert(ConnectionLimits{}.unauthenticated_max *
-                      ConnectionLimits{}.unauthenticated_bytes_before_call +
-                  ConnectionLimits{}.unauthenticated_long_max *
-                      ConnectionLimits{}.unauthenticated_bytes_max <=
+                  (ConnectionLimits{}.unauthenticated_bytes_max +
+                   ConnectionLimits{}.client_certificates_bytes_max) <=
               (size_t{1} << 30));
 // All nodes of the largest job may be in the middle of a small message at once.
 static_assert(64 * ConnectionLimits{}.agent_bytes_max <=
               ConnectionLimits{}.agents_bytes_max);
 static_assert(ConnectionLimits{}.stream_window_bytes <
-              ConnectionLimits{}.unauthenticated_bytes_before_call);
+              ConnectionLimits{}.unauthenticated_bytes_max);
 static_assert(ConnectionLimits{}.silence < ConnectionLimits{}.patience);
 static_assert(ConnectionLimits{}.waiting_max + ConnectionLimits{}.agents_max <=
               ConnectionLimits{}.waiting_and_agents_max);

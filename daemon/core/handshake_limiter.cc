@@ -141,6 +141,23 @@ HandshakeLimiter::Verdicts HandshakeLimiter::Release(Id id, absl::Time now) {
   return verdicts;
 }
 
+HandshakeLimiter::Verdicts HandshakeLimiter::Introduce(Id id, absl::Time now) {
+  CHECK_GE(now, now_);
+  now_ = now;
+  Verdicts verdicts;
+  const auto found = unauthenticated_.find(id);
+  if (found == unauthenticated_.end()) return verdicts;
+  const SourceAddress from = found->second.from;
+  Place& place = places_.at(from);
+  handshakes_.erase({found->second.at, id});
+  place.unauthenticated.erase({found->second.at, id});
+  place.unauthenticated.emplace(now, id);
+  found->second.at = now;
+  StandAgain(from, place);
+  HandOn(verdicts);
+  return verdicts;
+}
+
 void HandshakeLimiter::Charge(const SourceAddress& from, uint64_t bytes,
                               absl::Time now) {
   CHECK_GE(now, now_);
@@ -248,15 +265,16 @@ HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
   return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
-// Puts the address at the end of the row. If its bucket does not allow a
-// handshake yet, puts it into cooling_ until then.
+// Puts the address at the end of the row. If its bucket and its bound do not
+// allow a handshake yet, puts it into cooling_ until then.
 void HandshakeLimiter::StandInRow(const SourceAddress& from, Place& place) {
-  if (place.bucket.ready_at() <= now_) {
+  const absl::Time ready = std::max(place.bucket.ready_at(), RoomAt(place));
+  if (ready <= now_) {
     place.turn = ++last_turn_;
     row_.emplace(place.turn, from);
   } else {
-    place.cools_until = place.bucket.ready_at();
-    cooling_.emplace(place.cools_until, from);
+    place.cools_until = ready;
+    cooling_.emplace(ready, from);
   }
 }
 
@@ -273,6 +291,16 @@ void HandshakeLimiter::StepOut(const SourceAddress& from, Place& place) {
   }
 }
 
+// The address's own bound allows its next connection earlier or later than
+// before.
+void HandshakeLimiter::StandAgain(const SourceAddress& from, Place& place) {
+  if (place.asking.empty() || place.held) return;
+  const bool in_row = place.turn != 0;
+  if (in_row && RoomAt(place) <= now_) return;  // It keeps its turn.
+  StepOut(from, place);
+  StandInRow(from, place);
+}
+
 void HandshakeLimiter::Hold(const SourceAddress& from, Place& place) {
   StepOut(from, place);
   place.held = true;
@@ -284,8 +312,6 @@ void HandshakeLimiter::Hold(const SourceAddress& from, Place& place) {
 // So no event goes through all held addresses.
 void HandshakeLimiter::Unhold() {
   while (!held_.empty() &&
-         std::get<0>(*held_.begin()) <
-             limits_.unauthenticated_per_network_max &&
          unauthenticated_.size() + row_.size() < limits_.unauthenticated_max &&
          !Busy(row_.size())) {
     const SourceAddress from = std::get<2>(*held_.begin());
@@ -295,24 +321,42 @@ void HandshakeLimiter::Unhold() {
   }
 }
 
-// Whether one more connection of this network may be handed on. If all places
-// are taken and another network has clearly more connections, displaces one of
-// those.
-bool HandshakeLimiter::HasRoom(const Place& place, Verdicts& verdicts) {
+// When the network's own bound allows one more connection.
+absl::Time HandshakeLimiter::RoomAt(const Place& place) const {
+  if (place.unauthenticated.size() < limits_.unauthenticated_per_network_max) {
+    return absl::InfinitePast();
+  }
+  return place.unauthenticated.begin()->first + limits_.handshake_time;
+}
+
+// Whether one more connection of this network, which RoomAt allows, may be
+// handed on. If the network is at its own bound, displaces its oldest
+// connection. If all places are taken and another network has clearly more
+// connections, displaces the newest one of those.
+bool HandshakeLimiter::HasRoom(const SourceAddress& from, Place& place,
+                               Verdicts& verdicts) {
   const size_t here = place.unauthenticated.size();
-  if (here >= limits_.unauthenticated_per_network_max) return false;
+  if (here >= limits_.unauthenticated_per_network_max) {
+    if (Busy(0)) return false;
+    Displace(place.unauthenticated.begin()->second, from, place, verdicts);
+    return true;
+  }
   const bool full = unauthenticated_.size() >= limits_.unauthenticated_max;
   if (!full && !Busy(0)) return true;
   const auto [most, other] = *most_.begin();
   if (static_cast<size_t>(-most) <= here + 1) return false;
   if (!full) return true;
   Place& largest = places_.at(other);
-  const Id newest = *largest.unauthenticated.rbegin();
-  Exit(newest, other, largest);
+  Displace(largest.unauthenticated.rbegin()->second, other, largest, verdicts);
   Retire(other, largest);
-  ++counts_.displaced;
-  verdicts.push_back({newest, Fate::kDisplaced});
   return true;
+}
+
+void HandshakeLimiter::Displace(Id id, const SourceAddress& from, Place& place,
+                                Verdicts& verdicts) {
+  Exit(id, from, place);
+  ++counts_.displaced;
+  verdicts.push_back({id, Fate::kDisplaced});
 }
 
 void HandshakeLimiter::Enter(Id id, const SourceAddress& from, Place& place) {
@@ -320,7 +364,7 @@ void HandshakeLimiter::Enter(Id id, const SourceAddress& from, Place& place) {
   const auto count = static_cast<int64_t>(place.unauthenticated.size());
   if (count > 0) most_.erase({-count, from});
   most_.emplace(-count - 1, from);
-  place.unauthenticated.insert(id);
+  place.unauthenticated.emplace(now_, id);
   unauthenticated_.emplace(id, Begun{from, now_});
   handshakes_.emplace(now_, id);
   CHECK_LE(unauthenticated_.size(), limits_.unauthenticated_max);
@@ -334,10 +378,11 @@ void HandshakeLimiter::Exit(Id id, const SourceAddress& from, Place& place) {
     held_.erase({count, place.turn, from});
     held_.emplace(count - 1, place.turn, from);
   }
-  place.unauthenticated.erase(id);
   const auto begun = unauthenticated_.find(id);
+  place.unauthenticated.erase({begun->second.at, id});
   handshakes_.erase({begun->second.at, id});
   unauthenticated_.erase(begun);
+  StandAgain(from, place);
 }
 
 bool HandshakeLimiter::Busy(size_t more) const {
@@ -399,7 +444,7 @@ void HandshakeLimiter::HandOn(Verdicts& verdicts) {
   while (!row_.empty() && all_.ready_at() <= now_) {
     const SourceAddress from = row_.begin()->second;
     Place& place = places_.at(from);
-    if (!HasRoom(place, verdicts)) {
+    if (!HasRoom(from, place, verdicts)) {
       Hold(from, place);
       continue;
     }

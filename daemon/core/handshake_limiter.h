@@ -8,9 +8,11 @@
 //
 // A connection that was handed on counts as unauthenticated until Release.
 // Their number is bounded in total and for each network. Connections of a
-// network at its bound wait; at the total bound, all connections wait. But if a
-// network has clearly fewer connections than the network with the most, one of
-// its connections may displace the newest connection of that network.
+// network at its bound wait until one of its unauthenticated connections is
+// released or `handshake_time` old; one that is so old is displaced. At the
+// total bound, all connections wait. But if a network has clearly fewer
+// connections than the network with the most, one of its connections may
+// displace the newest connection of that network.
 //
 // The number of handshakes under way is bounded, so that each one that begins
 // ends soon: if thousands shared the processors, all would end too late. A
@@ -75,8 +77,9 @@ enum class Fate {
   kCrowded,    // Too many waited: see Arrive.
   kImpatient,  // It asked, but its turn did not come in time.
   kHungUp,     // Its peer closed it.
-  // It was handed on and has not authenticated; a network with fewer
-  // unauthenticated connections needed its place. Disconnect it.
+  // It was handed on and has not authenticated; another connection of its
+  // network, or a network with fewer unauthenticated connections, needed its
+  // place. Disconnect it.
   kDisplaced,
 };
 
@@ -126,6 +129,11 @@ class HandshakeLimiter {
   // A connection that was handed on has authenticated or is closed. Returns all
   // connections whose turn it is now. No effect if it was displaced.
   Verdicts Release(Id id, absl::Time now);
+  // The client of this connection has shown a valid credential and sends its
+  // Hello. Its handshake is no longer under way, and it counts as handed on
+  // now, so that it is not displaced within another handshake_time. Returns all
+  // connections whose turn it is now.
+  Verdicts Introduce(Id id, absl::Time now);
   // The address has sent so many bytes in vain: it loses handshakes for them.
   void Charge(const SourceAddress& from, uint64_t bytes, absl::Time now);
   // Closes one waiting connection, chosen as in Arrive. No effect if none
@@ -158,8 +166,8 @@ class HandshakeLimiter {
     // Waiting connections that have not asked, and those that have.
     std::set<Id> silent;
     std::set<Id> asking;
-    // Handed on and not released.
-    std::set<Id> unauthenticated;
+    // Handed on and not released, by the time at which they were handed on.
+    std::set<std::pair<absl::Time, Id>> unauthenticated;
     RateBucket bucket;
     // The position of an address with connections that ask: its key in row_, in
     // held_ (if `held` is set) or in cooling_.
@@ -180,10 +188,14 @@ class HandshakeLimiter {
   Place& PlaceFor(const SourceAddress& from);
   void StandInRow(const SourceAddress& from, Place& place);
   void StepOut(const SourceAddress& from, Place& place);
+  void StandAgain(const SourceAddress& from, Place& place);
   // Removes the address from the row until Unhold puts it back.
   void Hold(const SourceAddress& from, Place& place);
   void Unhold();
-  bool HasRoom(const Place& place, Verdicts& verdicts);
+  absl::Time RoomAt(const Place& place) const;
+  bool HasRoom(const SourceAddress& from, Place& place, Verdicts& verdicts);
+  void Displace(Id id, const SourceAddress& from, Place& place,
+                Verdicts& verdicts);
   // Whether too many handshakes are under way.
   bool Busy(size_t more) const;
   void EndHandshakes();
@@ -212,11 +224,12 @@ class HandshakeLimiter {
 
   std::map<SourceAddress, Place> places_;
   std::set<Crowd> crowd_;
-  // Addresses with connections that ask: in turn, or waiting for their bucket.
+  // Addresses with connections that ask: in turn, or waiting for their bucket
+  // or for their bound on unauthenticated connections.
   std::map<uint64_t, SourceAddress> row_;
   std::set<std::pair<absl::Time, SourceAddress>> cooling_;
-  // Addresses whose connections ask while a bound on unauthenticated
-  // connections is reached.
+  // Addresses whose connections ask while the bound on all unauthenticated
+  // connections, or on handshakes under way, is reached.
   std::set<Held> held_;
   // The connections that were handed on and not released; and their addresses,
   // the one with the most connections first.

@@ -212,8 +212,11 @@ struct Limits {
   // A message from an agent. The largest ones have the NCCL ids of the largest
   // world, or are a Hello with the world that the agent holds.
   static constexpr size_t agent_message_bytes_max = 2 << 20;
-  // The first message of a stream, before the peer is authenticated.
+  // The first message of a stream, or the second one after an introduction.
   static constexpr size_t hello_bytes_max = 768 << 10;
+  // An agent sends an introduction before a longer Hello. HTTP/2's first window
+  // has room for a Hello of this size. An introduction is not longer either.
+  static constexpr size_t hello_without_introduction_bytes = 3 << 10;
   static constexpr size_t world_bytes_max = 64 << 20;
   static constexpr size_t exchange_value_bytes_max = 4 << 10;
   static constexpr size_t exchange_key_bytes_max = 128;
@@ -369,7 +372,9 @@ static_assert(Limits::addresses_per_node_max <=
               Limits::interfaces_per_node_max);
 static_assert(Limits::hello_bytes_max <= Limits::agent_message_bytes_max);
 static_assert(Limits::hello_bytes_max <
-              ConnectionLimits{}.unauthenticated_bytes_max);
+              ConnectionLimits{}.introduced_bytes_max);
+static_assert(Limits::hello_without_introduction_bytes <
+              ConnectionLimits{}.stream_window_bytes);
 static_assert(Limits::nccl_id_bytes * Limits::nodes_max *
                   Limits::ranks_per_node_max / Limits::ranks_per_nccl_id <
               Limits::agent_message_bytes_max);

@@ -26,8 +26,8 @@ class FailureBackoff {
   // Failures that are answered without delay.
   static constexpr int kFree = 3;
   static constexpr absl::Duration kDelayMin = absl::Milliseconds(100);
-  // Shorter than a client's timeout.
-  static constexpr absl::Duration kDelayMax = absl::Seconds(3);
+  // Shorter than a client's timeout, and than ConnectionLimits::handshake_time.
+  static constexpr absl::Duration kDelayMax = absl::Milliseconds(800);
   static constexpr absl::Duration kForgotten = absl::Minutes(1);
   static constexpr size_t kAddressesMax = 4096;
 

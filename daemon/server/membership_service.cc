@@ -265,6 +265,9 @@ class MembershipService::AttendStream final
     absl::Status decoded = Decode(incoming_, message);
     incoming_.Clear();
     if (!decoded.ok()) return decoded;
+    if (!greeted_ && !introduced_ && message.has_introduction()) {
+      return TakeIntroduction(*message.mutable_introduction(), bytes);
+    }
     if (!greeted_) return TakeHello(message);
     if (absl::Status fits = AdmitMessage(message); !fits.ok()) return fits;
     CleanMessage(message);
@@ -277,10 +280,30 @@ class MembershipService::AttendStream final
     return taken ? absl::OkStatus() : InboxFull();
   }
 
+  absl::Status TakeIntroduction(v1::Hello& hello, size_t bytes) {
+    if (bytes > Limits::hello_without_introduction_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "introduction: expected at most ",
+          Limits::hello_without_introduction_bytes, " bytes, got ", bytes));
+    }
+    if (absl::Status fits = AdmitIntroduction(hello); !fits.ok()) return fits;
+    introduced_ = true;
+    {
+      // Nothing more is read until the loop has checked it.
+      MutexLock lock(mutex_);
+      unhandled_bytes_ += kUnhandledBytesMax;
+    }
+    const bool taken = service_.inbox_.Post(
+        IntroductionCame{session_, std::move(hello), observed_address_, peer_,
+                         kUnhandledBytesMax});
+    return taken ? absl::OkStatus() : InboxFull();
+  }
+
   absl::Status TakeHello(v1::AgentMessage& message) {
     if (!message.has_hello()) {
       return absl::InvalidArgumentError(
-          "expected Hello as the first message of a stream, got another one");
+          "expected Hello as the first message of a stream, or after one "
+          "introduction; got another one");
     }
     v1::Hello& hello = *message.mutable_hello();
     if (absl::Status fits = AdmitHello(hello); !fits.ok()) return fits;
@@ -303,6 +326,7 @@ class MembershipService::AttendStream final
   bool posted_ = false;
   // The message of the read in progress.
   grpc::ByteBuffer incoming_;
+  bool introduced_ = false;
   bool greeted_ = false;
 
   Mutex mutex_;

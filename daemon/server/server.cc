@@ -254,6 +254,10 @@ class Server::Core {
         [this](const std::string& peer, const std::string& viewer) {
           connections_->Know(peer, viewer);
         },
+        [this](const std::string& peer) {
+          const auto id = connections_->Introduce(peer);
+          if (id.has_value()) listener_->Introduce(*id);
+        },
         [this](const std::string& peer, const AgentRight& right) {
           return connections_->Attend(peer, right);
         },
@@ -341,6 +345,10 @@ class Server::Core {
     listener_options.listen = options_.listen;
     listener_options.plain = options_.insecure;
     listener_options.limits = options_.limits.connections;
+    if (!options_.tls.empty()) {
+      listener_options.limits.unauthenticated_bytes_max +=
+          listener_options.limits.client_certificates_bytes_max;
+    }
     absl::StatusOr<std::unique_ptr<Listener>> listener =
         Listener::Open(std::move(listener_options));
     if (!listener.ok()) return listener.status();

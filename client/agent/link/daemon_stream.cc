@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/agent/link/call_status.h"
 #include "daemon/base/clock.h"
+#include "daemon/codec/introduction.h"
 #include "daemon/codec/world_codec.h"
 #include "daemon/core/limits.h"
 
@@ -48,6 +49,10 @@ void DaemonStream::Send(v1::AgentMessage message) {
         message.has_store() ? store_queue_ : queue_;
     too_slow = queue.size() >= kQueuedMessagesMax;
     if (!too_slow) {
+      if (message.has_hello() &&
+          message.ByteSizeLong() > Limits::hello_without_introduction_bytes) {
+        queue.push_back(IntroductionOf(message.hello()));
+      }
       queue.push_back(std::move(message));
       start = !writing_;
       writing_ = true;

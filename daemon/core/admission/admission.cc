@@ -242,7 +242,7 @@ absl::Status AdmitGroupChecked(const v1::GroupChecked& checked) {
   return AdmitDuration("all_reduce", checked.all_reduce(), 1e-9);
 }
 
-absl::Status AdmitHello(const v1::Hello& hello) {
+absl::Status AdmitIntroduction(const v1::Hello& hello) {
   RETURN_IF_REFUSED(AdmitJobId(hello.job()));
   if (!hello.run().empty()) {
     RETURN_IF_REFUSED(AdmitLowerId("run", hello.run(), kRunBytesMax));
@@ -251,7 +251,11 @@ absl::Status AdmitHello(const v1::Hello& hello) {
   if (hello.incarnation() == 0) {
     return Unfit("incarnation", "a random number above 0", uint64_t{0});
   }
-  RETURN_IF_REFUSED(AdmitCredential(hello));
+  return AdmitCredential(hello);
+}
+
+absl::Status AdmitHello(const v1::Hello& hello) {
+  RETURN_IF_REFUSED(AdmitIntroduction(hello));
   RETURN_IF_REFUSED(AdmitFacts(hello.facts()));
   RETURN_IF_REFUSED(
       AdmitRange("ranks", hello.ranks(), 1, Limits::ranks_per_node_max));
@@ -303,6 +307,7 @@ absl::Status AdmitMessage(const v1::AgentMessage& message) {
     case v1::AgentMessage::kFactChange:
       return AdmitFactChange(message.fact_change());
     case v1::AgentMessage::kHello:
+    case v1::AgentMessage::kIntroduction:
       return absl::InvalidArgumentError(
           "Hello: expected once, as the first message of a stream, got "
           "another one; open a new stream");

@@ -30,6 +30,8 @@ absl::Status AdmitWorld(const v1::World& world);
 absl::Status AdmitWorldCommit(const v1::WorldCommit& world_commit,
                               const v1::World& world);
 absl::Status AdmitHello(const v1::Hello& hello);
+// For AgentMessage.introduction, which has only some of the fields.
+absl::Status AdmitIntroduction(const v1::Hello& hello);
 // For all messages except Hello. Checks sizes and grammar; the core checks
 // whether a message fits the state of the job.
 absl::Status AdmitMessage(const v1::AgentMessage& message);

@@ -104,6 +104,7 @@ void On(JobState& job, const Said& said) {
                       job.vetting.TakeGroupMessage(*node, m, job.ForVetting()));
       return;
     case v1::AgentMessage::kHello:
+    case v1::AgentMessage::kIntroduction:
     case v1::AgentMessage::KIND_NOT_SET:
       job.out.Close(
           said.session, absl::StatusCode::kInvalidArgument,

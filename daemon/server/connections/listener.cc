@@ -168,14 +168,23 @@ void Listener::Stop() {
 }
 
 void Listener::Release(HandshakeLimiter::Id id) {
-  bool first = false;
   {
     MutexLock lock(mutex_);
     if (stopping_) return;
-    first = released_.empty();
     released_.push_back(id);
+    if (released_.size() > 1) return;  // The thread is woken already.
   }
-  if (first) WakeUp();
+  WakeUp();
+}
+
+void Listener::Introduce(HandshakeLimiter::Id id) {
+  {
+    MutexLock lock(mutex_);
+    if (stopping_) return;
+    introduced_.push_back(id);
+    if (introduced_.size() > 1) return;
+  }
+  WakeUp();
 }
 
 void Listener::Charge(const SourceAddress& from, uint64_t bytes) {
@@ -198,15 +207,20 @@ bool Listener::TakeWake() {
   uint64_t count = 0;
   (void)!read(wake_, &count, sizeof count);
   std::vector<HandshakeLimiter::Id> released;
+  std::vector<HandshakeLimiter::Id> introduced;
   std::vector<std::pair<SourceAddress, uint64_t>> charged;
   {
     MutexLock lock(mutex_);
     if (stopping_) return false;
+    introduced.swap(introduced_);
     released.swap(released_);
     charged.swap(charged_);
   }
   for (const auto& [from, bytes] : charged) {
     limiter_.Charge(from, bytes, MonotonicNow());
+  }
+  for (const HandshakeLimiter::Id id : introduced) {
+    CarryOut(limiter_.Introduce(id, MonotonicNow()));
   }
   for (const HandshakeLimiter::Id id : released) {
     CarryOut(limiter_.Release(id, MonotonicNow()));

@@ -48,7 +48,7 @@ class Listener {
   // called for it.
   using HandOn =
       std::function<void(int fd, int listener_fd, HandshakeLimiter::Id id)>;
-  // The receiver has to disconnect this connection, because another network
+  // The receiver has to disconnect this connection, because another connection
   // needs its place. Release may follow.
   using Displace = std::function<void(HandshakeLimiter::Id id)>;
   // Returns the number of agents' connections.
@@ -72,6 +72,8 @@ class Listener {
   // To be called when a connection that was handed on has authenticated or is
   // closed. Any thread, also from within HandOn; after Stop it does nothing.
   void Release(HandshakeLimiter::Id id);
+  // Like HandshakeLimiter::Introduce; thread rule as Release.
+  void Introduce(HandshakeLimiter::Id id);
   // Like HandshakeLimiter::Charge; thread rule as Release.
   void Charge(const SourceAddress& from, uint64_t bytes);
   // Closes the sockets and all waiting connections. When it returns, the port
@@ -111,8 +113,8 @@ class Listener {
   void Leave(HandshakeLimiter::Id id, Fate why);
   void CarryOut(const HandshakeLimiter::Verdicts& verdicts);
   void WakeUp();
-  // Processes what was passed to Release and Charge. Returns false if Stop was
-  // called.
+  // Processes what was passed to Introduce, Release and Charge. Returns false
+  // if Stop was called.
   bool TakeWake();
   void PublishCounts();
 
@@ -137,9 +139,10 @@ class Listener {
   mutable Mutex mutex_;
   HandshakeCounts counts_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // At most unauthenticated_max entries, because each connection that was
-  // handed on is in it at most once.
+  // Each connection that was handed on is in the first at most once, and in the
+  // second at most unauthenticated_calls_max times.
   std::vector<HandshakeLimiter::Id> released_ ABSL_GUARDED_BY(mutex_);
+  std::vector<HandshakeLimiter::Id> introduced_ ABSL_GUARDED_BY(mutex_);
   // At most one entry for each connection that gRPC has served.
   std::vector<std::pair<SourceAddress, uint64_t>> charged_
       ABSL_GUARDED_BY(mutex_);

@@ -206,6 +206,19 @@ void UnauthenticatedConnections::Called(const std::string& key) {
   Tell();
 }
 
+std::optional<UnauthenticatedConnections::ConnectionId>
+UnauthenticatedConnections::Introduce(const std::string& key) {
+  MutexLock lock(mutex_);
+  const auto at = by_key_.find(key);
+  if (at == by_key_.end() || !waiting_.contains(at->second)) {
+    return std::nullopt;
+  }
+  ServedConnection& connection = connections_.at(at->second);
+  connection.introduced = true;
+  SetReceiveBuffer(connection.fd, limits_.receive_buffer);
+  return connection.connection_id;
+}
+
 absl::StatusOr<AgentStream> UnauthenticatedConnections::Attend(
     const std::string& key, const AgentRight& right) {
   absl::StatusOr<AgentStream> stream;
@@ -402,26 +415,13 @@ void UnauthenticatedConnections::Look(Id id, uint32_t events) {
     return;
   }
   const size_t bytes = BytesReceived(connection.fd);
-  if (bytes > limits_.unauthenticated_bytes_max ||
-      (bytes > limits_.unauthenticated_bytes_before_call &&
-       !MaySendLong(id, connection))) {
-    ShowOut(id);
+  if (bytes > (connection.introduced ? limits_.introduced_bytes_max
+                                     : limits_.unauthenticated_bytes_max)) {
+    return ShowOut(id);
   }
-}
-
-bool UnauthenticatedConnections::MaySendLong(Id id,
-                                             ServedConnection& connection) {
-  if (connection.calls == 0) return false;
-  std::set<Id>& of_network = send_long_[connection.network];
-  if (of_network.contains(id)) return true;
-  if (of_network.size() >= limits_.unauthenticated_long_per_network_max ||
-      send_long_count_ >= limits_.unauthenticated_long_max) {
-    return false;
-  }
-  of_network.insert(id);
-  ++send_long_count_;
-  SetReceiveBuffer(connection.fd, limits_.receive_buffer);
-  return true;
+  if (!connection.introduced) return;
+  agents_bytes_ += bytes - std::exchange(connection.bytes, bytes);
+  MakeRoomForMessages();
 }
 
 void UnauthenticatedConnections::LookAtAgent(Id id,
@@ -492,14 +492,14 @@ void UnauthenticatedConnections::Disconnect(Id id) {
 
 void UnauthenticatedConnections::MakeRoomForMessages() {
   while (agents_bytes_ > limits_.agents_bytes_max) {
-    const auto most =
-        std::max_element(connections_.begin(), connections_.end(),
-                         [](const auto& a, const auto& b) {
-                           const auto held = [](const ServedConnection& of) {
-                             return of.agent.has_value() ? of.bytes : 0;
-                           };
-                           return held(a.second) < held(b.second);
-                         });
+    const auto most = std::max_element(
+        connections_.begin(), connections_.end(),
+        [](const auto& a, const auto& b) {
+          const auto held = [](const ServedConnection& of) {
+            return of.agent.has_value() || of.introduced ? of.bytes : 0;
+          };
+          return held(a.second) < held(b.second);
+        });
     ShowOut(most->first);
   }
 }
@@ -543,12 +543,10 @@ void UnauthenticatedConnections::EndViewer(Id id,
 
 void UnauthenticatedConnections::Leave(Id id, ServedConnection& connection) {
   if (waiting_.erase(id) == 0) return;
-  by_connection_id_.erase(connection.connection_id);
-  const auto of_network = send_long_.find(connection.network);
-  if (of_network != send_long_.end()) {
-    send_long_count_ -= of_network->second.erase(id);
-    if (of_network->second.empty()) send_long_.erase(of_network);
+  if (std::exchange(connection.introduced, false)) {
+    agents_bytes_ -= std::exchange(connection.bytes, 0);
   }
+  by_connection_id_.erase(connection.connection_id);
   gone_.push_back(connection.connection_id);
 }
 

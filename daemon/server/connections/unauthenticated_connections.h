@@ -1,14 +1,15 @@
 // UnauthenticatedConnections: limits connections that gRPC serves and that have
 // not authenticated yet (by a token or a node credential). A connection is
-// disconnected if it does not authenticate in time, sends more than a Hello
-// before that, or makes too many calls. gRPC itself bounds none of this: it
+// disconnected if it does not authenticate in time, sends too many bytes before
+// that, or makes too many calls. gRPC itself bounds none of this: it
 // receives a message of any size before it checks the size limit, it receives
 // endless headers, and it accepts streams that are reset as soon as they are
 // opened.
 //
 // The HandshakeLimiter bounds the number of these connections, because it hands
 // on no more than its limits allow; `released` reports each connection that
-// authenticates or is closed. Few of them may send a long Hello at once.
+// authenticates or is closed. Only a connection whose client has shown a valid
+// credential (Introduce) may send a long Hello.
 //
 // A connection that has shown only a viewer's token is still watched. The bytes
 // received from it over its whole life are bounded, because gRPC receives
@@ -108,6 +109,10 @@ class UnauthenticatedConnections {
   bool Arrive(int fd, ConnectionId id);
   // A call of this connection has begun.
   void Called(const std::string& key);
+  // The connection's client has shown a valid credential, and its Hello
+  // follows. It may send more; its bytes count with those of agents' messages.
+  // Returns the connection's id; nullopt: it is closed or has authenticated.
+  std::optional<ConnectionId> Introduce(const std::string& key);
   // The connection has shown the right to attend. The result may outlive this
   // object. UNAVAILABLE: the connection has a stream already, or there are
   // agents_max connections and none gives way to this one.
@@ -161,8 +166,11 @@ class UnauthenticatedConnections {
     SourceAddress network;
     // When the connection is disconnected, unless it has authenticated before.
     absl::Time until;
+    // Its part of `agents_bytes_`, or what a viewer has sent.
     size_t bytes = 0;
     uint64_t calls = 0;
+    // Introduce was called, and it has not authenticated.
+    bool introduced = false;
     // Set: the connection has authenticated as a viewer.
     std::optional<Viewer> viewer = {};
     // The connection has authenticated as an admin, and is not limited.
@@ -196,10 +204,6 @@ class UnauthenticatedConnections {
   void Tell() ABSL_LOCKS_EXCLUDED(mutex_);
   int TimeoutMs() const ABSL_LOCKS_EXCLUDED(mutex_);
   void Look(Id id, uint32_t events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether an unauthenticated connection may send more than it may before its
-  // first call; see ConnectionLimits::unauthenticated_long_max.
-  bool MaySendLong(Id id, ServedConnection& connection)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts what a viewer has sent. Returns false if it is too much.
   bool CountViewer(ServedConnection& connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -215,8 +219,8 @@ class UnauthenticatedConnections {
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Disconnects agents while too many bytes of incomplete messages were
-  // received from all agents together.
+  // Disconnects agents, and those that introduced themselves, while too many
+  // bytes of incomplete messages were received from all of them together.
   void MakeRoomForMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Processes the reported ends of streams.
   void TakeEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -261,9 +265,6 @@ class UnauthenticatedConnections {
   std::deque<std::pair<absl::Time, Id>> ended_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<ConnectionId, Id> by_connection_id_
       ABSL_GUARDED_BY(mutex_);
-  // The unauthenticated ones that send a long Hello, by network.
-  std::map<SourceAddress, std::set<Id>> send_long_ ABSL_GUARDED_BY(mutex_);
-  size_t send_long_count_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t disconnected_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t hung_up_ ABSL_GUARDED_BY(mutex_) = 0;
   // Connections that were not reported to `released` yet.

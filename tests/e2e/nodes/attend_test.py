@@ -33,6 +33,18 @@ class Attend(E2E):
         launcher.signal(signal.SIGINT)
         launcher.wait()
 
+    def test_nodes_with_long_hellos(self):
+        # Each Hello is longer than what a stranger may send.
+        env = {f"NCCL_{'X' * 40}_{i}": "v" * 120 for i in range(64)}
+        launcher = self.launch(["--nodes", "2"], ["true"], env)
+        text = self.join_string(launcher)
+        forged = wire.Join(text)
+        forged.secret = bytes(b ^ 1 for b in forged.secret)
+        stranger = self.join(forged.text(), ["--name", "x"], ["true"], env)
+        self.assert_code(stranger, REFUSED)
+        self.assert_code(self.join(text, ["--name", "y"], ["true"], env), 0)
+        self.assert_code(launcher, 0)
+
     def test_a_wrong_job_is_refused(self):
         launcher = self.launch(["--nodes", "2"], ["true"])
         text = self.join_string(launcher)

@@ -183,17 +183,16 @@ class Floods(Crowds):
         self.goes_on()
 
     def deaf(self, bytes_max=1 << 30):
-        """Returns a client that has made a call, and then reads nothing. It has
-        sent settings of `bytes_max` bytes in all, or until gRPC read no more of
-        them. The daemon's acknowledgements wait for it; gRPC reads nothing
+        """Returns a client that has shown a worker's token, and then reads
+        nothing. It has sent settings of `bytes_max` bytes in all, or until gRPC
+        read no more of them. The daemon's acknowledgements wait for it; gRPC reads nothing
         while 10,000 of them do."""
         one = socket.socket()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         one.connect(("127.0.0.1", self.port))
-        deaf = self.dial(connected=one).open("/grpc.health.v1.Health/Check")
-        # Before its first call a client may send only a little.
-        self.assertEqual(deaf.say(b"").half_close().end(), wire.OK)
+        deaf = self.dial(connected=one).open()
+        deaf.introduce(wire.Join(self.text), "deaf")
         settings = 300 * wire.frame(wire.SETTINGS, 0, 0, struct.pack(
             ">HI", wire.INITIAL_WINDOW, 65535))
         sent = 0

@@ -151,9 +151,10 @@ class Garbage(E2E):
             self.assertIn(stranger.end(), {
                 wire.RESOURCE_EXHAUSTED, wire.UNAVAILABLE, "reset", "closed"})
         # This message is below gRPC's limit, but above the limit of facts.
-        self.assertIn(self.stranger().open().say(
-            hello(self.join_to, "fat", facts=wire.field(
-                1, "x" * (65 << 10)))).end(), REFUSED)
+        fat = self.stranger().open().learn_window()
+        fat.say(wire.introduction(self.join_to, "fat"))
+        self.assertIn(fat.say(hello(self.join_to, "fat", facts=wire.field(
+            1, "x" * (65 << 10)))).end(), REFUSED)
         self.goes_on()
 
     def test_not_protobuf(self):
@@ -229,8 +230,14 @@ class Garbage(E2E):
     def test_many_connections(self):
         for _ in range(200):
             self.nobody(wire.pinned(self.join_to.pin, self.join_to.port()))
+        opened = 0
         for stranger in self.strangers[:100]:
-            stranger.open()
+            try:
+                stranger.open()
+                opened += 1
+            except OSError:
+                pass  # It waited for too long: its address has many already.
+        self.assertGreaterEqual(opened, 32)
         self.goes_on()
 
 

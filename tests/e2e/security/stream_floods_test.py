@@ -81,6 +81,43 @@ class StreamFloods(Crowds):
             client.socket.sendall(flood)
         self.disturb(pour, 20)
 
+    def test_many_connections_that_send_streams_at_once(self):
+        # Each makes a call first, so that the daemon knows it and its Hello may
+        # be long. They stay open until all send.
+        flood = self.coming_and_going(3300, first=3)
+        opened = self.open  # They are closed at the end of the test.
+
+        def open_some():
+            for _ in range(7):
+                try:
+                    opened.append(self.client().open())
+                except (ConnectionError, ssl.SSLError):
+                    pass  # A newer connection has displaced it.
+
+        def pour_some(callers):
+            for caller in callers:
+                caller.socket.settimeout(0.02)
+                try:
+                    caller.socket.sendall(flood)
+                except (OSError, ssl.SSLError):
+                    pass  # The daemon reads no more, or has disconnected it.
+        opening = [threading.Thread(target=open_some) for _ in range(16)]
+        for each in opening:
+            each.start()
+        for each in opening:
+            each.join()
+        self.assertGreater(len(opened), 32)
+        pouring = [threading.Thread(target=pour_some, args=(opened[i::16],))
+                   for i in range(16)]
+        for each in pouring:
+            each.start()
+        for each in pouring:
+            each.join()
+        self.assert_undisturbed()
+        # The daemon has heard its nodes all the time.
+        self.assertEqual(self.logged("isolated"), [])
+        self.goes_on()
+
     def test_a_viewers_streams_that_come_and_go(self):
         viewer = wire.Join(self.token("--role", "viewer")["join"]).bearer()
         flood = self.coming_and_going(70000, first=3)  # Nearly 2 MiB.

@@ -113,12 +113,16 @@ class Guarded(E2E):
         from `status`."""
         return self.status(self.text)["refused"].get(code, 0)
 
-    def denied(self, code, log=None):
-        """Returns the daemon's log lines about refusals with that code."""
+    def logged(self, event, log=None):
+        """Returns the lines with that event in the daemon's log."""
         with open(log or os.path.join(self.state_dir, "daemon.log"),
                   encoding="utf-8") as f:
             return [line for line in f
-                    if re.search(rf"\bevent=denied code={code}\b", line)]
+                    if re.search(rf"\bevent={event}\b", line)]
+
+    def denied(self, code, log=None):
+        """Returns the daemon's log lines about refusals with that code."""
+        return self.logged(f"denied code={code}", log)
 
     def assert_counted_once(self, code, *words):
         """Checks for one refusal in the log and one in `status --json`."""

@@ -188,6 +188,13 @@ def hello(join, node, **changes):
     return field(1, body)
 
 
+def introduction(join, node):
+    """Returns a serialized AgentMessage that may come before that Hello."""
+    body = field(1, join.job) + field(3, node) + field(4, 1) + field(
+        5, field(1, join.token_id) + field(2, join.secret))
+    return field(19, body)
+
+
 def heartbeat():
     """Returns a serialized Heartbeat of a node without ranks."""
     return field(2, b"")
@@ -370,6 +377,23 @@ class Stranger:
             sent = self.send(left)
             if not sent:
                 return self
+            left = left[sent:]
+        return self
+
+    def learn_window(self):
+        """Returns when the daemon has told its window for new streams."""
+        while self.window == 65535:
+            assert self._next() is not None, self.ended
+        return self
+
+    def introduce(self, join, node):
+        """Shows a token, and begins a message of 128 KiB. Returns when the
+        daemon's window allows that, so the client may send more from now on."""
+        self.learn_window().say(introduction(join, node))
+        left = b"\0" + struct.pack(">I", 1 << 17) + bytes(8000)
+        while left:
+            sent = self.send(left)
+            assert sent, self.ended
             left = left[sent:]
         return self
 

@@ -75,7 +75,8 @@ inline ConnectionLimits OpenListener() {
 struct Row {
   double at;
   // Connection 1 in the examples: "arrive 1 a" (from address a), "ask 1",
-  // "garbage 1", "gone 1", "free 1" (it has authenticated or is gone), "charge
+  // "garbage 1", "gone 1", "free 1" (it has authenticated or is gone),
+  // "introduce 1", "charge
   // 700 a" (address a has sent 700 bytes in vain). Also
   // "room", "limit 2" (two may wait), "tick", and "next" (asks for the next
   // deadline).
@@ -98,6 +99,9 @@ inline std::string Apply(HandshakeLimiter& limiter, const Row& row) {
     const auto from = static_cast<uint8_t>(words[2][0]);
     limiter.Charge(Address(from), id, At(row.at));
     return "";
+  }
+  if (words[0] == "introduce") {
+    return Text(limiter.Introduce(id, At(row.at)));
   }
   if (words[0] == "ask") return Text(limiter.Ask(id, At(row.at)));
   if (words[0] == "room") return Text(limiter.MakeRoom());

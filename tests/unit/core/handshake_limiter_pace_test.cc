@@ -270,7 +270,7 @@ TEST(HandshakeLimiterTest, AFloodDelaysItsOwn) {
     limiter.Arrive(++id, Address(1), At(0));
     limiter.Ask(id, At(0));
   }
-  EXPECT_EQ(limiter.counts().handed_on, limits.handshakes_at_once);
+  EXPECT_EQ(limiter.counts().handed_on, limits.unauthenticated_per_network_max);
   limiter.Arrive(++id, Address(2), At(0));
   EXPECT_EQ(Text(limiter.Ask(id, At(0))), absl::StrCat("in ", id));
 }
@@ -348,6 +348,10 @@ class Crowd {
         }
         break;
       case 9:
+        if (!inside_.empty() && Below(2) == 0) {
+          since_[inside_.begin()->first] = now_;
+          Take(limiter_.Introduce(inside_.begin()->first, now_));
+        }
         if (Below(10) == 0) {
           const auto from = static_cast<uint8_t>(Below(12));
           limiter_.Charge(Address(from), Below(100'000), now_);
@@ -364,6 +368,9 @@ class Crowd {
   void Take(const HandshakeLimiter::Verdicts& verdicts) {
     for (const HandshakeLimiter::Verdict& verdict : verdicts) {
       if (verdict.fate == Fate::kDisplaced) {
+        EXPECT_TRUE(inside_.size() == limits_.unauthenticated_max ||
+                    now_ - since_[verdict.id] >= limits_.handshake_time)
+            << "too early: " << verdict.id;
         ASSERT_EQ(inside_.erase(verdict.id), 1u) << verdict.id;
         continue;
       }
@@ -372,6 +379,7 @@ class Crowd {
         all_.push_back(now_);
         by_address_[waiting_[verdict.id]].push_back(now_);
         inside_[verdict.id] = waiting_[verdict.id];
+        since_[verdict.id] = now_;
       }
       waiting_.erase(verdict.id);
     }
@@ -421,6 +429,8 @@ class Crowd {
   std::map<HandshakeLimiter::Id, uint8_t> waiting_;
   std::set<HandshakeLimiter::Id> asked_;
   std::map<HandshakeLimiter::Id, uint8_t> inside_;
+  // When each was handed on or introduced.
+  std::map<HandshakeLimiter::Id, absl::Time> since_;
   std::vector<absl::Time> all_;
   std::map<uint8_t, std::vector<absl::Time>> by_address_;
 };

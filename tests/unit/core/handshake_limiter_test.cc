@@ -258,11 +258,92 @@ TEST(HandshakeLimiterTest, ANetworkAtItsBoundWaitsAndLosesNothing) {
                         {0.2, "tick", ""},
                         {1.0, "free 1", "in 4"},
                         {1.0, "free 1", ""},  // A second report has no effect.
-                        {2.0, "free 5", ""},
-                        {2.0, "free 4", "in 3"},
+                        {1.9, "free 5", ""},
+                        {1.9, "free 4", "in 3"},
                         {20.0, "tick", ""},
                         {20.0, "next", "never"},
                     });
+}
+
+TEST(HandshakeLimiterTest, ANetworkAtItsBoundReplacesThoseThatStopHalfway) {
+  ConnectionLimits limits = Room(10, 2);
+  limits.handshake_time = absl::Seconds(2);
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", "in 2"},
+                   {0.5, "ask 1", "in 1"},
+                   {0.6, "arrive 3 a", ""},
+                   {0.6, "ask 3", ""},
+                   {0.7, "arrive 4 a", ""},
+                   {0.7, "ask 4", ""},
+                   {1.0, "next", "2"},
+                   {1.9, "tick", ""},
+                   // The one whose handshake began first, and the newest of
+                   // those that wait.
+                   {2.0, "tick", "displaced 2, in 4"},
+                   {2.0, "free 2", ""},
+                   {2.0, "next", "2.5"},
+                   {2.1, "gone 3", ""},
+                   {2.5, "tick", ""},
+                   // Nobody needs the place of 1 until here.
+                   {4.5, "arrive 5 a", ""},
+                   {4.5, "ask 5", "displaced 1, in 5"},
+                   {4.5, "arrive 6 a", ""},
+                   {4.5, "ask 6", "displaced 4, in 6"},
+                   {4.5, "arrive 7 a", ""},
+                   {4.5, "ask 7", ""},
+                   {5.0, "free 6", "in 7"},
+               });
+}
+
+TEST(HandshakeLimiterTest, AnIntroductionGivesAConnectionMoreTime) {
+  ConnectionLimits limits = Room(10, 2);
+  limits.handshake_time = absl::Seconds(2);
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", "in 2"},
+                   {0.5, "arrive 3 a", ""},
+                   {0.5, "ask 3", ""},
+                   {1.5, "introduce 1", ""},
+                   {1.5, "introduce 9", ""},  // Is not here.
+                   {1.5, "next", "2"},
+                   {2.0, "tick", "displaced 2, in 3"},
+                   {2.5, "arrive 4 a", ""},
+                   {2.5, "ask 4", ""},
+                   {3.4, "tick", ""},
+                   {3.5, "tick", "displaced 1, in 4"},
+               });
+}
+
+TEST(HandshakeLimiterTest, AfterAnIntroductionNoHandshakeIsUnderWay) {
+  ConnectionLimits limits = Room(10, 10);
+  limits.handshakes_at_once = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {0.0, "arrive 2 a", ""},
+                   {0.0, "ask 2", ""},
+                   {0.5, "introduce 1", "in 2"},
+                   {0.6, "free 1", ""},
+               });
+}
+
+TEST(HandshakeLimiterTest, ANetworkAtItsBoundStillWaitsForHandshakesElsewhere) {
+  ConnectionLimits limits = Room(10, 1);
+  limits.handshake_time = absl::Seconds(2);
+  limits.handshakes_at_once = 1;
+  Play(limits, {
+                   {0.0, "arrive 1 a", ""},
+                   {0.0, "ask 1", "in 1"},
+                   {2.0, "arrive 2 b", ""},
+                   {2.0, "ask 2", "in 2"},
+                   {2.5, "arrive 3 a", ""},
+                   {2.5, "ask 3", ""},
+                   {3.0, "free 2", "displaced 1, in 3"},
+               });
 }
 
 TEST(HandshakeLimiterTest, WhereAllIsFullTheNetworkWithMostMakesRoom) {
@@ -321,10 +402,12 @@ TEST(HandshakeLimiterTest, AFleetBehindOneAddressIsSlowedDown) {
 
 TEST(HandshakeLimiterTest, AnAttackFromANetworkTakesNoOneElsesPlace) {
   // The attacker has a /64 with any number of addresses, and never
-  // authenticates. The limits are the defaults.
+  // authenticates. With a larger bound for each network, few networks fill all
+  // places.
   ConnectionLimits limits;
   // Not limited by the number of handshakes that may run at once.
   limits.handshakes_at_once = limits.unauthenticated_max;
+  limits.unauthenticated_per_network_max = 4096;
   HandshakeLimiter limiter(limits);
   HandshakeLimiter::Id id = 0;
   const auto six = [](uint16_t network, uint32_t host) {

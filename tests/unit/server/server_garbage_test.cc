@@ -12,8 +12,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/codec/introduction.h"
 #include "tests/unit/server/server_fixture.h"
 
 namespace rollcall {
@@ -21,9 +23,9 @@ namespace {
 
 // --- Garbage -----------------------------------------------------------------
 
-// Calls Attend and sends these bytes as the first message.
+// Calls Attend and sends these bytes as the first messages.
 grpc::Status AttendWithBytes(const std::shared_ptr<grpc::Channel>& channel,
-                             const std::string& bytes) {
+                             const std::vector<std::string>& messages) {
   grpc::GenericStub stub(channel);
   grpc::CompletionQueue queue;
   grpc::ClientContext context;
@@ -34,9 +36,11 @@ grpc::Status AttendWithBytes(const std::shared_ptr<grpc::Channel>& channel,
   bool ok = false;
   call->StartCall(&tag);
   queue.Next(&tag, &ok);
-  const grpc::Slice slice(bytes);
-  call->Write(grpc::ByteBuffer(&slice, 1), &tag);
-  queue.Next(&tag, &ok);
+  for (const std::string& bytes : messages) {
+    const grpc::Slice slice(bytes);
+    call->Write(grpc::ByteBuffer(&slice, 1), &tag);
+    queue.Next(&tag, &ok);
+  }
   grpc::Status status;
   call->Finish(&status, &tag);
   queue.Next(&tag, &ok);
@@ -52,10 +56,10 @@ TEST_F(ServerTest, BytesThatAreNoMessageAreInvalid) {
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
   for (const std::string& bytes :
-       {std::string("\xff\xff\xff\xff\xff"), std::string(100'000, '\x0a'),
+       {std::string("\xff\xff\xff\xff\xff"), std::string(4'000, '\x0a'),
         std::string("GET / HTTP/1.1\r\n\r\n"),
         HelloOf("cut").SerializeAsString().substr(0, 20)}) {
-    ExpectRefused(AttendWithBytes(Dial(), bytes),
+    ExpectRefused(AttendWithBytes(Dial(), {bytes}),
                   grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
   }
   ExpectUndisturbed(good);
@@ -67,13 +71,14 @@ TEST_F(ServerTest, OversizedMessagesEndTheirStreamAlone) {
   ASSERT_TRUE(good.SayHello(HelloOf("good")));
   ASSERT_TRUE(good.IsWelcome());
   // This is more than a Hello may have.
-  ExpectRefused(
-      AttendWithBytes(Dial(), std::string(Limits::hello_bytes_max + 1, 'x')),
-      grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
+  ExpectRefused(AttendWithBytes(
+                    Dial(), {IntroductionOf(HelloOf("bad")).SerializeAsString(),
+                             std::string(Limits::hello_bytes_max + 1, 'x')}),
+                grpc::StatusCode::INVALID_ARGUMENT, v1::REFUSAL_CODE_INVALID);
   // This is more than any client may send before it has authenticated. The
   // connection ends long before the message does.
   EXPECT_EQ(AttendWithBytes(
-                Dial(), std::string(8 * Limits::agent_message_bytes_max, 'x'))
+                Dial(), {std::string(8 * Limits::agent_message_bytes_max, 'x')})
                 .error_code(),
             grpc::StatusCode::UNAVAILABLE);
   ExpectUndisturbed(good);

@@ -82,6 +82,23 @@ void On(LoopState& loop, StreamOpened& opened) {
   loop.sessions.Open(opened.session, std::move(opened.stream), loop.Now());
 }
 
+void On(LoopState& loop, IntroductionCame& came) {
+  Session* const session = loop.sessions.FindOpen(came.session);
+  if (session == nullptr) return;
+  const absl::Time now = loop.Now();
+  if (const absl::Status back = TakeBack(loop, came.hello.job(), now);
+      !back.ok()) {
+    return loop.sessions.Close(*session, back);
+  }
+  if (const std::optional<Denial> denial = loop.access.PermitIntroduction(
+          came.hello, came.observed_address, loop.jobs.Find(came.hello.job()),
+          now)) {
+    return TurnAway(loop, came.session, *denial);
+  }
+  if (loop.options.introduced) loop.options.introduced(came.peer);
+  session->stream->Took(came.bytes);
+}
+
 void On(LoopState& loop, HelloCame& came) {
   Session* const found = loop.sessions.FindOpen(came.session);
   if (found == nullptr) return;

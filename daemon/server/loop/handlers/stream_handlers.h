@@ -10,6 +10,7 @@
 namespace rollcall {
 
 void On(LoopState& loop, StreamOpened& opened);
+void On(LoopState& loop, IntroductionCame& came);
 void On(LoopState& loop, HelloCame& came);
 void On(LoopState& loop, MessageCame& came);
 void On(LoopState& loop, StreamGone& gone);

@@ -20,6 +20,10 @@
 #include "daemon/server/loop/streams/refusal.h"
 
 namespace rollcall {
+
+// A refusal reaches its client before another connection may displace it.
+static_assert(FailureBackoff::kDelayMax < ConnectionLimits{}.handshake_time);
+
 namespace {
 
 // How many names of a certificate a refusal shows.
@@ -109,6 +113,25 @@ std::optional<Denial> Access::PermitName(
       absl::StrCat("doing=attend job=", hello.job(), " node=", hello.node(),
                    " certificate=", Quoted(found)),
       address, now);
+}
+
+std::optional<Denial> Access::PermitIntroduction(const v1::Hello& hello,
+                                                 const std::string& address,
+                                                 const LiveJob* live,
+                                                 absl::Time now) {
+  if (!hello.has_node_credential()) {
+    return PermitToken(hello, address, live, now);
+  }
+  // If the credential is for a run that this daemon does not know, only the
+  // Hello's world can prove that run.
+  const std::optional<CredentialTerms> terms =
+      TermsOfCredential(keys_.credential, hello);
+  const bool own_run = live != nullptr && live->job.IsRun(hello.run());
+  if (terms.has_value() && !own_run && machine_.WallNow() < terms->ends_at) {
+    return std::nullopt;
+  }
+  Shown shown;
+  return PermitCredential(hello, address, live, /*ended=*/nullptr, now, shown);
 }
 
 std::optional<Denial> Access::PermitHello(const v1::Hello& hello,

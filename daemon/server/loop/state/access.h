@@ -93,6 +93,11 @@ class Access {
       const v1::Hello& hello, const std::vector<std::string>& certificate_names,
       const std::string& address, absl::Time now);
 
+  // Whether the client of this introduction may send its Hello; nullopt: it
+  // may. PermitHello follows, which also checks what only the Hello shows.
+  std::optional<Denial> PermitIntroduction(const v1::Hello& hello,
+                                           const std::string& address,
+                                           const LiveJob* live, absl::Time now);
   // Whether this Hello is admitted; nullopt: it is. `live` and `ended`: the job
   // of the Hello; both may be null.
   std::optional<Denial> PermitHello(const v1::Hello& hello,

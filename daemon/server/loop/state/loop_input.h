@@ -31,6 +31,15 @@ struct StreamOpened {
   // Shared with the call, which may end at any time.
   std::shared_ptr<Stream> stream;
 };
+// The introduction has passed admission. The stream reads on when the loop has
+// called Took for `bytes`.
+struct IntroductionCame {
+  SessionId session;
+  v1::Hello hello;
+  std::string observed_address;
+  std::string peer;  // See PeerKey.
+  size_t bytes;
+};
 // The Hello has passed admission.
 struct HelloCame {
   SessionId session;
@@ -113,10 +122,11 @@ struct Quit {
 };
 
 using LoopInput =
-    std::variant<StreamOpened, HelloCame, MessageCame, StreamGone, StatusAsked,
-                 EventsAsked, SnapshotAsked, HealthAsked, StopCame, DrainCame,
-                 EvictCame, TokenWanted, TokensAsked, TokenRevoked,
-                 TokenRotated, WatchOpened, WatchGone, Quit>;
+    std::variant<StreamOpened, IntroductionCame, HelloCame, MessageCame,
+                 StreamGone, StatusAsked, EventsAsked, SnapshotAsked,
+                 HealthAsked, StopCame, DrainCame, EvictCame, TokenWanted,
+                 TokensAsked, TokenRevoked, TokenRotated, WatchOpened,
+                 WatchGone, Quit>;
 
 // Answers an input that cannot be processed, if it has a caller that waits.
 void Decline(LoopInput& input, const absl::Status& status);

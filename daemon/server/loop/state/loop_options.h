@@ -45,6 +45,9 @@ struct LoopOptions {
   // A connection has authenticated; `viewer`: see
   // UnauthenticatedConnections::Know. May be empty.
   std::function<void(const std::string& peer, const std::string& viewer)> known;
+  // A connection has shown a valid credential, and its Hello follows. May be
+  // empty.
+  std::function<void(const std::string& peer)> introduced;
   // A connection has shown the right to attend: see
   // UnauthenticatedConnections::Attend. May be empty.
   std::function<absl::StatusOr<AgentStream>(const std::string& peer,

@@ -49,6 +49,8 @@ TEST(Admission, Messages) {
       {"nothing", false, [](auto&) {}},
       {"another hello", false,
        [](auto& m) { *m.mutable_hello() = GoodHello(); }},
+      {"an introduction after the Hello", false,
+       [](auto& m) { *m.mutable_introduction() = GoodHello(); }},
       {"heartbeat", true, [](auto& m) { m.mutable_heartbeat()->set_step(1); }},
       {"the highest step", true,
        [](auto& m) { m.mutable_heartbeat()->set_step(Limits::step_max); }},

@@ -60,7 +60,7 @@ class UnauthenticatedConnectionsTest : public testing::Test {
   static ConnectionLimits Limits() {
     ConnectionLimits limits;
     limits.unauthenticated_bytes_max = kBytesMax;
-    limits.unauthenticated_bytes_before_call = kBytesMax / 10;
+    limits.introduced_bytes_max = 3 * kBytesMax;
     limits.unauthenticated_calls_max = 2;
     limits.viewer_bytes_max = 3 * kBytesMax;
     limits.viewer_bytes_burst = 4 * kBytesMax;

@@ -37,7 +37,7 @@ TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsShownOut) {
   EXPECT_TRUE(BecomesSize(0));
 }
 
-TEST_F(UnauthenticatedConnectionsTest, WhoSaysMoreThanAHelloIsShownOut) {
+TEST_F(UnauthenticatedConnectionsTest, AStrangerMaySayLittle) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
@@ -53,42 +53,46 @@ TEST_F(UnauthenticatedConnectionsTest, WhoSaysMoreThanAHelloIsShownOut) {
   EXPECT_EQ(connections_->disconnected(), 1u);
 }
 
-TEST_F(UnauthenticatedConnectionsTest, BeforeACallThereIsLittleToSay) {
+TEST_F(UnauthenticatedConnectionsTest, AfterAnIntroductionAHelloMayBeLong) {
   Begin(absl::Hours(1));
   const auto pair = Connect();
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
-  EXPECT_TRUE(pair->client.Say(std::string(kBytesMax / 10 + 1, 'x')));
+  connections_->Called(pair->key);
+  EXPECT_EQ(connections_->Introduce(pair->key), last_);
+  EXPECT_EQ(connections_->Introduce("127.0.0.1:1"), std::nullopt);
+  Pour(*pair, 3 * kBytesMax);
+  AwaitLooked();
+  EXPECT_EQ(connections_->size(), 1u);
+  EXPECT_TRUE(pair->client.Say("x"));
   EXPECT_NE(pair->client.Hear(), "nothing");
   EXPECT_EQ(connections_->disconnected(), 1u);
 }
 
-TEST_F(UnauthenticatedConnectionsTest, FewMaySendALongHelloAtOnce) {
-  limits_.unauthenticated_long_per_network_max = 2;
-  limits_.unauthenticated_long_max = 3;
+TEST_F(UnauthenticatedConnectionsTest, LongHellosCountWithAgentsMessages) {
   Begin(absl::Hours(1));
-  std::vector<std::unique_ptr<Pair>> pairs;
-  const auto sends = [&](const char* from, size_t size) {
-    pairs.push_back(Connect(from));
-    EXPECT_TRUE(connections_->Arrive(pairs.back()->served, ++last_));
-    connections_->Called(pairs.back()->key);
-    EXPECT_TRUE(pairs.back()->client.Say(std::string(size, 'x')));
-    AwaitLooked();
-    return connections_->size();
+  const auto introduced = [this] {
+    auto pair = Connect();
+    EXPECT_TRUE(connections_->Arrive(pair->served, ++last_));
+    connections_->Called(pair->key);
+    EXPECT_EQ(connections_->Introduce(pair->key), last_);
+    return pair;
   };
-  const size_t is_long = limits_.unauthenticated_bytes_before_call + 1;
-  EXPECT_EQ(sends("127.0.0.2", is_long), 1u);
-  EXPECT_EQ(sends("127.0.0.2", is_long), 2u);
-  EXPECT_EQ(sends("127.0.0.2", is_long - 1), 3u);
-  EXPECT_EQ(sends("127.0.0.2", is_long), 3u);  // Too many of one network.
-  EXPECT_EQ(sends("127.0.0.3", is_long), 4u);
-  EXPECT_EQ(sends("127.0.0.4", is_long), 4u);  // Too many in total.
-  // One that has a place keeps it while it sends more.
-  EXPECT_TRUE(pairs[0]->client.Say("x"));
+  const auto large = introduced(), small = introduced();
+  Pour(*large, 3 * kBytesMax);
+  Pour(*small, kBytesMax);
   AwaitLooked();
-  EXPECT_EQ(connections_->size(), 4u);
-  connections_->Know(pairs[0]->key);
-  EXPECT_EQ(sends("127.0.0.2", is_long), 4u);
-  EXPECT_EQ(connections_->disconnected(), 2u);
+  EXPECT_EQ(connections_->size(), 2u);
+  EXPECT_TRUE(small->client.Say("x"));
+  EXPECT_NE(large->client.Hear(), "nothing");
+  EXPECT_EQ(connections_->size(), 1u);
+  // Neither one that is closed nor one that has authenticated counts.
+  connections_->Know(small->key);
+  EXPECT_EQ(connections_->Introduce(small->key), std::nullopt);
+  const auto another = introduced();
+  Pour(*another, 3 * kBytesMax);
+  AwaitLooked();
+  EXPECT_EQ(connections_->size(), 1u);
+  EXPECT_EQ(connections_->disconnected(), 1u);
 }
 
 TEST_F(UnauthenticatedConnectionsTest, CallAfterCallIsTooMany) {
