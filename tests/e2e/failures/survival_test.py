@@ -226,7 +226,8 @@ class Survival(E2E):
         command = ["sh", "-c", "setsid env -i sh -c '(exec cat " +
                    gate.path + ") & echo $! > " + word + ".$0' $RANK; "
                    "for i in 1 2; do "
-                   "setsid sh -c ': & echo $! > " + word + ".ended.$RANK'; "
+                   "setsid sh -c '(while kill -0 $$ 2>/dev/null; do :; done) & "
+                   "echo $! > " + word + ".ended.$RANK'; "
                    "while kill -0 $(cat " + word + ".ended.$RANK) 2>&-; "
                    "do :; done; done; "
                    f"echo up pid=$$; exec cat {gate.path}"]

@@ -71,7 +71,7 @@ TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
   // While another rank lives, only an earlier look at /proc shows to which rank
   // the process belongs. The rank knows that there was such a look when an
   // ended orphan has been reaped. The first look may have begun before the
-  // process detached.
+  // process detached. The orphan ends after its parent, which would reap it.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   options_.subreaper = true;
   Begin();
@@ -85,7 +85,8 @@ TEST_F(ProcessesTest, ADetachedProcessIsKnownAfterItsParentsEnd) {
                             "echo up >&9; echo up >$0; exec sleep 1000' "
                             "$LIFE.up & while ! test -s $LIFE.up; do :; done; "
                             "for i in 1 2; do "
-                            "setsid sh -c ': & echo $! > $LIFE.orphan'; "
+                            "setsid sh -c '(while kill -0 $$ 2>/dev/null; do "
+                            ":; done) & echo $! > $LIFE.orphan'; "
                             "while kill -0 $(cat $LIFE.orphan) 2>/dev/null; "
                             "do :; done; done; "
                             "echo looked >&9; exec sleep 1000")),
