@@ -156,7 +156,8 @@ class HandshakeLimiter {
     absl::Time arrived;
     bool asks = false;
   };
-  // A connection that was handed on, and the time of that.
+  // A connection that was handed on, and the time of that or of an
+  // introduction.
   struct Begun {
     SourceAddress from;
     absl::Time at;
@@ -166,7 +167,7 @@ class HandshakeLimiter {
     // Waiting connections that have not asked, and those that have.
     std::set<Id> silent;
     std::set<Id> asking;
-    // Handed on and not released, by the time at which they were handed on.
+    // Handed on and not released, by the time of that or of an introduction.
     std::set<std::pair<absl::Time, Id>> unauthenticated;
     RateBucket bucket;
     // The position of an address with connections that ask: its key in row_, in
