@@ -272,6 +272,8 @@ struct Limits {
   static constexpr absl::Duration fact_changes_window = absl::Minutes(5);
   // An agent's text about a stalled rank.
   static constexpr size_t stall_text_bytes_max = 256;
+  // The reason that an admin gives for a drain, an eviction or a stop.
+  static constexpr size_t admin_reason_bytes_max = 512;
   // The reason why a node has no seat; kept and shown for each node.
   static constexpr size_t node_reason_bytes_max = 2 << 10;
   static constexpr size_t jobs_per_daemon_max = 64;

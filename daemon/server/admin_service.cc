@@ -12,6 +12,7 @@
 #include "daemon/base/mutex.h"
 #include "daemon/base/text/printable.h"
 #include "daemon/core/admission/admission.h"
+#include "daemon/core/limits.h"
 #include "daemon/security/secrets/token.h"
 #include "daemon/server/connections/peer_address.h"
 #include "daemon/server/connections/unauthenticated_connections.h"
@@ -20,8 +21,6 @@
 
 namespace rollcall {
 namespace {
-
-constexpr size_t kReasonBytesMax = 1 << 10;
 
 absl::Status InboxFull() {
   return absl::UnavailableError("the daemon has too many requests; try again");
@@ -268,7 +267,8 @@ void AdminService::Stop(UnaryCall& call, v1::StopRequest request) {
     admitted = absl::InvalidArgumentError(absl::StrCat(
         "exit_code: expected 0 to 255, got ", request.exit_code()));
   }
-  request.set_reason(Printable(request.reason(), kReasonBytesMax));
+  request.set_reason(
+      Printable(request.reason(), Limits::admin_reason_bytes_max));
   Ask<StopCame>(call, admitted, std::move(request));
 }
 

@@ -270,8 +270,9 @@ absl::StatusOr<Invocation> Join(const Argv& args, JoinFlags& join,
   return Invocation(std::move(join));
 }
 
-// Checks the NODE of `rollcall drain NODE` and `rollcall evict NODE`.
-absl::Status CheckNode(const char* command, const std::string& node) {
+// Checks NODE and --reason of `rollcall drain NODE` and `rollcall evict NODE`.
+absl::Status CheckRemoval(const char* command, const std::string& node,
+                          const std::string& reason) {
   if (node.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("which node? `rollcall ", command,
@@ -283,11 +284,17 @@ absl::Status CheckNode(const char* command, const std::string& node) {
                      "`rollcall ",
                      command, " NODE JOINSTRING`"));
   }
+  if (reason.size() > Limits::admin_reason_bytes_max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--reason: expected at most ", Limits::admin_reason_bytes_max,
+        " bytes, got ", reason.size()));
+  }
   return AdmitNodeName(node);
 }
 
 absl::StatusOr<Invocation> Evict(TypedFlags& to) {
-  if (absl::Status good = CheckNode("evict", to.evict.node); !good.ok()) {
+  if (absl::Status good = CheckRemoval("evict", to.evict.node, to.evict.reason);
+      !good.ok()) {
     return good;
   }
   return Invocation(std::move(to.evict));
@@ -295,7 +302,8 @@ absl::StatusOr<Invocation> Evict(TypedFlags& to) {
 
 absl::StatusOr<Invocation> Drain(TypedFlags& to) {
   DrainFlags& drain = to.drain;
-  if (absl::Status good = CheckNode("drain", drain.node); !good.ok()) {
+  if (absl::Status good = CheckRemoval("drain", drain.node, drain.reason);
+      !good.ok()) {
     return good;
   }
   if (!to.drain_deadline.empty()) {

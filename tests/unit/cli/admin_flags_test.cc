@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "daemon/core/limits.h"
 #include "tests/unit/cli/parse_flags.h"
 
 namespace rollcall {
@@ -27,6 +28,12 @@ TEST(Flags, Drain) {
   EXPECT_NE(Complaint("drain no_name!"), "");
   EXPECT_TRUE(absl::StrContains(Complaint("drain n --deadline now"), "30s"));
   EXPECT_NE(Complaint("drain n -- x"), "");
+  const std::string most(Limits::admin_reason_bytes_max, 'r');
+  for (const char* const command : {"drain n --reason ", "evict n --reason "}) {
+    EXPECT_EQ(Complaint(absl::StrCat(command, most)), "");
+    EXPECT_TRUE(absl::StrContains(Complaint(absl::StrCat(command, most, "r")),
+                                  "at most 512 bytes, got 513"));
+  }
 }
 
 TEST(Flags, Evict) {

@@ -10,13 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/durations.h"
 #include "daemon/base/text/printable.h"
+#include "daemon/core/limits.h"
 #include "daemon/security/secrets/token.h"
 #include "daemon/server/loop/acts/job_steps.h"
 
 namespace rollcall {
 namespace {
-
-constexpr size_t kReasonBytesMax = 512;
 
 // Returns an Answer that sends `response` when the batch is durable, so that
 // the caller can rely on it.
@@ -203,7 +202,8 @@ void On(LoopState& loop, DrainCame& came) {
   }
   DrainAsked drain;
   drain.node = came.request.node();
-  drain.reason = Printable(came.request.reason(), kReasonBytesMax);
+  drain.reason =
+      Printable(came.request.reason(), Limits::admin_reason_bytes_max);
   if (came.request.has_deadline()) {
     drain.deadline = FromProto(came.request.deadline());
     if (drain.deadline < absl::ZeroDuration() ||
@@ -237,9 +237,10 @@ void On(LoopState& loop, EvictCame& came) {
   v1::EvictResponse response;
   response.set_former(live->job.EvictsFormer(came.request.node()));
   StepJob(loop, *live,
-          EvictAsked{{came.request.node()},
-                     Printable(came.request.reason(), kReasonBytesMax),
-                     response.former()});
+          EvictAsked{
+              {came.request.node()},
+              Printable(came.request.reason(), Limits::admin_reason_bytes_max),
+              response.former()});
   loop.batch.AddAnswer(*job, WhenDurable(came, std::move(response)));
 }
 
