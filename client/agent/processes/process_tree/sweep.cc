@@ -30,10 +30,11 @@ namespace {
 
 // Limits the bytes that are read of one environment.
 constexpr size_t kEnvironBytesMax = 8 << 20;
-// How often, and at what interval, a process without an environment is checked
-// again. On a busy machine a new program's first pages may take time to appear,
-// and a large process may take time to release its memory.
-constexpr int kBareTries = 200;
+// How often, and at what interval, a scan checks again the processes without an
+// environment, all of them together. On a busy machine a new program's first
+// pages may take time to appear, and a large process may take time to release
+// its memory.
+constexpr int kBareTries = 1000;
 constexpr int kBarePauseMs = 1;
 // How many scans in a row must find nothing: one scan may miss a process that
 // keeps forking and exiting.
@@ -105,7 +106,8 @@ bool LacksMemory(pid_t pid) {
   return stat && stat->Alive() && stat->environment_end == 0;
 }
 
-bool HasMarker(const Stat& process, const Markers& markers) {
+// `tries`: how often it may check again; decreased by each time.
+bool HasMarker(const Stat& process, const Markers& markers, int& tries) {
   if (markers.empty() || process.OfTheKernel() || !process.Alive()) {
     return false;
   }
@@ -115,7 +117,7 @@ bool HasMarker(const Stat& process, const Markers& markers) {
   }
   bool settled = false;
   std::optional<AsUser> as_its_user;
-  for (int i = 0; i < kBareTries; ++i) {
+  while (true) {
     Environment seen = ReadEnvironment(process.pid, markers, longest);
     if (seen == Environment::kUnreadable && !as_its_user) {
       // In most containers root lacks CAP_SYS_PTRACE.
@@ -129,9 +131,10 @@ bool HasMarker(const Stat& process, const Markers& markers) {
     // not there.
     if (settled) return false;
     settled = !LacksMemory(process.pid);
-    if (!settled) poll(nullptr, 0, kBarePauseMs);
+    if (settled) continue;
+    if (tries-- <= 0) return false;
+    poll(nullptr, 0, kBarePauseMs);
   }
-  return false;
 }
 
 // Calls `meet` with each pid in /proc.
@@ -149,6 +152,7 @@ void WalkProc(Meet meet) {
 std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
+  int tries = kBareTries;
   bool grown = true;
   for (int walk = 0; grown && walk < kWalksMax; ++walk) {
     grown = false;
@@ -158,7 +162,8 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
       const std::optional<ProcStat> read = ReadProcStat(pid);
       if (!read) return;
       Stat stat{*read, pid};
-      stat.marked = stat.start_ticks >= earliest && HasMarker(stat, markers);
+      stat.marked =
+          stat.start_ticks >= earliest && HasMarker(stat, markers, tries);
       all.emplace(pid, stat);
     });
   }
