@@ -40,42 +40,48 @@
 set -u
 
 name=${LAB_NAME:-lab}
-root=${LAB_DIR:-${TMPDIR:-/tmp}/rollcall-lab.$(id -u)}/$name
-project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-self=$project/scripts/lab.sh
+root=${LAB_DIR:-${TMPDIR:-/tmp}/rollcall-lab.$EUID}/$name
 subnet4=10.77.0
 subnet6=fd77::
+# nsenter's flags for the lab's user namespace, if there is one.
+user_flags=()
+[ "$EUID" = 0 ] || user_flags=(-U --preserve-credentials)
 
 say() { echo "lab.sh: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Prints the start time of a running process. Pid and start time together
+# Sets `born` to the start time of a running process. Pid and start time together
 # identify a process.
-born() {
+see_born() {
   local stat
+  born=
   read -r stat 2>/dev/null <"/proc/$1/stat" || return 1
   # shellcheck disable=SC2086
   set -- ${stat##*) }
   [ "$1" != Z ] || return 1
-  echo "${20}"
+  born=${20}
 }
 
 # Ends the process that a pid file names, if it still exists.
 end_of() {
   local pid at
   read -r pid at 2>/dev/null <"$1" || return 0
-  [ "$(born "$pid")" = "$at" ] && kill -9 "$pid" 2>/dev/null
+  see_born "$pid" && [ "$born" = "$at" ] && kill -9 "$pid" 2>/dev/null
   return 0
 }
 
-write_pid() { echo "$1 $(born "$1")" >"$2"; }
+write_pid() {
+  see_born "$1"
+  echo "$1 $born" >"$2"
+}
 
-host_pid() {
-  local pid at
-  read -r pid at 2>/dev/null <"$root/lab$1/pid" ||
+# Sets `host` to the pid of the first process of host $1.
+find_host() {
+  local at
+  read -r host at 2>/dev/null <"$root/lab$1/pid" ||
     die "there is no host $1 in lab '$name'; lab.sh up N makes them"
-  [ "$(born "$pid")" = "$at" ] || die "host $1 of lab '$name' has ended"
-  echo "$pid"
+  see_born "$host" && [ "$born" = "$at" ] ||
+    die "host $1 of lab '$name' has ended"
 }
 
 # Prints the folder of our own cgroup v2; fails if there is none.
@@ -92,7 +98,7 @@ own_cgroup() {
 make_cgroup() {
   local folder
   folder=$(own_cgroup) || return 0
-  folder=$folder/rollcall-lab.$(id -u).$name.$$
+  folder=$folder/rollcall-lab.$EUID.$name.$$
   mkdir "$folder" 2>/dev/null || return 0
   if [ -e "$folder/cgroup.freeze" ] && [ -e "$folder/cgroup.kill" ]; then
     echo "$folder" >"$root/cgroup"
@@ -122,14 +128,10 @@ remove_cgroup() {
   say "$folder still has processes"
 }
 
-# nsenter's flags for the lab's user namespace, if there is one.
-user_flag() { [ "$(id -u)" = 0 ] || echo "-U --preserve-credentials"; }
-
 in_switch() {
   local pid at
   read -r pid at <"$root/switch.pid"
-  # shellcheck disable=SC2046
-  nsenter -t "$pid" $(user_flag) -n -- "$@"
+  nsenter -t "$pid" "${user_flags[@]}" -n -- "$@"
 }
 
 # Runs as a host's first process, in its new namespaces but still with the old
@@ -142,7 +144,6 @@ become_host() {
   # /proc is still this machine's, so it shows our pid as this machine sees it.
   read -r outer rest </proc/self/stat
   set -e
-  mount --make-rprivate /
   hostname "lab$i"
   mount --bind "$own/hosts" /etc/hosts
   mount --bind "$own/resolv.conf" /etc/resolv.conf
@@ -179,7 +180,7 @@ become_host() {
 
 start_switch() {
   local flags="--net --mount --fork --kill-child"
-  [ "$(id -u)" = 0 ] || flags="--user --map-root-user $flags"
+  [ "$EUID" = 0 ] || flags="--user --map-root-user $flags"
   # shellcheck disable=SC2086
   setsid unshare $flags bash -c \
     'ip link add br0 type bridge && ip link set br0 up &&
@@ -204,7 +205,8 @@ write_hosts() {
 }
 
 start_host() {
-  local i=$1 own=$root/lab$1 switch at
+  local i=$1 own=$root/lab$1 project switch at
+  project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
   read -r switch at <"$root/switch.pid"
   mkdir -p "$own"
   [ -e "$own/hosts" ] || write_hosts "$i" "$own"
@@ -215,44 +217,46 @@ start_host() {
   printf '%08x-0000-4000-8000-%012x\n' $$ "$i" >"$own/boot_id"
   (
     enter_cgroup "$i"
-    # shellcheck disable=SC2046
-    exec setsid nsenter -t "$switch" $(user_flag) -- \
+    exec setsid nsenter -t "$switch" "${user_flags[@]}" -- \
       unshare --net --uts --pid --mount --fork --kill-child \
-      bash "$self" become-host "$i" "$own" "$root/ready" \
+      bash "$project/scripts/lab.sh" become-host "$i" "$own" "$root/ready" \
       "$project" ${LAB_SHARE:+$(tr ':' ' ' <<<"$LAB_SHARE")}
   ) </dev/null >"$own/log" 2>&1 7<&- &
 }
 
-# Gives host I (first process $2) its interface on the bridge.
+# Runs `ip` in the network namespace of process $1, with the commands of the
+# standard input.
+ip_in() { nsenter -t "$1" "${user_flags[@]}" -n -- ip -batch -; }
+
+# Gives host I its interface on the bridge.
 connect_host() {
-  local i=$1 pid=$2 iface hex
+  local i=$1 iface hex
+  find_host "$i"
   hex=$(printf %02x "$i")
   # shellcheck disable=SC2206
   local names=(${LAB_IFACES:-eth0})
   iface=${names[$(((i - 1) % ${#names[@]}))]}
-  # shellcheck disable=SC2046
-  local enter="nsenter -t $pid $(user_flag) -n --"
-  if [ "${LAB_DOCKER:-0}" = 1 ]; then
-    $enter ip link add docker0 type bridge &&
-      $enter ip addr add 172.17.0.1/16 dev docker0 &&
-      $enter ip link set docker0 up || return 1
-  fi
+  [ "${LAB_DOCKER:-0}" != 1 ] || ip_in "$host" <<<"\
+link add docker0 type bridge
+addr add 172.17.0.1/16 dev docker0
+link set docker0 up" || die "host $i has no docker0"
   # A fixed MAC address: otherwise, after a host is started again, its peers
   # keep its old one.
-  in_switch ip link add "p$i" type veth \
-    peer name "$iface" address "02:00:00:4d:00:$hex" netns "$pid" &&
-    in_switch ip link set "p$i" master br0 up &&
-    $enter ip addr add "$subnet4.$i/24" dev "$iface" &&
-    $enter ip addr add "$subnet6$hex/64" dev "$iface" nodad &&
-    $enter ip link set "$iface" up &&
-    $enter ip route add default via "$subnet4.254"
+  in_switch ip -batch - <<<"\
+link add p$i type veth peer name $iface address 02:00:00:4d:00:$hex netns $host
+link set p$i master br0 up" || die "host $i has no network"
+  ip_in "$host" <<<"\
+addr add $subnet4.$i/24 dev $iface
+addr add $subnet6$hex/64 dev $iface nodad
+link set $iface up
+route add default via $subnet4.254" || die "host $i has no network"
 }
 
 # The kernel has one neighbour table for all namespaces, with 1,024 entries by
 # default (net.ipv4.neigh.default.gc_thresh3). 32 hosts that all talk to each
 # other fill it. Permanent entries do not count, so make the entries permanent.
 know_neighbours() {
-  local n=$1 i iface enter
+  local n=$1 i iface
   local names=(${LAB_IFACES:-eth0})
   for i in $(seq 1 "$n"); do
     printf 'neigh replace %s lladdr 02:00:00:4d:00:%02x dev IFACE\n' \
@@ -260,10 +264,9 @@ know_neighbours() {
   done >"$root/neighbours"
   for i in $(seq 1 "$n"); do
     iface=${names[$(((i - 1) % ${#names[@]}))]}
-    enter="nsenter -t $(host_pid "$i") $(user_flag) -n --"
-    # shellcheck disable=SC2086
-    sed "s/IFACE/$iface nud permanent/" "$root/neighbours" |
-      $enter ip -batch - || die "cannot set the neighbours of host $i"
+    find_host "$i"
+    sed "s/IFACE/$iface nud permanent/" "$root/neighbours" | ip_in "$host" ||
+      die "cannot set the neighbours of host $i"
   done
 }
 
@@ -296,9 +299,7 @@ up() {
   for count in $(seq 1 "$n"); do
     await_host "$count" "$n"
   done
-  for i in $(seq 1 "$n"); do
-    connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
-  done
+  for i in $(seq 1 "$n"); do connect_host "$i"; done
   [ "$n" -le 30 ] || know_neighbours "$n"
   say "lab '$name': $n hosts, $subnet4.1 to $subnet4.$n"
 }
@@ -306,21 +307,21 @@ up() {
 # Ends host I with all its processes, and returns when they have ended. The
 # kernel removes its end of the link later, with the namespace.
 end_host() {
-  local pid folder try
-  pid=$(host_pid "$1") || exit 1
+  local folder try
+  find_host "$1"
   end_of "$root/lab$1/pid"
   if read -r folder 2>/dev/null <"$root/cgroup"; then
     echo 0 >"$folder/lab$1/cgroup.freeze"
   fi
   for try in $(seq 1 500); do
-    born "$pid" >/dev/null || return 0
+    see_born "$host" || return 0
     sleep 0.01
   done
   die "host $1 of lab '$name' does not end"
 }
 
 power() {
-  host_pid "${1:?}" >/dev/null || exit 1
+  find_host "${1:?}"
   in_switch ip link del "p$1" && end_host "$1"
 }
 
@@ -328,13 +329,13 @@ boot() {
   local i=${1:?} pid at
   [ -d "$root/lab$i" ] || die "lab '$name' never had a host $i"
   read -r pid at <"$root/lab$i/pid"
-  [ "$(born "$pid")" != "$at" ] ||
+  see_born "$pid" && [ "$born" = "$at" ] &&
     die "host $i of lab '$name' runs already"
   in_switch ip link del "p$i" 2>/dev/null
   exec 7<>"$root/ready"
   start_host "$i"
   await_host 1 1
-  connect_host "$i" "$(host_pid "$i")" || die "host $i has no network"
+  connect_host "$i"
 }
 
 # The pids of all processes in the host's pid namespace, as seen from this
@@ -351,27 +352,27 @@ host_processes() {
 parent() { sed -n 's/^PPid:\t//p' "/proc/$1/status"; }
 
 freeze() {
-  local pid folder
-  pid=$(host_pid "${1:?}") || exit 1
+  local folder
+  find_host "${1:?}"
   if read -r folder 2>/dev/null <"$root/cgroup"; then
     echo 1 >"$folder/lab$1/cgroup.freeze" || exit 1
     say "host $1 is frozen by its cgroup"
   else
     # shellcheck disable=SC2046
-    kill -STOP $(host_processes "$pid")
+    kill -STOP $(host_processes "$host")
     say "host $1 is frozen by SIGSTOP"
   fi
 }
 
 thaw() {
   local pid folder
-  pid=$(host_pid "${1:?}") || exit 1
+  find_host "${1:?}"
   if read -r folder 2>/dev/null <"$root/cgroup"; then
     echo 0 >"$folder/lab$1/cgroup.freeze"
   else
     # nsenter and unshare, outside of the namespace, stop with the process that
     # they wait for, so continue the parents too.
-    for pid in $(host_processes "$pid"); do
+    for pid in $(host_processes "$host"); do
       kill -CONT "$pid" "$(parent "$pid")" 2>/dev/null
     done
     return 0
@@ -379,13 +380,11 @@ thaw() {
 }
 
 run_on() {
-  local pid
   [ $# -ge 2 ] || die "exec: expected a host's number and a command"
-  pid=$(host_pid "$1") || exit 1
+  find_host "$1"
   enter_cgroup "$1"
   shift
-  # shellcheck disable=SC2046
-  exec nsenter -t "$pid" $(user_flag) -m -u -n -p -- \
+  exec nsenter -t "$host" "${user_flags[@]}" -m -u -n -p -- \
     sh -c 'cd "$1" 2>/dev/null; shift; exec "$@"' sh "$PWD" "$@"
 }
 
@@ -447,9 +446,9 @@ command=${1:-}
 case $command in
   up | fault | power | boot | freeze | thaw | down) "$command" "$@" ;;
   exec) run_on "$@" ;;
-  pid) host_pid "${1:?}" ;;
+  pid) find_host "${1:?}" && echo "$host" ;;
   dir) echo "$root/lab${1:?}" ;;
   kill) end_host "${1:?}" ;;
   become-host) become_host "$@" ;;
-  *) sed -n '2,/^set/s/^# \{0,1\}//p' "$self" >&2; exit 2 ;;
+  *) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
