@@ -72,13 +72,15 @@ setsid nice -n 19 bash -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null
 asan_build=$!
 run release $((3 * jobs))
 echo "--- build: asan goes on alone, after $((SECONDS - began)) s"
-if wait "$asan_build"; then
+built=0
+wait "$asan_build" || built=$?
+asan_build=
+if [ "$built" = 0 ]; then
   run asan $((2 * jobs)) -LE e2e
 else
   cat "$asan_log"
   failed=1
 fi
-asan_build=
 
 echo "--- all tests, after $((SECONDS - began)) s"
 cat "$summaries"

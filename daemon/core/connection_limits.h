@@ -48,11 +48,11 @@ struct ConnectionLimits {
   // How many handshakes more than its burst an address may lose in this way:
   // half a second of its rate, which is less than reconnect_grace.
   uint32_t handshakes_per_address_debt = 128;
-  // Handshakes under way: from the hand-over to an introduction or
-  // authentication, for at most handshake_time. Two cores do about 1,300
-  // handshakes a second. So handshakes that begin end well within the 3 s that
-  // an agent first waits for its connection, and clients that stop halfway
-  // leave 256 a second to the others. A connection that takes longer than
+  // Handshakes under way: from the hand-over to an introduction or to
+  // authentication, at most handshake_time; twice as many for networks with few
+  // connections (HandshakeLimiter). Two cores do about 1,300 in a second, so
+  // those that begin end within the 3 s that an agent first waits, and clients
+  // that stop halfway leave 256 a second to the others. A connection beyond
   // handshake_time gives its place to another one of its network that waits.
   size_t handshakes_at_once = 512;
   absl::Duration handshake_time = absl::Seconds(2);
@@ -79,9 +79,9 @@ struct ConnectionLimits {
   int unauthenticated_calls_max = 4;
   // Unauthenticated connections at once, in total and of one network (an IPv4
   // address or an IPv6 /64). Beyond either bound a connection waits; see
-  // HandshakeLimiter. An agent authenticates within about two round trips: with
-  // 50 ms each, 320 agents a second of one network, which may begin 256
-  // handshakes a second. All connections of a network may send at once, and
+  // HandshakeLimiter. An agent authenticates within two round trips, three with
+  // an introduction: with 50 ms each, 320 or 213 agents a second of one
+  // network, which may begin 256 handshakes a second. All may send at once, and
   // gRPC needs about 35 ms for what it has read of each before it is cut off.
   // The limits are lower if the process may open few descriptors: see FittedTo.
   size_t unauthenticated_max = 16384;
@@ -163,7 +163,7 @@ static_assert(ConnectionLimits{}.viewer_connections_max <
 static_assert(LogLimits{}.per_node < LogLimits{}.per_address);
 static_assert(ConnectionLimits{}.introduced_bytes_max <
               ConnectionLimits{}.agent_bytes_max);
-// What all strangers together may send.
+// What all clients without authentication together may send.
 static_assert(ConnectionLimits{}.unauthenticated_max *
                   (ConnectionLimits{}.unauthenticated_bytes_max +
                    ConnectionLimits{}.client_certificates_bytes_max) <=

@@ -117,8 +117,8 @@ HandshakeLimiter::Verdicts HandshakeLimiter::Ask(Id id, absl::Time now) {
   place.silent.erase(id);
   place.asking.insert(id);
   crowd_.insert(CrowdOf(from, place));
-  // An address that is already in the row keeps its turn.
-  if (place.asking.size() == 1) StandInRow(from, place);
+  // An address that is already in the queue keeps its turn.
+  if (place.asking.size() == 1) Enqueue(from, place);
   HandOn(verdicts);
   return verdicts;
 }
@@ -153,7 +153,7 @@ HandshakeLimiter::Verdicts HandshakeLimiter::Introduce(Id id, absl::Time now) {
   place.unauthenticated.erase({found->second.at, id});
   place.unauthenticated.emplace(now, id);
   found->second.at = now;
-  StandAgain(from, place);
+  Requeue(from, place);
   HandOn(verdicts);
   return verdicts;
 }
@@ -174,8 +174,8 @@ void HandshakeLimiter::Charge(const SourceAddress& from, uint64_t bytes,
   place.bucket.Charge(handshakes, limits_.handshakes_per_address_debt, now);
   // An address keeps its turn if it may still take one.
   if (waits && (place.turn == 0 || place.bucket.ready_at() > now)) {
-    StepOut(from, place);
-    StandInRow(from, place);
+    Dequeue(from, place);
+    Enqueue(from, place);
   }
   Retire(from, place);
 }
@@ -219,7 +219,7 @@ absl::Time HandshakeLimiter::NextDeadline() const {
     next = std::min(next,
                     waiting_.at(*asking_.begin()).arrived + limits_.patience);
   }
-  if (!row_.empty()) {
+  if (!queue_.empty()) {
     next = std::min(next, all_.ready_at());
   } else if (!cooling_.empty()) {
     next = std::min(next, std::max(all_.ready_at(), cooling_.begin()->first));
@@ -265,26 +265,26 @@ HandshakeLimiter::Place& HandshakeLimiter::PlaceFor(const SourceAddress& from) {
   return places_.emplace(from, Place{{}, {}, {}, bucket}).first->second;
 }
 
-// Puts the address at the end of the row. If its bucket and its bound do not
+// Puts the address at the end of the queue. If its bucket and its bound do not
 // allow a handshake yet, puts it into cooling_ until then.
-void HandshakeLimiter::StandInRow(const SourceAddress& from, Place& place) {
+void HandshakeLimiter::Enqueue(const SourceAddress& from, Place& place) {
   const absl::Time ready = std::max(place.bucket.ready_at(), RoomAt(place));
   if (ready <= now_) {
     place.turn = ++last_turn_;
-    row_.emplace(place.turn, from);
+    queue_.emplace(place.turn, from);
   } else {
     place.cools_until = ready;
     cooling_.emplace(ready, from);
   }
 }
 
-void HandshakeLimiter::StepOut(const SourceAddress& from, Place& place) {
+void HandshakeLimiter::Dequeue(const SourceAddress& from, Place& place) {
   if (place.held) {
     held_.erase({place.unauthenticated.size(), place.turn, from});
     place.held = false;
     place.turn = 0;
   } else if (place.turn != 0) {
-    row_.erase(place.turn);
+    queue_.erase(place.turn);
     place.turn = 0;
   } else {
     cooling_.erase({place.cools_until, from});
@@ -293,31 +293,32 @@ void HandshakeLimiter::StepOut(const SourceAddress& from, Place& place) {
 
 // The address's own bound allows its next connection earlier or later than
 // before.
-void HandshakeLimiter::StandAgain(const SourceAddress& from, Place& place) {
+void HandshakeLimiter::Requeue(const SourceAddress& from, Place& place) {
   if (place.asking.empty() || place.held) return;
-  const bool in_row = place.turn != 0;
-  if (in_row && RoomAt(place) <= now_) return;  // It keeps its turn.
-  StepOut(from, place);
-  StandInRow(from, place);
+  const bool in_queue = place.turn != 0;
+  if (in_queue && RoomAt(place) <= now_) return;  // It keeps its turn.
+  Dequeue(from, place);
+  Enqueue(from, place);
 }
 
 void HandshakeLimiter::Hold(const SourceAddress& from, Place& place) {
-  StepOut(from, place);
+  Dequeue(from, place);
   place.held = true;
   place.turn = ++last_turn_;
   held_.emplace(place.unauthenticated.size(), place.turn, from);
 }
 
-// Moves held addresses back into the row, at most as many as can be handed on.
-// So no event goes through all held addresses.
+// Moves held addresses back into the queue, at most as many as can be handed
+// on. So no event goes through all held addresses.
 void HandshakeLimiter::Unhold() {
   while (!held_.empty() &&
-         unauthenticated_.size() + row_.size() < limits_.unauthenticated_max &&
-         !Busy(row_.size())) {
+         unauthenticated_.size() + queue_.size() <
+             limits_.unauthenticated_max &&
+         MayBegin(std::get<0>(*held_.begin()), queue_.size())) {
     const SourceAddress from = std::get<2>(*held_.begin());
     Place& place = places_.at(from);
-    StepOut(from, place);
-    StandInRow(from, place);
+    Dequeue(from, place);
+    Enqueue(from, place);
   }
 }
 
@@ -337,15 +338,14 @@ bool HandshakeLimiter::HasRoom(const SourceAddress& from, Place& place,
                                Verdicts& verdicts) {
   const size_t here = place.unauthenticated.size();
   if (here >= limits_.unauthenticated_per_network_max) {
-    if (Busy(0)) return false;
+    if (handshakes_.size() >= limits_.handshakes_at_once) return false;
     Displace(place.unauthenticated.begin()->second, from, place, verdicts);
     return true;
   }
-  const bool full = unauthenticated_.size() >= limits_.unauthenticated_max;
-  if (!full && !Busy(0)) return true;
-  const auto [most, other] = *most_.begin();
-  if (static_cast<size_t>(-most) <= here + 1) return false;
-  if (!full) return true;
+  if (!MayBegin(here, 0)) return false;
+  if (unauthenticated_.size() < limits_.unauthenticated_max) return true;
+  if (!HasClearlyFewer(here)) return false;
+  const SourceAddress other = most_.begin()->second;
   Place& largest = places_.at(other);
   Displace(largest.unauthenticated.rbegin()->second, other, largest, verdicts);
   Retire(other, largest);
@@ -382,11 +382,18 @@ void HandshakeLimiter::Exit(Id id, const SourceAddress& from, Place& place) {
   place.unauthenticated.erase({begun->second.at, id});
   handshakes_.erase({begun->second.at, id});
   unauthenticated_.erase(begun);
-  StandAgain(from, place);
+  Requeue(from, place);
 }
 
-bool HandshakeLimiter::Busy(size_t more) const {
-  return handshakes_.size() + more >= limits_.handshakes_at_once;
+bool HandshakeLimiter::HasClearlyFewer(size_t here) const {
+  return !most_.empty() &&
+         -most_.begin()->first > static_cast<int64_t>(here) + 1;
+}
+
+bool HandshakeLimiter::MayBegin(size_t here, size_t before) const {
+  const size_t under_way = handshakes_.size() + before;
+  if (under_way < limits_.handshakes_at_once) return true;
+  return under_way < 2 * limits_.handshakes_at_once && HasClearlyFewer(here);
 }
 
 void HandshakeLimiter::EndHandshakes() {
@@ -396,18 +403,20 @@ void HandshakeLimiter::EndHandshakes() {
   }
 }
 
-// Removes the address if nothing but its bucket is left.
+// Removes the address if nothing but its bucket is left. Must follow Exit.
 void HandshakeLimiter::Retire(const SourceAddress& from, Place& place) {
-  if (place.waiting() > 0 || !place.unauthenticated.empty()) return;
-  if (place.bucket.full_at() > now_) {
-    idle_.emplace(place.bucket.full_at(), from);
-    // Only if agents at tens of thousands of addresses end at once.
-    if (places_.size() - most_.size() > limits_.addresses_max) {
-      places_.erase(idle_.begin()->second);
-      idle_.erase(idle_.begin());
+  if (place.waiting() == 0 && place.unauthenticated.empty()) {
+    if (place.bucket.full_at() > now_) {
+      idle_.emplace(place.bucket.full_at(), from);
+    } else {
+      places_.erase(from);
     }
-  } else {
-    places_.erase(from);
+  }
+  // Only if connections of tens of thousands of addresses end at once.
+  if (places_.size() - most_.size() > limits_.addresses_max) {
+    CHECK(!idle_.empty());  // At most addresses_max wait.
+    places_.erase(idle_.begin()->second);
+    idle_.erase(idle_.begin());
   }
 }
 
@@ -418,7 +427,7 @@ void HandshakeLimiter::Remove(Id id, Fate fate) {
   Place& place = places_.at(from);
   crowd_.erase(CrowdOf(from, place));
   place.silent.erase(id);
-  if (place.asking.erase(id) > 0 && place.asking.empty()) StepOut(from, place);
+  if (place.asking.erase(id) > 0 && place.asking.empty()) Dequeue(from, place);
   silent_.erase(id);
   asking_.erase(id);
   waiting_.erase(found);
@@ -437,12 +446,12 @@ void HandshakeLimiter::HandOn(Verdicts& verdicts) {
   while (!cooling_.empty() && cooling_.begin()->first <= now_) {
     const SourceAddress from = cooling_.begin()->second;
     Place& place = places_.at(from);
-    StepOut(from, place);
-    StandInRow(from, place);
+    Dequeue(from, place);
+    Enqueue(from, place);
   }
   Unhold();
-  while (!row_.empty() && all_.ready_at() <= now_) {
-    const SourceAddress from = row_.begin()->second;
+  while (!queue_.empty() && all_.ready_at() <= now_) {
+    const SourceAddress from = queue_.begin()->second;
     Place& place = places_.at(from);
     if (!HasRoom(from, place, verdicts)) {
       Hold(from, place);
@@ -454,8 +463,8 @@ void HandshakeLimiter::HandOn(Verdicts& verdicts) {
     Enter(id, from, place);
     const bool more = place.asking.size() > 1;
     if (more) {
-      StepOut(from, place);
-      StandInRow(from, place);
+      Dequeue(from, place);
+      Enqueue(from, place);
     }
     Close(id, Fate::kHandedOn, verdicts);
   }

@@ -17,9 +17,10 @@
 // The number of handshakes under way is bounded, so that each one that begins
 // ends soon: if thousands shared the processors, all would end too late. A
 // handshake is under way until Release, and for at most `handshake_time`, so
-// that clients that stop halfway do not delay the others for longer. At this
-// bound all connections wait, except those of a network that has clearly fewer
-// unauthenticated connections than the network with the most.
+// that clients that stop halfway do not delay the others for longer. At
+// `handshakes_at_once` all connections wait, except those of a network that has
+// clearly fewer unauthenticated connections than the network with the most; at
+// twice that number these wait too.
 //
 // Addresses take turns. At one address, the newest connection is handed on
 // first, because it has the most time left until its client gives up. The
@@ -37,7 +38,8 @@
 //    unauthenticated connections.
 // 3. After Tick(now), NextDeadline() > now.
 // 4. At most unauthenticated_max connections are unauthenticated, at most
-//    unauthenticated_per_network_max of one network.
+//    unauthenticated_per_network_max of one network. At most twice
+//    handshakes_at_once handshakes are under way.
 #ifndef ROLLCALL_DAEMON_CORE_HANDSHAKE_LIMITER_H_
 #define ROLLCALL_DAEMON_CORE_HANDSHAKE_LIMITER_H_
 
@@ -170,8 +172,8 @@ class HandshakeLimiter {
     // Handed on and not released, by the time of that or of an introduction.
     std::set<std::pair<absl::Time, Id>> unauthenticated;
     RateBucket bucket;
-    // The position of an address with connections that ask: its key in row_, in
-    // held_ (if `held` is set) or in cooling_.
+    // The position of an address with connections that ask: its key in queue_,
+    // in held_ (if `held` is set) or in cooling_.
     uint64_t turn = 0;
     bool held = false;
     absl::Time cools_until;
@@ -187,18 +189,22 @@ class HandshakeLimiter {
 
   static Crowd CrowdOf(const SourceAddress& from, const Place& place);
   Place& PlaceFor(const SourceAddress& from);
-  void StandInRow(const SourceAddress& from, Place& place);
-  void StepOut(const SourceAddress& from, Place& place);
-  void StandAgain(const SourceAddress& from, Place& place);
-  // Removes the address from the row until Unhold puts it back.
+  void Enqueue(const SourceAddress& from, Place& place);
+  void Dequeue(const SourceAddress& from, Place& place);
+  void Requeue(const SourceAddress& from, Place& place);
+  // Removes the address from the queue until Unhold puts it back.
   void Hold(const SourceAddress& from, Place& place);
   void Unhold();
   absl::Time RoomAt(const Place& place) const;
   bool HasRoom(const SourceAddress& from, Place& place, Verdicts& verdicts);
   void Displace(Id id, const SourceAddress& from, Place& place,
                 Verdicts& verdicts);
-  // Whether too many handshakes are under way.
-  bool Busy(size_t more) const;
+  // Whether a network with so many unauthenticated connections has clearly
+  // fewer than the network with the most.
+  bool HasClearlyFewer(size_t here) const;
+  // Whether the handshakes under way, and `before` more that begin first, allow
+  // one more to a network with `here` unauthenticated connections.
+  bool MayBegin(size_t here, size_t before) const;
   void EndHandshakes();
   void Enter(Id id, const SourceAddress& from, Place& place);
   void Exit(Id id, const SourceAddress& from, Place& place);
@@ -227,7 +233,7 @@ class HandshakeLimiter {
   std::set<Crowd> crowd_;
   // Addresses with connections that ask: in turn, or waiting for their bucket
   // or for their bound on unauthenticated connections.
-  std::map<uint64_t, SourceAddress> row_;
+  std::map<uint64_t, SourceAddress> queue_;
   std::set<std::pair<absl::Time, SourceAddress>> cooling_;
   // Addresses whose connections ask while the bound on all unauthenticated
   // connections, or on handshakes under way, is reached.

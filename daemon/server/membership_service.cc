@@ -271,12 +271,13 @@ class MembershipService::AttendStream final
     if (!greeted_) return TakeHello(message);
     if (absl::Status fits = AdmitMessage(message); !fits.ok()) return fits;
     CleanMessage(message);
+    const size_t unhandled = bytes + kMessageBytes;
     {
       MutexLock lock(mutex_);
-      unhandled_bytes_ += bytes;
+      unhandled_bytes_ += unhandled;
     }
-    const bool taken =
-        service_.inbox_.Post(MessageCame{session_, std::move(message), bytes});
+    const bool taken = service_.inbox_.Post(
+        MessageCame{session_, std::move(message), unhandled});
     return taken ? absl::OkStatus() : InboxFull();
   }
 

@@ -35,8 +35,11 @@ class MembershipService final
   static constexpr size_t kStreamsMax =
       ConnectionLimits{}.agents_max + 2 * Limits{}.streams_without_hello_max;
   // If this many bytes of a stream are in the inbox, the stream is not read any
-  // further.
+  // further. A message counts kMessageBytes more than its length, for the
+  // memory and the time that even an empty one takes; so at most 64 of a stream
+  // wait.
   static constexpr size_t kUnhandledBytesMax = 256 << 10;
+  static constexpr size_t kMessageBytes = 4 << 10;
 
   // `inbox` must outlive the server that serves this. `bind_names`: see
   // ServerOptions; each Hello is then posted with the names of its connection's

@@ -50,8 +50,9 @@ class DaemonStream
   // Cancels running operations and waits for their end.
   ~DaemonStream() override;
 
-  // Queues a message; messages of the store wait behind all others. Has no
-  // effect after the stream's end. If the daemon does not read and the queue
+  // Queues a message; messages of the store wait behind all others. Queues an
+  // introduction before a Hello that is too long without one. Has no effect
+  // after the stream's end. If the daemon does not read and the queue
   // exceeds its limit, the stream is ended.
   void Send(v1::AgentMessage message);
 

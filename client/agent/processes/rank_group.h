@@ -2,7 +2,7 @@
 //
 // A part of Processes. Its caller passes in which descriptors are readable and
 // what time it is; RankGroup reports which ranks are gone. It blocks only in a
-// sweep (half a second at most).
+// sweep: half a second at most, not counting its searches (see Sweep).
 //
 // Ranks start in batches and may end one by one. Ranks that were told to stop
 // are swept together once all of them have ended, while others run, by signs

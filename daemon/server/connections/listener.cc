@@ -89,7 +89,7 @@ bool WantsDescriptor(int error) {
          error == ENOMEM;
 }
 
-bool SomebodyWaitsAt(int listener_fd) {
+bool HasWaiting(int listener_fd) {
   pollfd socket = {listener_fd, POLLIN, 0};
   return poll(&socket, 1, 0) > 0;
 }
@@ -283,7 +283,7 @@ void Listener::Accept(const ListeningSocket& socket) {
       return;
     } else if (WantsDescriptor(errno)) {
       // accept4 allocates a descriptor before it looks for a connection.
-      if (!SomebodyWaitsAt(socket.fd())) return;
+      if (!HasWaiting(socket.fd())) return;
       // Closes one waiting connection to make room for the new one. If accept4
       // still fails, other code uses the descriptors, and closing more would
       // not help.

@@ -154,6 +154,7 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
       static_cast<unsigned>(absl::ToInt64Milliseconds(limits_.write_patience));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
   bool first = false;
+  bool watched = false;
   {
     MutexLock lock(mutex_);
     const auto named = by_key_.find(connection.key);
@@ -172,20 +173,21 @@ bool UnauthenticatedConnections::Arrive(int fd, ConnectionId connection_id) {
     // writable.
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     event.data.u64 = id;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    watched = epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
+    if (watched) {
+      first = waiting_.empty();
+      waiting_.insert(id);
+      by_key_[connection.key] = id;
+      by_connection_id_[connection_id] = id;
+      connections_.emplace(id, std::move(connection));
+    } else {
       close(connection.fd);
-      return false;
     }
-    first = waiting_.empty();
-    waiting_.insert(id);
-    by_key_[connection.key] = id;
-    by_connection_id_[connection_id] = id;
-    connections_.emplace(id, std::move(connection));
   }
   // Until now, the thread had no deadline for unauthenticated connections.
   if (first) wake_->Up();
   Tell();
-  return true;
+  return watched;
 }
 
 void UnauthenticatedConnections::Called(const std::string& key) {
@@ -201,7 +203,7 @@ void UnauthenticatedConnections::Called(const std::string& key) {
             ? connection.viewer->calls.Charge(1, 1, MonotonicNow())
             : connection.calls <=
                   static_cast<uint64_t>(limits_.unauthenticated_calls_max);
-    if (!fits) ShowOut(at->second);
+    if (!fits) DisconnectAndCount(at->second);
   }
   Tell();
 }
@@ -299,7 +301,7 @@ void UnauthenticatedConnections::Know(const std::string& key,
           {limits_.viewer_calls_per_second, limits_.viewer_calls_burst}};
       connection.bytes = BytesReceived(connection.fd);
       const std::optional<Id> too_many = viewers_.Add(viewer, id);
-      if (too_many.has_value()) ShowOut(*too_many);
+      if (too_many.has_value()) DisconnectAndCount(*too_many);
     }
   }
   Tell();
@@ -317,7 +319,7 @@ void UnauthenticatedConnections::Displace(ConnectionId connection_id) {
   {
     MutexLock lock(mutex_);
     const auto at = by_connection_id_.find(connection_id);
-    if (at != by_connection_id_.end()) ShowOut(at->second);
+    if (at != by_connection_id_.end()) DisconnectAndCount(at->second);
   }
   Tell();
 }
@@ -372,7 +374,7 @@ void UnauthenticatedConnections::Run() {
         }
       }
     }
-    ShowOutLate(MonotonicNow());
+    DisconnectLate(MonotonicNow());
     Tell();
   }
 }
@@ -411,13 +413,13 @@ void UnauthenticatedConnections::Look(Id id, uint32_t events) {
   if (connection.admin) return;
   if (connection.agent.has_value()) return LookAtAgent(id, connection);
   if (connection.viewer.has_value()) {
-    if (!CountViewer(connection)) ShowOut(id);
+    if (!CountViewer(connection)) DisconnectAndCount(id);
     return;
   }
   const size_t bytes = BytesReceived(connection.fd);
   if (bytes > (connection.introduced ? limits_.introduced_bytes_max
                                      : limits_.unauthenticated_bytes_max)) {
-    return ShowOut(id);
+    return DisconnectAndCount(id);
   }
   if (!connection.introduced) return;
   agents_bytes_ += bytes - std::exchange(connection.bytes, bytes);
@@ -430,7 +432,7 @@ void UnauthenticatedConnections::LookAtAgent(Id id,
   if (!bytes.has_value()) return;
   agents_bytes_ += *bytes - connection.bytes;
   connection.bytes = *bytes;
-  if (*bytes > limits_.agent_bytes_max) return ShowOut(id);
+  if (*bytes > limits_.agent_bytes_max) return DisconnectAndCount(id);
   MakeRoomForMessages();
 }
 
@@ -450,7 +452,7 @@ std::optional<size_t> UnauthenticatedConnections::BytesSinceMessage(
   return received - agent.received_before;
 }
 
-void UnauthenticatedConnections::ShowOutLate(absl::Time now) {
+void UnauthenticatedConnections::DisconnectLate(absl::Time now) {
   MutexLock lock(mutex_);
   if (end_all_at_ <= now) {
     end_all_at_ = absl::InfiniteFuture();
@@ -464,17 +466,17 @@ void UnauthenticatedConnections::ShowOutLate(absl::Time now) {
     const auto at = connections_.find(ended_.front().second);
     if (at == connections_.end()) continue;
     if (at->second.served.IsOpen()) {
-      ShowOut(at->first);
+      DisconnectAndCount(at->first);
     } else {
       Forget(at->first);
     }
   }
   while (!waiting_.empty() && connections_.at(*waiting_.begin()).until <= now) {
-    ShowOut(*waiting_.begin());
+    DisconnectAndCount(*waiting_.begin());
   }
 }
 
-void UnauthenticatedConnections::ShowOut(Id id) {
+void UnauthenticatedConnections::DisconnectAndCount(Id id) {
   ++disconnected_;
   Disconnect(id);
 }
@@ -500,7 +502,7 @@ void UnauthenticatedConnections::MakeRoomForMessages() {
           };
           return held(a.second) < held(b.second);
         });
-    ShowOut(most->first);
+    DisconnectAndCount(most->first);
   }
 }
 

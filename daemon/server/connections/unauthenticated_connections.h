@@ -212,8 +212,8 @@ class UnauthenticatedConnections {
   // Agent. nullopt: its socket is closed.
   std::optional<size_t> BytesSinceMessage(ServedConnection& connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ShowOutLate(absl::Time now);
-  void ShowOut(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DisconnectLate(absl::Time now);
+  void DisconnectAndCount(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Disconnect(Id id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<AgentStream> LetAttend(const std::string& key,
                                         const AgentRight& right)

@@ -82,8 +82,8 @@ class StreamFloods(Crowds):
         self.disturb(pour, 20)
 
     def test_many_connections_that_send_streams_at_once(self):
-        # Each makes a call first, so that the daemon knows it and its Hello may
-        # be long. They stay open until all send.
+        # Each makes a call first, so that the daemon knows it. They stay open
+        # until all send.
         flood = self.coming_and_going(3300, first=3)
         opened = self.open  # They are closed at the end of the test.
 

@@ -91,6 +91,25 @@ TEST(HandshakeLimiterTest, ANetworkWithManyHandshakesDoesNotHoldUpAnother) {
                  });
 }
 
+TEST(HandshakeLimiterTest, AtTwiceTheBoundNetworksWithFewWaitToo) {
+  Play(Paced(2), {
+                     {0.0, "arrive 1 a", ""},
+                     {0.0, "ask 1", "in 1"},
+                     {0.0, "arrive 2 a", ""},
+                     {0.0, "ask 2", "in 2"},
+                     {0.0, "arrive 3 a", ""},
+                     {0.0, "ask 3", ""},
+                     {0.1, "arrive 4 b", ""},
+                     {0.1, "ask 4", "in 4"},
+                     {0.1, "arrive 5 c", ""},
+                     {0.1, "ask 5", "in 5"},
+                     {0.2, "arrive 6 d", ""},
+                     {0.2, "ask 6", ""},
+                     // d comes before a, and does not wait until b and c end.
+                     {2.0, "tick", "in 6"},
+                 });
+}
+
 TEST(HandshakeLimiterTest,
      WhereAddressesAreManyTheOneThatLosesLeastIsForgotten) {
   ConnectionLimits limits = SmallLimits();
@@ -110,6 +129,28 @@ TEST(HandshakeLimiterTest,
                    {0.0, "ask 5", ""},  // a's address is not.
                    {1.0, "tick", "in 5"},
                });
+}
+
+// a's last unauthenticated connection ends while another one of a waits.
+TEST(HandshakeLimiterTest, AlsoWhenTheOneThatEndsLeavesAnotherWaiting) {
+  ConnectionLimits limits = OpenListener();
+  limits.waiting_max = limits.addresses_max = 2;
+  HandshakeLimiter limiter(limits);
+  for (const Row& row : std::vector<Row>{{0.0, "arrive 1 a", ""},
+                                         {0.0, "ask 1", "in 1"},
+                                         {0.0, "arrive 2 a", ""},
+                                         {0.0, "arrive 3 b", ""},
+                                         {0.0, "ask 3", "in 3"},
+                                         {0.0, "free 3", ""},
+                                         {0.0, "arrive 4 c", ""},
+                                         {0.0, "ask 4", "in 4"},
+                                         {0.0, "free 4", ""},
+                                         {0.0, "free 1", ""},
+                                         {0.0, "arrive 5 a", ""},
+                                         {0.0, "ask 5", "in 5"}}) {
+    EXPECT_EQ(Apply(limiter, row), row.expect) << row.event;
+  }
+  EXPECT_LE(limiter.addresses(), limits.addresses_max + 1);
 }
 
 // SmallLimits: one handshake a second and address, and a burst of two.
@@ -198,6 +239,36 @@ TEST(HandshakeLimiterTest, TheLargestJobPassesAtOnce) {
   limiter.Tick(limiter.NextDeadline());
   EXPECT_EQ(limiter.addresses(), 0u);
   EXPECT_EQ(limiter.NextDeadline(), absl::InfiniteFuture());
+}
+
+// The same, while two clients of another address have stopped halfway.
+TEST(HandshakeLimiterTest, TheLargestJobIsPacedBesideTwoThatStopHalfway) {
+  const ConnectionLimits limits;
+  HandshakeLimiter limiter(limits);
+  HandshakeLimiter::Id id = 0;
+  while (id < 2) {
+    ++id;
+    limiter.Arrive(id, SourceAddressOfIpv4({11, 0, 0, 1}), At(0));
+    ASSERT_EQ(limiter.Ask(id, At(0)).size(), 1u);
+  }
+  HandshakeLimiter::Verdicts in;
+  for (size_t node = 1; node <= limits.waiting_max; ++node) {
+    const SourceAddress from =
+        SourceAddressOfIpv4({10, 0, static_cast<uint8_t>(node >> 8),
+                             static_cast<uint8_t>(node & 0xff)});
+    ASSERT_EQ(Text(limiter.Arrive(++id, from, At(0))), "");
+    for (const auto& verdict : limiter.Ask(id, At(0))) in.push_back(verdict);
+  }
+  ASSERT_EQ(in.size(), 2 * limits.handshakes_at_once - 2);
+  // The burst is used up before all are in.
+  const size_t burst = limits.handshakes_burst - 2;
+  for (size_t i = 0; i < in.size(); ++i) {
+    ASSERT_EQ(in[i].fate, Fate::kHandedOn);
+    const auto more = limiter.Release(in[i].id, At(0));
+    ASSERT_EQ(more.size(), in.size() < burst ? 1u : 0u) << i;
+    in.insert(in.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(in.size(), burst);
 }
 
 // 12,288 agents connect from one address, and the machines do 400 handshakes a
@@ -350,6 +421,7 @@ class Crowd {
       case 9:
         if (!inside_.empty() && Below(2) == 0) {
           since_[inside_.begin()->first] = now_;
+          introduced_.insert(inside_.begin()->first);
           Take(limiter_.Introduce(inside_.begin()->first, now_));
         }
         if (Below(10) == 0) {
@@ -416,6 +488,12 @@ class Crowd {
     for (const auto& [from, count] : in) {
       EXPECT_LE(count, limits_.unauthenticated_per_network_max);
     }
+    size_t under_way = 0;
+    for (const auto& [id, from] : inside_) {
+      under_way += !introduced_.contains(id) &&
+                   since_.at(id) + limits_.handshake_time > now_;
+    }
+    EXPECT_LE(under_way, 2 * limits_.handshakes_at_once);
     EXPECT_EQ(limiter_.counts().unauthenticated, inside_.size());
     EXPECT_LE(inside_.size(), limits_.unauthenticated_max);
     EXPECT_LE(limiter_.addresses(), limits_.addresses_max + in.size());
@@ -431,6 +509,7 @@ class Crowd {
   std::map<HandshakeLimiter::Id, uint8_t> inside_;
   // When each was handed on or introduced.
   std::map<HandshakeLimiter::Id, absl::Time> since_;
+  std::set<HandshakeLimiter::Id> introduced_;
   std::vector<absl::Time> all_;
   std::map<uint8_t, std::vector<absl::Time>> by_address_;
 };

@@ -140,7 +140,7 @@ TEST_F(ServerTest, MessagesOutOfOrderAreInvalid) {
   }
 }
 
-TEST_F(ServerTest, WhoSaysNoHelloIsShownOut) {
+TEST_F(ServerTest, WhoSaysNoHelloIsDisconnected) {
   ServerOptions options = Options();
   options.limits.hello_timeout = absl::Milliseconds(50);
   StartJob(2, std::move(options));

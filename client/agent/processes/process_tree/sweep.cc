@@ -147,9 +147,41 @@ void WalkProc(Meet meet) {
   }
 }
 
+// No rank started earlier than this, so older environments need not be read.
+uint64_t EarliestStart(const ProcessMatcher& matcher) {
+  if (matcher.sessions.empty()) return 0;
+  uint64_t earliest = UINT64_MAX;
+  for (const RankSession& session : matcher.sessions) {
+    earliest = std::min(earliest, session.start_ticks);
+  }
+  return earliest;
+}
+
+// `leader_start`: when the process started that has the session's number as its
+// pid now; 0: there is none. The pid may have been reused by another leader.
+bool InSession(const Stat& process, const RankSession& session,
+               uint64_t leader_start) {
+  return process.session == session.id &&
+         process.start_ticks >= session.start_ticks &&
+         (leader_start == 0 || leader_start == session.start_ticks);
+}
+
+// Whether its session shows that it is a rank's process. Then its environment,
+// for which a scan may have to wait, is not needed.
+bool ShownBySession(const Stat& process, const ProcessMatcher& matcher) {
+  return std::any_of(matcher.sessions.begin(), matcher.sessions.end(),
+                     [&](const RankSession& session) {
+                       return process.session == session.id &&
+                              InSession(process, session,
+                                        StartTicks(session.id));
+                     });
+}
+
 // Scans until no new process appears. The list is taken before its processes
 // are read, and a process that has ended in between may have left a child.
-std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
+std::map<pid_t, Stat> AllProcesses(const ProcessMatcher& matcher) {
+  const Markers markers(matcher.markers.begin(), matcher.markers.end());
+  const uint64_t earliest = EarliestStart(matcher);
   std::map<pid_t, Stat> all;
   std::set<pid_t> met;
   int tries = kBareTries;
@@ -162,32 +194,13 @@ std::map<pid_t, Stat> AllProcesses(const Markers& markers, uint64_t earliest) {
       const std::optional<ProcStat> read = ReadProcStat(pid);
       if (!read) return;
       Stat stat{*read, pid};
-      stat.marked =
-          stat.start_ticks >= earliest && HasMarker(stat, markers, tries);
+      stat.marked = stat.start_ticks >= earliest &&
+                    !ShownBySession(stat, matcher) &&
+                    HasMarker(stat, markers, tries);
       all.emplace(pid, stat);
     });
   }
   return all;
-}
-
-// No rank started earlier than this, so older environments need not be read.
-uint64_t EarliestStart(const ProcessMatcher& matcher) {
-  if (matcher.sessions.empty()) return 0;
-  uint64_t earliest = UINT64_MAX;
-  for (const RankSession& session : matcher.sessions) {
-    earliest = std::min(earliest, session.start_ticks);
-  }
-  return earliest;
-}
-
-bool InSession(const std::map<pid_t, Stat>& all, const Stat& process,
-               const RankSession& session) {
-  if (process.session != session.id) return false;
-  if (process.start_ticks < session.start_ticks) return false;
-  // The pid may have been reused by another session leader.
-  const auto leader = all.find(session.id);
-  return leader == all.end() ||
-         leader->second.start_ticks == session.start_ticks;
 }
 
 // Whether it is a child of the calling process in another session.
@@ -241,7 +254,11 @@ class Finder {
     if (matcher_.reparented && Reparented(process)) return true;
     if (known_.contains({process.pid, process.start_ticks})) return true;
     for (const RankSession& session : matcher_.sessions) {
-      if (InSession(all_, process, session)) return true;
+      const auto leader = all_.find(session.id);
+      if (InSession(process, session,
+                    leader == all_.end() ? 0 : leader->second.start_ticks)) {
+        return true;
+      }
     }
     return false;
   }
@@ -292,9 +309,7 @@ uint64_t StartTicks(pid_t pid) {
 }
 
 std::vector<FoundProcess> FindMatching(const ProcessMatcher& matcher) {
-  const std::map<pid_t, Stat> all =
-      AllProcesses(Markers(matcher.markers.begin(), matcher.markers.end()),
-                   EarliestStart(matcher));
+  const std::map<pid_t, Stat> all = AllProcesses(matcher);
   std::set<pid_t> in_cgroup;
   for (const std::string& cgroup : matcher.cgroups) {
     for (const pid_t pid : CgroupMembers(cgroup)) in_cgroup.insert(pid);
@@ -303,7 +318,7 @@ std::vector<FoundProcess> FindMatching(const ProcessMatcher& matcher) {
 }
 
 Look LookFor(const std::vector<ProcessMatcher>& matchers) {
-  const std::map<pid_t, Stat> all = AllProcesses({}, 0);
+  const std::map<pid_t, Stat> all = AllProcesses({});
   Look look;
   for (const ProcessMatcher& matcher : matchers)
     look.found.push_back(Finder(matcher, all, {}).Find());
@@ -314,8 +329,9 @@ Look LookFor(const std::vector<ProcessMatcher>& matchers) {
 }
 
 SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience) {
-  const absl::Time deadline = MonotonicNow() + patience;
   SweepResult result;
+  // Set by the first kill. A search may take longer than `patience`.
+  std::optional<absl::Time> deadline;
   std::map<pid_t, FoundProcess> denied;
   for (const std::string& cgroup : matcher.cgroups) KillCgroup(cgroup);
   for (int quiet = 0; quiet < kQuietScans;) {
@@ -329,7 +345,9 @@ SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience) {
       continue;
     }
     quiet = 0;
-    if (MonotonicNow() >= deadline) {
+    if (!deadline) {
+      deadline = MonotonicNow() + patience;
+    } else if (MonotonicNow() >= *deadline) {
       result.left = std::move(found);
       break;
     }
@@ -343,7 +361,7 @@ SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience) {
       if (shot != Shot::kHit || !pidfd.open()) continue;
       if (pidfds.size() < kAwaitedMax) pidfds.push_back(std::move(pidfd));
     }
-    AwaitEnds(pidfds, deadline);
+    AwaitEnds(pidfds, *deadline);
   }
   for (const auto& [pid, process] : denied) result.denied.push_back(process);
   return result;

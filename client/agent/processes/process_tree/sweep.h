@@ -105,7 +105,10 @@ struct SweepResult {
 };
 
 // Sends SIGKILL to all matching processes, waits for their end, and searches
-// again until none is found or `patience` has passed. Safe to repeat.
+// again until none is found or `patience` has passed since the first kill. A
+// search takes some milliseconds, and about a second more at most if a process
+// that may have a marker is at its beginning or end, where it has no
+// environment. Safe to repeat.
 SweepResult Sweep(const ProcessMatcher& matcher, absl::Duration patience);
 
 // The start time of process `pid`, in ticks since boot; 0: no such process.

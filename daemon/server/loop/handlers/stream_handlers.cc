@@ -40,7 +40,7 @@ void TurnAway(LoopState& loop, SessionId id, const Denial& denial) {
     Session* session = loop.sessions.Find(id);
     if (session != nullptr) loop.sessions.Close(*session, status);
   });
-  // The Hello has come, so hello_timeout no longer applies.
+  // The Hello or the introduction has come, so hello_timeout no longer applies.
   Session* session = loop.sessions.Find(id);
   if (session != nullptr) {
     loop.sessions.SetExpiry(*session, absl::InfiniteFuture());

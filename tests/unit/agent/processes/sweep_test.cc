@@ -118,6 +118,30 @@ TEST_F(SweepTest, AwaitsOneThatHasBegunToEnd) {
   EXPECT_TRUE(life_.AllDead(0));
 }
 
+TEST_F(SweepTest, WithoutPatienceItKillsAndDoesNotWait) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  Run(kDaemon, {marker});
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  EXPECT_GE(Sweep({.markers = {marker}}, absl::ZeroDuration()).ended, 1u);
+  EXPECT_TRUE(life_.AllDead(60'000));
+}
+
+// The environment of a process in a rank's session is not waited for.
+TEST_F(SweepTest, ASessionIsEnoughWithoutTheMarker) {
+  const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
+  const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {marker});
+  const uint64_t start_ticks = start_ticks_;
+  ASSERT_EQ(life_.Lines(1).size(), 1u);
+  // The marker shows a process that only seems to be in the session, because
+  // the session's number was used again.
+  for (const uint64_t of_session : {start_ticks, start_ticks - 1}) {
+    const auto found =
+        FindMatching({.markers = {marker}, .sessions = {{pid, of_session}}});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].pid, pid);
+  }
+}
+
 TEST_F(SweepTest, ASimilarMarkerIsAnotherMarker) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   Run(kDaemon, {marker + "2", "A" + marker, "B=" + marker});

@@ -26,7 +26,7 @@ uint32_t WindowOf(const ListenerClient& client) {
   return info.tcpi_snd_wnd;
 }
 
-TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsShownOut) {
+TEST_F(UnauthenticatedConnectionsTest, WhoShowsNoRightIsDisconnected) {
   Begin(kSoon);
   const auto pair = Connect();
   ASSERT_TRUE(connections_->Arrive(pair->served, ++last_));
@@ -316,7 +316,7 @@ TEST_F(UnauthenticatedConnectionsTest, WhoGoesByHimselfIsForgotten) {
 
 // gRPC does not read that the peer has closed its side while the peer reads
 // nothing.
-TEST_F(UnauthenticatedConnectionsTest, WhoOnlyEndsHisOwnSideIsShownOut) {
+TEST_F(UnauthenticatedConnectionsTest, WhoOnlyEndsHisOwnSideIsDisconnected) {
   limits_.end_grace = kSoon;
   Begin(absl::Hours(1));
   AgentStream stream;
