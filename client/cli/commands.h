@@ -54,7 +54,7 @@ int RunFactsCommand(const std::vector<std::string>& arguments);
 void WarnOfCommandLine(const LocalFlags& flags,
                        const std::vector<std::string>& command);
 
-// Prints `rollcall: TEXT` to stderr.
+// Prints `rollcall: TEXT` to stderr, without the join strings in TEXT.
 void Complain(absl::string_view text);
 // Prints the message of a failed call; returns the exit code for it.
 int Fail(const absl::Status& status);

@@ -6,12 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/flags/argv.h"
 #include "client/cli/flags/command_words.h"
 
 namespace rollcall {
 
 void Complain(absl::string_view text) {
-  const std::string line = absl::StrCat("rollcall: ", text, "\n");
+  // A word that is in the wrong place may be a join string.
+  const std::string line =
+      absl::StrCat("rollcall: ", WithoutJoinStrings(text), "\n");
   [[maybe_unused]] ssize_t wrote =
       write(STDERR_FILENO, line.data(), line.size());
 }

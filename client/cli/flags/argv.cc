@@ -76,6 +76,29 @@ void HideSecrets(int argc, char** argv) {
   }
 }
 
+std::string WithoutJoinStrings(absl::string_view text) {
+  constexpr absl::string_view kBegin = "rc1.";
+  std::string shown;
+  for (size_t at = 0; at != text.npos;) {
+    const size_t begin = text.find(kBegin, at);
+    if (begin == text.npos) {
+      absl::StrAppend(&shown, text.substr(at));
+      break;
+    }
+    size_t end = begin + kBegin.size();
+    absl::StrAppend(&shown, text.substr(at, end - at));
+    const size_t secret = end;
+    while (end < text.size() &&
+           (absl::ascii_isalnum(text[end]) || text[end] == '-' ||
+            text[end] == '_' || text[end] == '.')) {
+      ++end;
+    }
+    if (end > secret) shown += "[hidden]";
+    at = end;
+  }
+  return shown;
+}
+
 absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag,
                                                  const std::string& text,
                                                  absl::Duration most) {

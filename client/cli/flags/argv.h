@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace rollcall {
@@ -33,6 +34,10 @@ bool LooksSecret(const std::string& word);
 
 // Overwrites the join strings before the `--`, so that `ps` does not show them.
 void HideSecrets(int argc, char** argv);
+
+// Replaces what follows `rc1.` in each join string of a text for the user,
+// whose output may be kept. The characters of altered join strings stay.
+std::string WithoutJoinStrings(absl::string_view text);
 
 // `90`, `90s`, `10m`, `1h30m`: greater than zero and at most `most`.
 // INVALID_ARGUMENT: the message names the flag.

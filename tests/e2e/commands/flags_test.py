@@ -67,6 +67,18 @@ class Flags(E2E):
                 self.assertIn(named, "\n".join(ended.err()))
                 self.assertEqual(ended.out(), [])
 
+    def test_a_join_string_in_the_wrong_place_is_not_printed(self):
+        text = "rc1." + "Cg8xMjcuMC4wLjE6Mjk0MDAS" * 6
+        for argv in ([text], ["status", text, text], ["drain", "a", "b", text],
+                     ["token", "list", "x", text], ["doctor", text],
+                     ["launch", text, "--", "true"],
+                     ["status", "--endpoint", text]):
+            with self.subTest(argv[0]):
+                ended = self.stage.run([harness.ROLLCALL, *argv])
+                self.assertEqual(ended.code, 2, ended.text())
+                self.assertIn("rc1.[hidden]", ended.text())
+                self.assertNotIn(text[4:], ended.text())
+
     def test_empty_values_of_a_standing_daemon(self):
         for flag in ("--state", "--listen", "--advertise", "--secret-file",
                      "--tls-cert", "--etcd-ca", "--token-ttl"):

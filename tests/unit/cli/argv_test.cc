@@ -27,6 +27,26 @@ TEST(Argv, JoinStringIsOverwrittenBeforeTheCommandOnly) {
   }
 }
 
+TEST(Argv, TextsAreShownWithoutJoinStrings) {
+  const struct {
+    const char* text;
+    const char* shown;
+  } kRows[] = {
+      {"", ""},
+      {"no join string", "no join string"},
+      {"rc1.Ab-_9", "rc1.[hidden]"},
+      {"unexpected word 'rc1.Ab9'; as in ` -- rc1.Ab9`",
+       "unexpected word 'rc1.[hidden]'; as in ` -- rc1.[hidden]`"},
+      {"--endpoint=rc1.Ab9 and rc1. begins it, rc1.Ab9rc1.Ab9",
+       "--endpoint=rc1.[hidden] and rc1. begins it, rc1.[hidden]"},
+      {"rc1.rc1.Ab9", "rc1.[hidden]"},
+      {"rc1", "rc1"},
+  };
+  for (const auto& row : kRows) {
+    EXPECT_EQ(WithoutJoinStrings(row.text), row.shown) << row.text;
+  }
+}
+
 TEST(Argv, Nodes) {
   struct {
     const char* text;
