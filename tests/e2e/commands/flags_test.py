@@ -70,9 +70,9 @@ class Flags(E2E):
     def test_a_join_string_in_the_wrong_place_is_not_printed(self):
         text = "rc1." + "Cg8xMjcuMC4wLjE6Mjk0MDAS" * 6
         for argv in ([text], ["status", text, text], ["drain", "a", "b", text],
-                     ["token", "list", "x", text], ["doctor", text],
+                     ["token", "list", "x", text], ["doctor", text, text],
                      ["launch", text, "--", "true"],
-                     ["status", "--endpoint", text]):
+                     ["status", "--endpoint", text, "--job", "j"]):
             with self.subTest(argv[0]):
                 ended = self.stage.run([harness.ROLLCALL, *argv])
                 self.assertEqual(ended.code, 2, ended.text())
