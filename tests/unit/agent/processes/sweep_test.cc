@@ -126,8 +126,8 @@ TEST_F(SweepTest, WithoutPatienceItKillsAndDoesNotWait) {
   EXPECT_TRUE(life_.AllDead(60'000));
 }
 
-// The environment of a process in a rank's session is not waited for.
-TEST_F(SweepTest, ASessionIsEnoughWithoutTheMarker) {
+// The marker of a process is not read if its session shows it.
+TEST_F(SweepTest, ItsSessionOrItsMarkerShowsAProcess) {
   const std::string marker = "ROLLCALL_SOCKET=" + folder_.path() + "/s";
   const pid_t pid = Run("exec 9>$LIFE; echo up >&9; exec sleep 1000", {marker});
   const uint64_t start_ticks = start_ticks_;
